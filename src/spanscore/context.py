@@ -1,0 +1,67 @@
+"""Context variables: the references a request brings along, and "this is a judge's call"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = ["current_expectation", "expected", "is_judging", "judging"]
+
+_expected: ContextVar[Mapping[str, Any] | None] = ContextVar("spanscore_expected", default=None)
+_judging: ContextVar[bool] = ContextVar("spanscore_judging", default=False)
+
+current_expectation = _expected.get
+"""What the surrounding ``expected(...)`` blocks gave, None outside of any."""
+
+is_judging = _judging.get
+"""Whether the current call is a judge's, which nothing of ours may capture."""
+
+
+@contextmanager
+def expected(
+    *,
+    reference: str | None = None,
+    reference_contexts: Sequence[str] | None = None,
+    reference_context_ids: Sequence[str | int] | None = None,
+    reference_topics: Sequence[str] | None = None,
+    reference_tool_calls: Sequence[Mapping[str, Any]] | None = None,
+    rubrics: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """Give references to every run that starts inside the block; inner blocks add to outer ones.
+
+    They never travel through run metadata, which LangGraph persists in its checkpoints.
+
+    Example:
+        >>> with expected(reference="Paris"):
+        ...     chain.invoke("What is the capital of France?")  # doctest: +SKIP
+    """
+    given = {
+        "reference": reference,
+        "reference_contexts": _listed(reference_contexts),
+        "reference_context_ids": _listed(reference_context_ids),
+        "reference_topics": _listed(reference_topics),
+        "reference_tool_calls": _listed(reference_tool_calls),
+        "rubrics": dict(rubrics) if rubrics is not None else None,
+    }
+    present = {name: value for name, value in given.items() if value is not None}
+    token = _expected.set({**(_expected.get() or {}), **present})
+    try:
+        yield
+    finally:
+        _expected.reset(token)
+
+
+@contextmanager
+def judging() -> Iterator[None]:
+    """Mark everything inside as a judge's call: the handler and ``install()`` leave it alone."""
+    token = _judging.set(True)
+    try:
+        yield
+    finally:
+        _judging.reset(token)
+
+
+def _listed(values: Sequence[Any] | None) -> list[Any] | None:
+    return None if values is None else list(values)

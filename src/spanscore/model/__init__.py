@@ -1,0 +1,1 @@
+"""What flows through the library: plain, frozen values. No I/O, no threads, no OpenTelemetry."""

@@ -1,0 +1,61 @@
+"""Prompt and Reply: a typed question for a judge, and what came back.
+
+Instruction, examples and evidence stay apart until a judge renders them: evidence is foreign text and is fenced, so that
+a sentence in it that reads like an instruction is seen as evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+__all__ = ["Example", "Prompt", "Reply"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One worked case: evidence as the judge will see it, and the output that is right for it."""
+
+    evidence: Mapping[str, Any]
+    output: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One step of a metric, as a typed question.
+
+    Attributes:
+        step: name of the step (METRICS names: ``extract_statements``, ``critique`` …).
+        instruction: what to do, in our own words.
+        evidence: variable → JSON value; fields that are absent are left out.
+        output: the shape of the answer.
+        examples: few-shot cases.
+        ballot: 0, or the number of the vote: identical questions with different ballots are really asked again.
+    """
+
+    step: str
+    instruction: str
+    evidence: Mapping[str, Any]
+    output: type[BaseModel]
+    examples: tuple[Example, ...] = ()
+    ballot: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a judge said.
+
+    Attributes:
+        text: the answer; JSON where the judge has a structured mode.
+        model: the model that answered, as its provider names it; empty when unknown.
+        input_tokens: 0 when the judge does not tell.
+        output_tokens: 0 when the judge does not tell.
+    """
+
+    text: str
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0

@@ -1,0 +1,192 @@
+"""Samples: what a metric scores. Field names are those of ragas, so its data sets load unchanged.
+
+``retrieved_contexts is None`` means that no retrieval happened; ``[]`` that it found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from spanscore.model.score import Outcome
+
+__all__ = [
+    "AIMessage",
+    "HumanMessage",
+    "Message",
+    "MultiTurnSample",
+    "Sample",
+    "Samples",
+    "SingleTurnSample",
+    "ToolCall",
+    "ToolMessage",
+    "missing_fields",
+    "render_conversation",
+]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Frozen):
+    """A tool the model asked for.
+
+    Attributes:
+        args: argument name → value.
+        id: matches the ``tool_call_id`` of the answer, where the provider gave one.
+    """
+
+    name: str
+    args: dict[str, Any] = Field(default_factory=dict)
+    id: str | None = None
+
+
+class HumanMessage(_Frozen):
+    """What the user said."""
+
+    type: Literal["human"] = "human"
+    content: str
+    metadata: dict[str, Any] | None = None
+
+
+class AIMessage(_Frozen):
+    """What the model answered, asked of its tools, or both; empty content is a message that only calls tools."""
+
+    type: Literal["ai"] = "ai"
+    content: str = ""
+    tool_calls: list[ToolCall] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ToolMessage(_Frozen):
+    """What a tool gave back."""
+
+    type: Literal["tool"] = "tool"
+    content: str
+    tool_call_id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+Message: TypeAlias = Annotated[HumanMessage | AIMessage | ToolMessage, Field(discriminator="type")]
+
+
+class SingleTurnSample(_Frozen):
+    """One question and its answer, with what was retrieved for it.
+
+    Attributes:
+        user_input: the question.
+        response: the answer.
+        retrieved_contexts: texts in rank order; None = no retrieval happened, ``[]`` = it found nothing.
+        retrieved_context_ids: ids of those texts, same order.
+        reference: the right answer.
+        reference_contexts: the texts that should have been found.
+        rubrics: grade or criterion → description.
+    """
+
+    user_input: str | None = None
+    response: str | None = None
+    retrieved_contexts: list[str] | None = None
+    retrieved_context_ids: list[str | int] | None = None
+    reference: str | None = None
+    reference_contexts: list[str] | None = None
+    reference_context_ids: list[str | int] | None = None
+    rubrics: dict[str, str] | None = None
+
+
+class MultiTurnSample(_Frozen):
+    """A conversation.
+
+    Attributes:
+        user_input: the messages in order; never empty of meaning: a tool message follows a call of it.
+        reference: what the conversation should have achieved.
+        reference_tool_calls: the calls that should have been made, in order.
+        reference_topics: the topics that are allowed.
+        rubrics: grade or criterion → description.
+
+    Raises:
+        pydantic.ValidationError: the conversation cannot be; the error says which message and why.
+    """
+
+    user_input: list[Message]
+    reference: str | None = None
+    reference_tool_calls: list[ToolCall] | None = None
+    reference_topics: list[str] | None = None
+    rubrics: dict[str, str] | None = None
+
+    @field_validator("user_input")
+    @classmethod
+    def _conversation_can_be(cls, messages: list[Message]) -> list[Message]:
+        caller: AIMessage | None = None
+        for position, message in enumerate(messages):
+            if isinstance(message, ToolMessage):
+                _check_answers_a_call(position, message, messages[:position], caller)
+            else:
+                caller = message if isinstance(message, AIMessage) and message.tool_calls else None
+        return messages
+
+    def pretty(self) -> str:
+        """Return the conversation as text, one block per message."""
+        return render_conversation(self.user_input)
+
+
+def _check_answers_a_call(
+    position: int, message: ToolMessage, before: Sequence[Message], caller: AIMessage | None
+) -> None:
+    if not any(isinstance(m, AIMessage) for m in before):
+        raise ValueError(f"message {position} is a tool result, but no assistant message stands before it")
+    if caller is None:
+        raise ValueError(
+            f"message {position} is a tool result, but message {position - 1} ({before[-1].type}) calls no tool: "
+            "a tool result follows the assistant message that called it, or another tool result"
+        )
+    known = {call.id for call in caller.tool_calls or () if call.id}
+    if message.tool_call_id and known and message.tool_call_id not in known:
+        raise ValueError(
+            f"message {position} answers tool call {message.tool_call_id!r}, which nobody made; "
+            f"the calls before it are {sorted(known)}"
+        )
+
+
+Sample: TypeAlias = SingleTurnSample | MultiTurnSample
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a dialect makes of one unit: either sample, both, or the outcome that says why there is none.
+
+    Attributes:
+        multi: present when the unit has tool calls or several human turns.
+        outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
+        looked_in: field → where it was looked for, for the error of a missing one.
+    """
+
+    single: SingleTurnSample | None = None
+    multi: MultiTurnSample | None = None
+    outcome: Outcome | None = None
+    reason: str | None = None
+    looked_in: tuple[tuple[str, str], ...] = ()
+
+
+def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:
+    """Return those of the required fields that are None on the sample (an empty text or list is there)."""
+    return [name for name in required if getattr(sample, name, None) is None]
+
+
+def render_conversation(messages: Iterable[Message]) -> str:
+    """Return messages as text: ``Human:``, ``AI:`` with its ``Tools:``, ``ToolOutput:``, joined by newlines."""
+    return "\n".join(block for message in messages for block in _blocks(message))
+
+
+def _blocks(message: Message) -> list[str]:
+    if isinstance(message, HumanMessage):
+        return [f"Human: {message.content}"]
+    if isinstance(message, ToolMessage):
+        return [f"ToolOutput: {message.content}"]
+    said = [f"AI: {message.content}"] if message.content else []
+    if not message.tool_calls:
+        return said
+    return [*said, "Tools:", *(f"  {call.name}: {call.args}" for call in message.tool_calls)]

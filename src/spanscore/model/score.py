@@ -1,0 +1,287 @@
+"""Score and Outcome: one result, and how each eligible (unit × metric) ended; and their flat form on a unit's span.
+
+``value`` is on the metric's own scale and is what spans carry. ``quality`` maps it by range and direction to [0, 1],
+1 good: instruments, labels and means use that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from math import isfinite
+from typing import Any, Literal
+
+from spanscore import semconv
+from spanscore.model.span import UnitKey
+
+__all__ = [
+    "BINARY",
+    "UNIT_INTERVAL",
+    "Ballots",
+    "Direction",
+    "JudgeCall",
+    "Kind",
+    "Label",
+    "Outcome",
+    "Scale",
+    "Score",
+    "Usage",
+    "score_id",
+    "unit_attributes",
+]
+
+Kind = Literal["binary", "ordinal", "continuous"]
+Direction = Literal["higher", "lower"]
+Label = Literal["pass", "fail"]
+
+
+class Outcome(StrEnum):
+    """How an eligible (unit × metric) ended: exactly one of these."""
+
+    SCORED = "scored"
+    UNDEFINED = "undefined"
+    NOT_SAMPLED = "not_sampled"
+    FILTERED = "filtered"
+    NOT_EXPORTED = "not_exported"
+    NO_SAMPLE = "no_sample"
+    MISSING_FIELD = "missing_field"
+    INCOMPLETE = "incomplete"
+    TOO_LATE = "too_late"
+    REFUSED = "refused"
+    QUEUE_FULL = "queue_full"
+    RATE_LIMITED = "rate_limited"
+    BUDGET = "budget"
+    TIMEOUT = "timeout"
+    JUDGE_ERROR = "judge_error"
+    METRIC_ERROR = "metric_error"
+    REDACTION_ERROR = "redaction_error"
+    SHUTDOWN = "shutdown"
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is the failure of an evaluation that was begun: ``error.type`` is set, never a value."""
+        return self in _FAILED
+
+
+_FAILED = frozenset(
+    {
+        Outcome.TIMEOUT,
+        Outcome.JUDGE_ERROR,
+        Outcome.METRIC_ERROR,
+        Outcome.REDACTION_ERROR,
+        Outcome.RATE_LIMITED,
+        Outcome.BUDGET,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale of a metric's values, and how a value becomes a quality.
+
+    Attributes:
+        kind: binary, ordinal or continuous.
+        range: lowest and highest value; None = open, such a metric has values and no quality.
+        direction: whether higher or lower is better.
+        pass_at: lowest quality (0…1) that passes.
+        negatives_are_zero: cosine metrics: the quality is max(0, value) instead of the linear map.
+    """
+
+    kind: Kind = "continuous"
+    range: tuple[float, float] | None = (0.0, 1.0)
+    direction: Direction = "higher"
+    pass_at: float = 0.5
+    negatives_are_zero: bool = False
+
+    def quality(self, value: float) -> float | None:
+        """Map a value to [0, 1], 1 good; None where the scale is open."""
+        if self.range is None:
+            return None
+        low, high = (0.0, self.range[1]) if self.negatives_are_zero else self.range
+        share = min(1.0, max(0.0, (value - low) / (high - low)))
+        return share if self.direction == "higher" else 1.0 - share
+
+    def label(self, quality: float | None) -> Label | None:
+        """``pass`` from ``pass_at`` upwards; None where there is no quality."""
+        if quality is None:
+            return None
+        return "pass" if quality >= self.pass_at else "fail"
+
+
+UNIT_INTERVAL = Scale()
+BINARY = Scale(kind="binary", pass_at=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeCall:
+    """One call of a judge.
+
+    Attributes:
+        model: the answering model as its provider names it; empty when unknown.
+        cost_usd: None when the price is not known.
+        error_type: None for an answer.
+    """
+
+    step: str
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    duration_s: float = 0.0
+    error_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a score cost: the judge's calls in order, failed ones included."""
+
+    calls: tuple[JudgeCall, ...] = ()
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens sent."""
+        return sum(call.input_tokens for call in self.calls)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens received."""
+        return sum(call.output_tokens for call in self.calls)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Sum over the calls whose price is known; None when none is."""
+        known = [call.cost_usd for call in self.calls if call.cost_usd is not None]
+        return sum(known) if known else None
+
+    @property
+    def duration_s(self) -> float:
+        """Time spent in the judge, summed over calls that may have run side by side."""
+        return sum(call.duration_s for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Ballots:
+    """How many votes or generations were asked for, and how many came back."""
+
+    asked: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One result of one metric on one sample.
+
+    Attributes:
+        metric: name in lower snake case.
+        version: of the metric with its prompts and parameters; a change of either changes it.
+        value: on the metric's own scale; None unless ``outcome`` is ``scored``. Always finite.
+        quality: value mapped to [0, 1], 1 good; None for an open scale.
+        reason: for every other outcome, what happened, without content.
+        explanation: the judge's words or the counts behind the value; may quote content.
+        error_type: low-cardinality, set when the evaluation failed.
+        series: metric version + judge model + votes: a change starts a new series, it is not a drop.
+        probability: with which this (unit × metric) was chosen, (0, 1]; None outside sampling.
+        threshold: the sampling threshold T (56 bit), from which ``probability`` derives.
+        rule: the sampling rule that took it.
+        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision.
+        revision: 0, or how often a later score superseded an earlier one.
+    """
+
+    metric: str
+    version: str
+    outcome: Outcome
+    scale: Scale = UNIT_INTERVAL
+    value: float | None = None
+    quality: float | None = None
+    label: Label | None = None
+    reason: str | None = None
+    explanation: str | None = None
+    error_type: str | None = None
+    series: str = ""
+    usage: Usage = field(default_factory=Usage)
+    judge_model: str | None = None
+    ballots: Ballots | None = None
+    probability: float | None = None
+    threshold: int | None = None
+    rule: str | None = None
+    id: str | None = None
+    revision: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what would lie: a value beside a failure, a score without a value, a value that is no number."""
+        if (self.value is not None) != (self.outcome is Outcome.SCORED):
+            raise ValueError(f"{self.metric}: outcome {self.outcome} cannot stand beside value {self.value}")
+        if self.value is not None and not isfinite(self.value):
+            raise ValueError(f"{self.metric}: {self.value} is no score; an undefined metric has outcome 'undefined'")
+
+    @property
+    def kind(self) -> Kind:
+        """Binary, ordinal or continuous."""
+        return self.scale.kind
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """Lowest and highest value; None where the scale is open."""
+        return self.scale.range
+
+    @property
+    def direction(self) -> Direction:
+        """Whether higher or lower is better."""
+        return self.scale.direction
+
+
+def score_id(key: UnitKey, metric: str, version: str, revision: int = 0) -> str:
+    """Return 32 hex digits, the same for the same unit, metric, version and revision, on every replica and replay.
+
+    The evaluation span's id is the first 16 of them.
+    """
+    text = f"{key.trace_id:032x}/{key.span_id:016x}/{metric}/{version}/{revision}"
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def unit_attributes(
+    scores: Iterable[Score], others: Mapping[str, Outcome] | None = None, *, pending: bool = False
+) -> dict[str, Any]:
+    """Return the flat attributes of a unit's span: values, labels, probabilities, verdict, status and reason.
+
+    Args:
+        scores: of this unit; those without a value add to the reason only.
+        others: metric → outcome of those that were never begun (not sampled, missing field …).
+        pending: the span leaves before its scores are in; takes precedence over every other status.
+    """
+    scores = list(scores)
+    attributes: dict[str, Any] = {}
+    for score in scores:
+        attributes |= score_attributes(score)
+    labels = {score.label for score in scores if score.label}
+    if labels:
+        attributes[semconv.VERDICT] = "fail" if "fail" in labels else "pass"
+    outcomes = {score.outcome for score in scores} | set((others or {}).values())
+    attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
+    reason = ",".join(sorted(outcomes - {Outcome.SCORED}))
+    if reason:
+        attributes[semconv.REASON] = reason
+    return attributes
+
+
+def score_attributes(score: Score) -> dict[str, Any]:
+    """Return one score's flat keys, the same on the unit's span and on the evaluation span; empty without a value."""
+    if score.value is None:
+        return {}
+    attributes: dict[str, Any] = {semconv.SCORE + score.metric: float(score.value)}
+    if score.label:
+        attributes[semconv.LABEL + score.metric] = score.label
+    if score.probability is not None:
+        attributes[semconv.PROBABILITY + score.metric] = float(score.probability)
+    return attributes
+
+
+def _status(outcomes: set[Outcome]) -> str:
+    begun = outcomes - {Outcome.NOT_SAMPLED}
+    if not begun:
+        return "not_sampled" if outcomes else "not_scored"
+    if begun == {Outcome.SCORED}:
+        return "scored"
+    return "partial" if Outcome.SCORED in begun else "not_scored"

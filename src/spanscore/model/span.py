@@ -1,0 +1,158 @@
+"""SpanData, Unit and Facts: one span as we see it, the unit of work that gets a score, and what a sampler may look at.
+
+A unit is the top-most GenAI span with its descendants, keyed by (trace id, unit span id) and not by the trace id alone:
+a thousand requests under one ambient span are a thousand units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from spanscore import semconv
+
+__all__ = ["Attributes", "Facts", "SpanData", "SpanStatus", "Unit", "UnitKey"]
+
+SpanStatus = Literal["unset", "ok", "error"]
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class UnitKey(NamedTuple):
+    """Names one unit of work: a thousand units may share a trace id."""
+
+    trace_id: int
+    span_id: int
+
+
+class Attributes(Mapping[str, Any]):
+    """Attributes whose content part is rendered on first need, once.
+
+    Args:
+        plain: what is known already; never content.
+        render: gives the content attributes (``semconv.CONTENT_ATTRIBUTES``) as structured values. Called at most once,
+            when a content key is first read or the attributes are iterated, and forgotten then.
+    """
+
+    __slots__ = ("_plain", "_render")
+
+    def __init__(self, plain: Mapping[str, Any], render: Callable[[], Mapping[str, Any]] | None = None) -> None:
+        self._plain = plain
+        self._render = render
+
+    def _all(self) -> Mapping[str, Any]:
+        if self._render is not None:
+            self._plain = {**self._plain, **self._render()}
+            self._render = None
+        return self._plain
+
+    def __getitem__(self, key: str) -> Any:
+        return (self._all() if key in semconv.CONTENT_ATTRIBUTES else self._plain)[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanData:
+    """One span as we see it, frozen, wherever it came from.
+
+    Attributes:
+        trace_id: 128 bit.
+        span_id: 64 bit.
+        parent_id: the parent span's id; None for the root of a trace.
+        kind: OpenTelemetry span kind in lower case (``internal``, ``client`` …).
+        start_ns: nanoseconds since the epoch.
+        end_ns: nanoseconds since the epoch.
+        scope: name of the instrumentation scope.
+        attributes: ``gen_ai.*`` content as structured values (lists and dicts), never as JSON text.
+        trace_flags: W3C flags; bit 0 says sampled.
+        trace_state: the W3C ``tracestate`` header, empty when there is none.
+        metadata: what the run was called with; rules read it, nothing exports it.
+        resource: of the scored application; None when it is that of our own provider.
+    """
+
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    name: str
+    start_ns: int
+    end_ns: int
+    scope: str = semconv.CAPTURE_SCOPE
+    kind: str = "internal"
+    status: SpanStatus = "unset"
+    attributes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    trace_flags: int = 1
+    trace_state: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    resource: Mapping[str, Any] | None = None
+
+    @property
+    def operation(self) -> str | None:
+        """``gen_ai.operation.name``, None where there is none."""
+        return self.attributes.get(semconv.OPERATION_NAME)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the trace is exported at all, by its head sampler's decision."""
+        return bool(self.trace_flags & 1)
+
+    def without_content(self) -> SpanData:
+        """Return the same span with no prompt, answer or document in it."""
+        if isinstance(self.attributes, Attributes):
+            known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
+        else:
+            known = self.attributes
+        return replace(self, attributes={k: v for k, v in known.items() if k not in semconv.CONTENT_ATTRIBUTES})
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What gets a score: the top-most GenAI span with its descendants.
+
+    Attributes:
+        key: trace id and span id of the root.
+        spans: in start order, root included where it is known.
+        complete: False when the unit was closed by age or size before its root ended.
+    """
+
+    key: UnitKey
+    spans: tuple[SpanData, ...]
+    complete: bool = True
+
+    @property
+    def root(self) -> SpanData | None:
+        """The unit's top-most span; None while ``complete`` is False and it never arrived."""
+        return next((span for span in self.spans if span.span_id == self.key.span_id), None)
+
+    def without_content(self) -> Unit:
+        """Return the same unit with its root alone and no content: all that a sink needs, a fraction of the memory."""
+        root = self.root
+        return replace(self, spans=() if root is None else (root.without_content(),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a sampling rule may look at. Never the random number.
+
+    Attributes:
+        is_trace_root: the unit's root has no parent at all, so the trace's own randomness speaks for it.
+        status: None while the unit is still running.
+        duration_ns: None while the unit is still running.
+        metadata: of the root run.
+        conversation_id: session or thread, where known.
+    """
+
+    key: UnitKey
+    is_trace_root: bool = False
+    trace_state: str = ""
+    name: str = ""
+    operation: str | None = None
+    status: SpanStatus | None = None
+    duration_ns: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    conversation_id: str | None = None

@@ -1,0 +1,228 @@
+"""Every seam of the library, in the order in which a run meets them: the map to read first.
+
+    Inbox → Recorded → Assembler → Sampler → Dialect → (Redactor, Filter) → Sampler → Queue → Metric(Judge) → Sink, Hold
+
+Each protocol says on which thread it is called; a built-in and a user's own implementation pass the same contract suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from spanscore.model.job import Decision, Job
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.sample import Sample, Samples
+from spanscore.model.score import Outcome, Scale, Score
+from spanscore.model.span import Facts, SpanData, Unit, UnitKey
+
+__all__ = [
+    "Counts",
+    "Dialect",
+    "Embedder",
+    "Ending",
+    "Filter",
+    "Hold",
+    "Judge",
+    "Metric",
+    "Queue",
+    "Recorded",
+    "Redactor",
+    "Sampler",
+    "Sink",
+    "Turnstile",
+]
+
+
+class Turnstile(Protocol):
+    """The part of the ledger that the application's thread sees: units that were turned away at the door."""
+
+    def turned_away(self, outcome: Outcome) -> None:
+        """Count one unit as eligible and ended in one step, for every metric. Any thread; O(1)."""
+
+
+class Recorded(Protocol):
+    """Where the recorder hands on what it made of a run. Span thread only."""
+
+    def opened(self, facts: Facts, now_ns: int) -> bool:
+        """Say that a unit began. Returns whether it may be scored: only then are SpanData wanted and endings kept."""
+
+    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+        """Say that a span of a unit that may be scored began."""
+
+    def ended(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
+        """Hand over an ended span of a unit that may be scored; who gets ``ending`` must end it, once."""
+
+    def passed(self, key: UnitKey, ending: Ending, now_ns: int) -> None:
+        """Hand over the root of a unit that cannot be taken, to be ended at once."""
+
+    def broken(self, key: UnitKey, now_ns: int) -> None:
+        """Say that events of a unit were lost: it ends ``incomplete``."""
+
+
+class Ending(Protocol):
+    """One span that still has to leave: a live span, or a rebuilt ``ReadableSpan``. Span thread only."""
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes held."""
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Set the attributes and end the span at its true end time. Never raises; called once."""
+
+
+class Hold(Protocol):
+    """The waiting room for spans of units that may be scored: bounded, paced release. Owned by the span thread."""
+
+    def keep(self, key: UnitKey, child: Ending, now_ns: int) -> None:
+        """Keep a finished child until its root ends (or until the unit has run too long)."""
+
+    def park(self, key: UnitKey, root: Ending, deadline_ns: int) -> None:
+        """Keep an ended root until ``release``, the deadline, or overflow (then the oldest leaves first)."""
+
+    def release(self, key: UnitKey, attributes: Mapping[str, Any]) -> bool:
+        """Let a unit leave with these attributes. False: it has left already, the scores are late."""
+
+    def due(self, now_ns: int) -> list[UnitKey]:
+        """Let every parked unit whose deadline has passed leave as pending; return their keys."""
+
+    def pump(self, now_ns: int) -> int:
+        """End as many leaving spans as the pace allows; return how many ended."""
+
+
+class Sampler(Protocol):
+    """Who is scored, and with which probability. Pure: same facts, same answer."""
+
+    def may(self, facts: Facts) -> bool:
+        """At the unit's start: whether the largest rate still possible, rules included, would take it."""
+
+    def decide(self, facts: Facts, metric: str) -> Decision:
+        """At the unit's close, and again with the sample's facts."""
+
+
+class Dialect(Protocol):
+    """Unit → Samples. Reads SpanData and nothing else. Loop thread; must not block."""
+
+    def claims(self, span: SpanData) -> bool:
+        """Whether this dialect reads spans like this one."""
+
+    def samples(self, unit: Unit) -> Samples:
+        """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
+
+
+@runtime_checkable
+class Redactor(Protocol):
+    """Text → text, before the judge and before emission. Fails closed: when it raises, the text goes nowhere."""
+
+    def __call__(self, text: str, /) -> str:
+        """Return the text without what must not leave."""
+
+
+@runtime_checkable
+class Filter(Protocol):
+    """Sample → keep it or not. Any thread of ours; must not block."""
+
+    def __call__(self, sample: Sample, /) -> bool:
+        """Return whether the sample shall be scored."""
+
+
+class Queue(Protocol):
+    """Jobs between the span thread and the workers.
+
+    ``reserve`` is called on the span thread before a unit is handed over; the rest on the loop.
+    """
+
+    def reserve(self) -> bool:
+        """Take a place. False: full."""
+
+    def cancel(self) -> None:
+        """Give a reserved place back: the unit made no job."""
+
+    def put(self, job: Job) -> None:
+        """Fill a reserved place."""
+
+    async def get(self) -> Job:
+        """Wait for the next job."""
+
+    def ack(self, job: Job) -> None:
+        """Say that the job is done, whatever its outcome: its place is free."""
+
+    def close(self) -> list[Job]:
+        """Close the queue and return the jobs nobody took."""
+
+
+class Judge(Protocol):
+    """Prompt → Reply. Loop thread."""
+
+    @property
+    def model(self) -> str:
+        """The model's name as its provider gives it; part of a score's series."""
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Answer one prompt.
+
+        Raises:
+            JudgeError: there is no answer. A judge never invents one.
+        """
+
+
+class Embedder(Protocol):
+    """Texts → vectors. Loop thread."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per text, same order, same length each."""
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """Sample → Score. Stateless: one instance serves every worker. Loop thread (a CPU-bound one: a pool thread)."""
+
+    @property
+    def name(self) -> str:
+        """Lower snake case, unique within a scorer."""
+
+    @property
+    def version(self) -> str:
+        """Changes with every prompt and parameter."""
+
+    @property
+    def series(self) -> str:
+        """Metric version + judge model + votes: a change starts a new series, it is not a drop."""
+
+    @property
+    def scale(self) -> Scale:
+        """Kind, range, direction and pass mark of its values."""
+
+    @property
+    def requires(self) -> Mapping[str, tuple[str, ...]]:
+        """``single_turn`` and/or ``multi_turn`` → the fields that must be there; a missing key: cannot score that kind."""
+
+    @property
+    def cpu_bound(self) -> bool:
+        """Whether ``score`` computes rather than waits, and so belongs in a pool thread."""
+
+    async def score(self, sample: Sample) -> Score:
+        """Score one sample. Built-in metrics never raise: a failure is an outcome."""
+
+
+class Sink(Protocol):
+    """Where scores go. Span thread only, so an exporter that blocks never stalls the application or the loop."""
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Publish all scores of a unit at once. ``unit`` carries its root, without content."""
+
+    def shutdown(self) -> None:
+        """Let go of what the sink holds; it is never used again."""
+
+
+class Counts(Protocol):
+    """What the observable instruments read. Any thread."""
+
+    def eligible(self) -> Mapping[str, int]:
+        """Metric → units that entered."""
+
+    def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
+        """(metric, outcome) → units that ended so."""
+
+    def pending(self) -> Mapping[str, int]:
+        """Metric → units between."""

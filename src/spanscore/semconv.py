@@ -1,0 +1,161 @@
+"""Every name that crosses a wire: attributes, span names, scopes, instruments, events, environment variables.
+
+*Standard* names are those of the OpenTelemetry GenAI semantic conventions (v1.42-dev, all in Development) or of
+OpenInference (0.1.42); the rest, under ``spanscore.*``, are ours. Nothing else in the library spells one of these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- scopes -------------------------------------------------------------------------------------------------------
+SCOPE: Final = "spanscore"
+"""Ours: marks evaluations. A span of this scope is never eligible, in this process or another."""
+CAPTURE_SCOPE: Final = "spanscore.capture"
+"""Ours: spans that our callback handler made of a live run."""
+
+# --- GenAI conventions (standard) ---------------------------------------------------------------------------------
+OPERATION_NAME: Final = "gen_ai.operation.name"
+PROVIDER_NAME: Final = "gen_ai.provider.name"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+WORKFLOW_NAME: Final = "gen_ai.workflow.name"
+AGENT_NAME: Final = "gen_ai.agent.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
+RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+USAGE_CACHE_WRITE_INPUT_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+TOKEN_TYPE: Final = "gen_ai.token.type"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+TOOL_DESCRIPTION: Final = "gen_ai.tool.description"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+PROMPT_VERSION: Final = "gen_ai.prompt.version"
+ERROR_TYPE: Final = "error.type"
+
+# Content: opt-in everywhere, never exported unless asked.
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
+RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"
+RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
+INPUT_VALUE: Final = "input.value"
+"""OpenInference: the input of a root that is not a conversation, as JSON."""
+OUTPUT_VALUE: Final = "output.value"
+EXPECTED: Final = "spanscore.expected"
+"""Ours: what ``spanscore.expected(...)`` gave, as JSON."""
+
+CONTENT_ATTRIBUTES: Final = frozenset(
+    {
+        INPUT_MESSAGES,
+        OUTPUT_MESSAGES,
+        SYSTEM_INSTRUCTIONS,
+        TOOL_DEFINITIONS,
+        TOOL_CALL_ARGUMENTS,
+        TOOL_CALL_RESULT,
+        RETRIEVAL_QUERY,
+        RETRIEVAL_DOCUMENTS,
+        INPUT_VALUE,
+        OUTPUT_VALUE,
+        EXPECTED,
+    }
+)
+"""Attributes that quote prompts, answers or documents. On the wire each is a string (JSON where it is structured)."""
+
+# Operations (values of gen_ai.operation.name).
+CHAT: Final = "chat"
+TEXT_COMPLETION: Final = "text_completion"
+RETRIEVAL: Final = "retrieval"
+EXECUTE_TOOL: Final = "execute_tool"
+INVOKE_AGENT: Final = "invoke_agent"
+INVOKE_WORKFLOW: Final = "invoke_workflow"
+EVALUATION: Final = "evaluation"
+
+# --- evaluation (standard names, GenAI conventions) ---------------------------------------------------------------
+EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
+EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+EVALUATION_SCORE_VALUE: Final = "gen_ai.evaluation.score.value"
+EVALUATION_SCORE_LABEL: Final = "gen_ai.evaluation.score.label"
+EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
+
+# OpenInference's evaluator form (spec/annotations.md, 2026-07-31).
+OPENINFERENCE_KIND: Final = "openinference.span.kind"
+OPENINFERENCE_EVALUATOR: Final = "EVALUATOR"
+OPENINFERENCE_EVALUATION: Final = "evaluations.0.evaluation."
+"""Followed by name, score, label, explanation, annotator_kind (LLM or CODE) or identifier."""
+
+# --- ours: on the unit's span and on the evaluation span ------------------------------------------------------------
+SCORE: Final = "spanscore.score."
+LABEL: Final = "spanscore.label."
+PROBABILITY: Final = "spanscore.probability."
+VERDICT: Final = "spanscore.verdict"
+STATUS: Final = "spanscore.status"
+REASON: Final = "spanscore.reason"
+RUN_END: Final = "spanscore.run.end"
+
+# --- ours: on the evaluation span only ----------------------------------------------------------------------------
+METRIC_VERSION: Final = "spanscore.metric.version"
+METRIC_KIND: Final = "spanscore.metric.kind"
+METRIC_DIRECTION: Final = "spanscore.metric.direction"
+METRIC_RANGE: Final = "spanscore.metric.range"
+QUALITY: Final = "spanscore.quality"
+"""An attribute of the evaluation span, and the name of the histogram."""
+SAMPLING_RULE: Final = "spanscore.sampling.rule"
+SAMPLING_THRESHOLD: Final = "spanscore.sampling.threshold"
+SAMPLING_PROBABILITY: Final = "spanscore.sampling.probability"
+SERIES: Final = "spanscore.series"
+SCORE_ID: Final = "spanscore.score.id"
+SCORE_REVISION: Final = "spanscore.score.revision"
+OUTCOME: Final = "spanscore.outcome"
+JUDGE_MODEL: Final = "spanscore.judge.model"
+JUDGE_INPUT_TOKENS: Final = "spanscore.judge.input_tokens"
+JUDGE_OUTPUT_TOKENS: Final = "spanscore.judge.output_tokens"
+JUDGE_COST_USD: Final = "spanscore.judge.cost_usd"
+JUDGE_CALLS_ATTRIBUTE: Final = "spanscore.judge.calls"
+JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
+
+# --- ours: instruments --------------------------------------------------------------------------------------------
+QUALITY_HISTOGRAM: Final = "spanscore.quality"
+QUALITY_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Literals: computed boundaries came out as ``le="0.30000000000000004"``."""
+SCORED: Final = "spanscore.scored"
+WEIGHT: Final = "spanscore.weight"
+WEIGHT_QUALITY: Final = "spanscore.weight.quality"
+WEIGHT_QUALITY2: Final = "spanscore.weight.quality2"
+WEIGHT2: Final = "spanscore.weight2"
+WEIGHT2_QUALITY: Final = "spanscore.weight2.quality"
+WEIGHT2_QUALITY2: Final = "spanscore.weight2.quality2"
+FAILED_WEIGHT: Final = "spanscore.failed.weight"
+ELIGIBLE: Final = "spanscore.eligible"
+EVALUATIONS: Final = "spanscore.evaluations"
+PENDING: Final = "spanscore.evaluations.pending"
+JUDGE_CALLS: Final = "spanscore.judge.calls"
+JUDGE_TOKENS: Final = "spanscore.judge.tokens"
+JUDGE_COST: Final = "spanscore.judge.cost"
+JUDGE_DURATION: Final = "spanscore.judge.duration"
+JUDGE_ERRORS: Final = "spanscore.judge.errors"
+QUEUE_SIZE: Final = "spanscore.queue.size"
+QUEUE_CAPACITY: Final = "spanscore.queue.capacity"
+HOLD_UNITS: Final = "spanscore.hold.units"
+HOLD_RELEASED: Final = "spanscore.hold.released"
+HOLD_LOST: Final = "spanscore.hold.lost"
+CAPTURE_UNITS: Final = "spanscore.capture.units"
+CAPTURE_REFUSED: Final = "spanscore.capture.refused"
+CAPTURE_ABANDONED: Final = "spanscore.capture.abandoned"
+
+# --- environment (standard) ---------------------------------------------------------------------------------------
+CAPTURE_CONTENT_ENV: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""NO_CONTENT (default) | SPAN_ONLY | EVENT_ONLY | SPAN_AND_EVENT; ``true`` is read as SPAN_ONLY."""
+OTLP_ENDPOINT_ENV_PREFIX: Final = "OTEL_EXPORTER_OTLP_"
+SETTINGS_ENV_PREFIX: Final = "SPANSCORE_"
