@@ -1,0 +1,131 @@
+"""Assembler: single spans in any order → whole units.
+
+A unit closes when its root has ended, no known span of it is open and ``quiet`` has passed since the last one; or
+incomplete, by age or size. Closed units are remembered for a while, so that a late span is counted and opens no second unit. Pure: the
+clock is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from spanscore.model.span import SpanData, Unit, UnitKey
+
+__all__ = ["Assembler"]
+
+
+@dataclass(slots=True)
+class _Open:
+    since_ns: int
+    last_ns: int
+    open_ids: set[int] = field(default_factory=set)
+    spans: list[SpanData] = field(default_factory=list)
+    root_ended: bool = False
+    broken: bool = False
+
+
+class Assembler:
+    """Gathers the spans of units until they close. Owned by one thread.
+
+    Args:
+        quiet_ns: how long a complete unit waits for stragglers; 0 for our own handler, which knows what is open.
+        max_age_ns: a unit older than this closes incomplete.
+        max_spans: a unit with more spans than this closes incomplete.
+        max_units: the oldest open unit closes incomplete when there are more.
+        remembered: how many closed units are remembered.
+    """
+
+    def __init__(
+        self,
+        *,
+        quiet_ns: int = 0,
+        max_age_ns: int = 3_600_000_000_000,
+        max_spans: int = 2_000,
+        max_units: int = 10_000,
+        remembered: int = 10_000,
+    ) -> None:
+        self._quiet_ns = quiet_ns
+        self._max_age_ns = max_age_ns
+        self._max_spans = max_spans
+        self._max_units = max_units
+        self._remembered = remembered
+        self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
+        self._ready: list[UnitKey] = []
+        self._closed: OrderedDict[UnitKey, None] = OrderedDict()
+        self.late = 0
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+        """Say that a span began: its unit stays open until it has ended."""
+        unit = self._unit(key, now_ns)
+        if unit is not None:
+            unit.open_ids.add(span_id)
+
+    def ended(self, key: UnitKey, span: SpanData, now_ns: int) -> bool:
+        """Add an ended span. False: its unit has closed already, the span is counted as late."""
+        unit = self._unit(key, now_ns)
+        if unit is None:
+            self.late += 1
+            return False
+        unit.open_ids.discard(span.span_id)
+        unit.spans.append(span)
+        unit.last_ns = now_ns
+        unit.root_ended = unit.root_ended or span.span_id == key.span_id
+        if unit.root_ended or len(unit.spans) >= self._max_spans:
+            self._ready.append(key)
+        return True
+
+    def broken(self, key: UnitKey) -> None:
+        """Say that spans of a unit were lost: it will close incomplete."""
+        unit = self._units.get(key)
+        if unit is not None:
+            unit.broken = True
+
+    def due(self, now_ns: int, *, force: bool = False) -> list[Unit]:
+        """Close and return the units whose time has come, in the order in which they became ready; ``force`` closes all."""
+        candidates = list(self._units) if force else self._candidates(now_ns)
+        return [self._close(key) for key in candidates if key in self._units and (force or self._is_due(key, now_ns))]
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next unit may close, None when no unit's end is known."""
+        waiting = [self._units[key].last_ns + self._quiet_ns for key in self._ready if key in self._units]
+        return min(waiting, default=None)
+
+    def _unit(self, key: UnitKey, now_ns: int) -> _Open | None:
+        unit = self._units.get(key)
+        if unit is None and key not in self._closed:
+            unit = self._units[key] = _Open(since_ns=now_ns, last_ns=now_ns)
+        return unit
+
+    def _candidates(self, now_ns: int) -> list[UnitKey]:
+        ready, self._ready = self._ready, []
+        self._ready = [key for key in dict.fromkeys(ready) if key in self._units and not self._is_due(key, now_ns)]
+        aged = []
+        for key, unit in self._units.items():  # in order of age: stops at the first young one
+            if now_ns - unit.since_ns < self._max_age_ns and len(self._units) - len(aged) <= self._max_units:
+                break
+            aged.append(key)
+        return list(dict.fromkeys([*ready, *aged]))
+
+    def _is_due(self, key: UnitKey, now_ns: int) -> bool:
+        unit = self._units[key]
+        whole = unit.root_ended and not unit.open_ids and now_ns - unit.last_ns >= self._quiet_ns
+        return whole or self._is_given_up(unit, now_ns)
+
+    def _is_given_up(self, unit: _Open, now_ns: int) -> bool:
+        return (
+            now_ns - unit.since_ns >= self._max_age_ns
+            or len(unit.spans) >= self._max_spans
+            or len(self._units) > self._max_units
+        )
+
+    def _close(self, key: UnitKey) -> Unit:
+        unit = self._units.pop(key)
+        self._closed[key] = None
+        if len(self._closed) > self._remembered:
+            self._closed.popitem(last=False)
+        complete = unit.root_ended and not unit.open_ids and not unit.broken
+        return Unit(key=key, spans=tuple(sorted(unit.spans, key=lambda span: span.start_ns)), complete=complete)

@@ -1,0 +1,248 @@
+"""Hold: the waiting room. Spans of a unit that may be scored wait here and leave together with the scores.
+
+Bounded in units, spans, bytes and time; what leaves, leaves at a pace: 5,000 spans ended at once into a default batch
+processor behind a 50 ms exporter lost half of them, and 512 per 100 ms blindly still lost a third behind a slower one. So after each
+512 spans the next batch goes only when the provider's ``force_flush`` has returned, or after two seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spanscore import semconv
+from spanscore.model.span import UnitKey
+from spanscore.protocols import Ending
+
+__all__ = ["Pace", "SpanHold"]
+
+_SECOND_NS = 1_000_000_000
+
+
+class Pace:
+    """Says how many spans may leave now, so that the batch processor behind never overflows.
+
+    Args:
+        flush: exports what the provider holds; called on a helper thread, may block.
+        on_flushed: called on that thread afterwards, to wake the span thread.
+        batch: spans between two flushes; the batch processor's own export size.
+        patience_ns: how long a flush is waited for; also the time after which a slowly filled batch needs none.
+    """
+
+    def __init__(
+        self,
+        flush: Callable[[], object],
+        *,
+        on_flushed: Callable[[], None] = lambda: None,
+        batch: int = 512,
+        patience_ns: int = 2 * _SECOND_NS,
+    ) -> None:
+        self._flush = flush
+        self._on_flushed = on_flushed
+        self._batch = batch
+        self._patience_ns = patience_ns
+        self._left = batch
+        self._began_ns = 0
+        self._flushing: threading.Event | None = None
+        self._flushing_until_ns = 0
+
+    def allows(self, now_ns: int) -> int:
+        """Return how many spans may leave now."""
+        if self._flushing is not None:
+            if not self._flushing.is_set() and now_ns < self._flushing_until_ns:
+                return 0
+            self._flushing, self._left = None, self._batch
+        if now_ns - self._began_ns >= self._patience_ns:
+            self._left, self._began_ns = self._batch, now_ns
+        return self._left
+
+    def spend(self, spans: int, now_ns: int) -> None:
+        """Say that spans have left; starts a flush when the batch is used up."""
+        self._left -= spans
+        if self._left > 0 or self._flushing is not None:
+            return
+        self._flushing = done = threading.Event()
+        self._flushing_until_ns = now_ns + self._patience_ns
+        threading.Thread(target=self._run, args=(done,), name="spanscore-flush", daemon=True).start()
+
+    def wait_until_ns(self) -> int | None:
+        """Return when waiting for the running flush ends, None when none runs."""
+        return None if self._flushing is None else self._flushing_until_ns
+
+    def _run(self, done: threading.Event) -> None:
+        try:
+            self._flush()
+        except Exception:  # noqa: BLE001  (the application's own exporter: its failure is its provider's to report)
+            pass
+        finally:
+            done.set()
+            self._on_flushed()
+
+
+@dataclass(slots=True)
+class _Room:
+    since_ns: int
+    children: list[Ending] = field(default_factory=list)
+    root: Ending | None = None
+    deadline_ns: int = 0
+
+    @property
+    def spans(self) -> int:
+        return len(self.children) + (self.root is not None)
+
+    @property
+    def bytes(self) -> int:
+        return sum(child.size for child in self.children) + (self.root.size if self.root else 0)
+
+
+class SpanHold:
+    """Keeps the endings of units that may be scored. Owned by the span thread.
+
+    Args:
+        pace: of what leaves.
+        max_units: parked units; the oldest leaves first.
+        max_spans: spans kept, of parked and running units.
+        max_bytes: bytes kept, likewise.
+        early_ns: a unit that runs longer lets its finished children go.
+
+    Attributes:
+        released: reason → units that left (``scored``, ``deadline``, ``overflow``, ``shutdown``).
+    """
+
+    def __init__(
+        self,
+        pace: Pace,
+        *,
+        max_units: int = 2_000,
+        max_spans: int = 20_000,
+        max_bytes: int = 64_000_000,
+        early_ns: int = 5 * _SECOND_NS,
+    ) -> None:
+        self._pace = pace
+        self._max_units = max_units
+        self._max_spans = max_spans
+        self._max_bytes = max_bytes
+        self._early_ns = early_ns
+        self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
+        self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
+        self._leaving: deque[tuple[Ending, Mapping[str, Any] | None, int]] = deque()
+        self._spans = 0
+        self._bytes = 0
+        self.released: Counter[str] = Counter()
+        self.queued = 0
+        self.ended = 0
+
+    def __len__(self) -> int:
+        """Units parked."""
+        return len(self._parked)
+
+    def keep(self, key: UnitKey, child: Ending, now_ns: int) -> None:
+        """Keep a finished child; where there is no room for it, or its unit runs too long, it leaves at once."""
+        room = self._running.get(key)
+        if room is None:
+            room = self._running[key] = _Room(since_ns=now_ns)
+        if now_ns - room.since_ns >= self._early_ns or not self._has_space(child):
+            self._leave(child, None)
+            return
+        room.children.append(child)
+        self._spans += 1
+        self._bytes += child.size
+
+    def park(self, key: UnitKey, root: Ending, deadline_ns: int) -> None:
+        """Keep an ended root with its children until ``release`` or the deadline."""
+        room = self._running.pop(key, None) or _Room(since_ns=0)
+        room.root, room.deadline_ns = root, deadline_ns
+        self._spans += 1
+        self._bytes += root.size
+        self._parked[key] = room
+        while self._parked and self._overflows():
+            self._let_go(next(iter(self._parked)), _PENDING, "overflow")
+
+    def release(self, key: UnitKey, attributes: Mapping[str, Any]) -> bool:
+        """Let a unit leave with these attributes on its root. False: it has left already."""
+        if key not in self._parked:
+            return False
+        self._let_go(key, attributes, "scored")
+        return True
+
+    def leave(self, ending: Ending, spans: int) -> None:
+        """Queue something else that makes spans (evaluation spans) behind the same pace."""
+        self._leave(ending, None, spans)
+
+    def due(self, now_ns: int) -> list[UnitKey]:
+        """Let the parked units whose deadline has passed leave as pending, and long runners' children early."""
+        late = [key for key, room in self._parked.items() if room.deadline_ns <= now_ns]
+        for key in late:
+            self._let_go(key, _PENDING, "deadline")
+        for room in self._running.values():
+            if now_ns - room.since_ns < self._early_ns:
+                break
+            self._empty(room)
+        return late
+
+    def release_all(self, reason: str = "shutdown") -> None:
+        """Let everything leave now: parked units as pending, children of running units as they are."""
+        for key in list(self._parked):
+            self._let_go(key, _PENDING, reason)
+        for room in self._running.values():
+            self._empty(room)
+        self._running.clear()
+
+    def pump(self, now_ns: int, *, unpaced: bool = False) -> int:
+        """End leaving spans as the pace allows (all of them when ``unpaced``); return how many left."""
+        left = 0
+        while self._leaving and (unpaced or self._pace.allows(now_ns) > 0):
+            ending, attributes, spans = self._leaving.popleft()
+            ending.end(attributes)
+            self.ended += 1
+            left += spans
+            self._pace.spend(spans, now_ns)
+        return left
+
+    def next_due_ns(self) -> int | None:
+        """Return when something has to be done here without a further event."""
+        times = [room.deadline_ns for room in self._parked.values()]
+        oldest = next(iter(self._running.values()), None)
+        if oldest is not None and oldest.children:
+            times.append(oldest.since_ns + self._early_ns)
+        if self._leaving:
+            times.append(self._pace.wait_until_ns() or 0)
+        return min(times, default=None)
+
+    def drop(self, key: UnitKey) -> None:
+        """Forget a unit that ended without being parked; its children leave as they are."""
+        room = self._running.pop(key, None)
+        if room is not None:
+            self._empty(room)
+
+    def _has_space(self, ending: Ending) -> bool:
+        return self._spans < self._max_spans and self._bytes + ending.size <= self._max_bytes
+
+    def _overflows(self) -> bool:
+        return len(self._parked) > self._max_units or self._spans > self._max_spans or self._bytes > self._max_bytes
+
+    def _let_go(self, key: UnitKey, attributes: Mapping[str, Any], reason: str) -> None:
+        room = self._parked.pop(key)
+        self.released[reason] += 1
+        self._empty(room)
+        if room.root is not None:
+            self._spans -= 1
+            self._bytes -= room.root.size
+            self._leave(room.root, attributes)
+
+    def _empty(self, room: _Room) -> None:
+        for child in room.children:
+            self._spans -= 1
+            self._bytes -= child.size
+            self._leave(child, None)
+        room.children.clear()
+
+    def _leave(self, ending: Ending, attributes: Mapping[str, Any] | None, spans: int = 1) -> None:
+        self._leaving.append((ending, attributes, spans))
+        self.queued += 1
+
+
+_PENDING: Mapping[str, Any] = {semconv.STATUS: "pending"}

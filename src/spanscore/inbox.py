@@ -1,0 +1,101 @@
+"""Inbox: the bounded way from the application's threads (and the loop) to the span thread.
+
+An append to a deque and, when the span thread sleeps, one wake-up: no lock is held, nothing blocks. The first event into an
+empty inbox wakes the thread, which then gathers for a moment before it reads: each wake-up costs the application a turn of
+the GIL, so it is paid once a batch and not once an event.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Inbox"]
+
+Event = TypeVar("Event")
+
+
+class Inbox(Generic[Event]):
+    """A deque with two bounds and a sleeping reader.
+
+    Args:
+        soft: events from which on new units are refused (``admits`` is False).
+        batch: events that end the gathering early.
+        gather_s: how long the reader gathers after its first event, seconds.
+
+    Past four times ``soft``, events are dropped: ``put`` returns False and the caller marks the unit incomplete.
+    """
+
+    def __init__(self, *, soft: int, batch: int = 512, gather_s: float = 0.1) -> None:
+        self.soft = soft
+        self._hard = 4 * soft
+        self._batch = batch
+        self._gather_s = gather_s
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: in a forked child."""
+        self._events: deque[Event] = deque()
+        self._urgent: deque[Any] = deque()
+        self._wake = threading.Event()
+        self._asleep = False
+        self._full = threading.Event()
+        self._gathering = False
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def admits(self) -> bool:
+        """Whether a new unit may come in."""
+        return len(self._events) < self.soft
+
+    def put(self, event: Event) -> bool:
+        """Append an event, O(1), never blocking. False: the hard bound was reached and the event is dropped."""
+        events = self._events
+        if len(events) >= self._hard:
+            self.dropped += 1
+            return False
+        events.append(event)
+        if self._asleep:  # a lost race here is found by the reader, which looks again before it sleeps
+            self._asleep = False
+            self._wake.set()
+        elif self._gathering and len(events) >= self._batch:
+            self._gathering = False
+            self._full.set()
+        return True
+
+    def post(self, item: Any) -> None:
+        """Hand over something of ours (scores, a command): unbounded here because it is bounded where it is made."""
+        self._urgent.append(item)
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Wake the reader now, without gathering."""
+        self._gathering = False
+        self._full.set()
+        self._wake.set()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Sleep until something arrives (then gather) or the timeout passes. Reader only."""
+        self._asleep = True
+        if not self._events and not self._urgent:
+            self._wake.wait(timeout_s)
+        self._asleep = False
+        self._wake.clear()
+        if self._urgent or not self._events:
+            return
+        self._gathering = True
+        if len(self._events) < self._batch and not self._urgent:
+            self._full.wait(self._gather_s)
+        self._gathering = False
+        self._full.clear()
+
+    def take(self) -> Event | None:
+        """Return the oldest event, None when there is none. Reader only."""
+        return self._events.popleft() if self._events else None
+
+    def take_posted(self) -> Any | None:
+        """Return the oldest posted item, None when there is none. Reader only."""
+        return self._urgent.popleft() if self._urgent else None

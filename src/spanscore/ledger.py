@@ -1,0 +1,102 @@
+"""Ledger: eligible in, exactly one outcome out, for every (unit × metric).
+
+At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from spanscore.model.score import Outcome
+from spanscore.model.span import UnitKey
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Counts how each eligible (unit × metric) ended; also the ``Turnstile`` and ``Counts`` of the library.
+
+    Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
+
+    Args:
+        metrics: the names every unit is eligible for.
+    """
+
+    def __init__(self, metrics: Iterable[str]) -> None:
+        self._metrics = frozenset(metrics)
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero: in a forked child, else the parent's counts would go out twice."""
+        self._lock = threading.Lock()
+        self._units = 0
+        self._open: dict[UnitKey, set[str]] = {}
+        self._whole: Counter[Outcome] = Counter()
+        self._single: Counter[tuple[str, Outcome]] = Counter()
+
+    def enter(self, key: UnitKey) -> bool:
+        """Make a unit eligible for every metric. False: it has entered already and is still open."""
+        with self._lock:
+            if key in self._open:
+                return False
+            self._units += 1
+            self._open[key] = set(self._metrics)
+            return True
+
+    def turned_away(self, outcome: Outcome) -> None:
+        """Count one unit as eligible and ended in one step, for every metric."""
+        with self._lock:
+            self._units += 1
+            self._whole[outcome] += 1
+
+    def settle(self, key: UnitKey, metric: str, outcome: Outcome) -> bool:
+        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted."""
+        with self._lock:
+            waiting = self._open.get(key)
+            if waiting is None or metric not in waiting:
+                return False
+            waiting.remove(metric)
+            self._single[metric, outcome] += 1
+            if not waiting:
+                del self._open[key]
+            return True
+
+    def settle_all(self, key: UnitKey, outcome: Outcome) -> frozenset[str]:
+        """Give every metric of a unit that is still open this outcome; return their names."""
+        with self._lock:
+            waiting = self._open.pop(key, None)
+            if waiting is None:
+                return frozenset()
+            if len(waiting) == len(self._metrics):
+                self._whole[outcome] += 1
+            else:
+                self._single.update((metric, outcome) for metric in waiting)
+            return frozenset(waiting)
+
+    def open_units(self) -> list[UnitKey]:
+        """Return the units with at least one metric still to end, in the order in which they entered."""
+        with self._lock:
+            return list(self._open)
+
+    def eligible(self) -> Mapping[str, int]:
+        """Metric → units that entered."""
+        with self._lock:
+            return dict.fromkeys(self._metrics, self._units)
+
+    def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
+        """(metric, outcome) → units that ended so; outcomes that never happened are absent."""
+        with self._lock:
+            counts = Counter(self._single)
+            for outcome, units in self._whole.items():
+                counts.update({(metric, outcome): units for metric in self._metrics})
+            return counts
+
+    def pending(self) -> Mapping[str, int]:
+        """Metric → units between entry and outcome."""
+        with self._lock:
+            between = Counter(dict.fromkeys(self._metrics, 0))
+            for waiting in self._open.values():
+                between.update(waiting)
+            return between

@@ -1,0 +1,76 @@
+"""MemoryQueue: jobs in memory, bounded; what is lost with the process is at most what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+
+from spanscore.model.job import Job
+
+__all__ = ["MemoryQueue"]
+
+
+class MemoryQueue:
+    """A bounded queue whose places are taken before the work of making a job is done (policy ``reject_new``).
+
+    Args:
+        capacity: units reserved, waiting and in work.
+    """
+
+    def __init__(self, capacity: int = 1_000) -> None:
+        self.capacity = capacity
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: in a forked child."""
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._jobs: deque[Job] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def __len__(self) -> int:
+        """Places taken."""
+        return self._taken
+
+    def reserve(self) -> bool:
+        """Take a place. False: full. Any thread."""
+        with self._lock:
+            if self._taken >= self.capacity:
+                return False
+            self._taken += 1
+            return True
+
+    def cancel(self) -> None:
+        """Give a reserved place back. Any thread."""
+        with self._lock:
+            self._taken -= 1
+
+    def put(self, job: Job) -> None:
+        """Fill a reserved place. Loop thread."""
+        self._jobs.append(job)
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def get(self) -> Job:
+        """Wait for the next job. Loop thread."""
+        while not self._jobs:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        return self._jobs.popleft()
+
+    def ack(self, job: Job) -> None:  # noqa: ARG002  (a durable queue needs to know which)
+        """Say that the job is done: its place is free."""
+        self.cancel()
+
+    def close(self) -> list[Job]:
+        """Return the jobs nobody took, and free their places. Loop thread."""
+        left = list(self._jobs)
+        self._jobs.clear()
+        with self._lock:
+            self._taken -= len(left)
+        return left
