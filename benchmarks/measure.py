@@ -1,0 +1,104 @@
+"""Measure: variants × one workload → nanoseconds, in two ways within one run.
+
+*Interleaved*: one invoke of every variant per iteration, in random order; the difference to the bare application of the
+same iteration is paired. Its median is what a typical request sees. It flatters a design that defers work, which then
+falls on whoever runs 100 ms later. So there are *blocks* too: each variant alone for a while, blocks interleaved. The
+work it deferred is on the clock there (the mean), and all of it, on every thread, in the process's CPU time.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.variants import Variant
+from benchmarks.workloads import Workload
+
+__all__ = ["Raw", "measure"]
+
+COLLECT_EVERY = 50  # iterations between two collections, which are not timed
+LEAD_IN = 0.25  # share of a block that is run before its clock starts: deferred work is then as old as it will ever be
+
+
+@dataclass(slots=True)
+class Raw:
+    """What was seen of one variant.
+
+    Attributes:
+        interleaved: wall ns of each invoke, in the order of the iterations.
+        block_wall: mean wall ns per invoke, one for each block.
+        block_cpu: CPU ns of the whole process per invoke, one for each block, until all deferred work is done.
+    """
+
+    interleaved: list[int] = field(default_factory=list)
+    block_wall: list[float] = field(default_factory=list)
+    block_cpu: list[float] = field(default_factory=list)
+
+
+def measure(workload: Workload, variants: Sequence[Variant], *, scale: float, rounds: int, seed: int) -> dict[str, Raw]:
+    """Run one workload under every variant.
+
+    Args:
+        scale: share of the workload's full length, (0, 1].
+        rounds: blocks of each variant.
+        seed: of the random order.
+    """
+    dice = random.Random(seed)
+    raw = {variant.name: Raw() for variant in variants}
+    _warm_up(workload, variants, max(5, int(40 * scale)))
+    _interleave(workload, variants, raw, int(workload.iterations * scale), dice)
+    for _ in range(rounds):
+        for variant in dice.sample(variants, len(variants)):
+            _block(workload, variant, raw[variant.name], max(10, int(workload.block * scale)))
+    return raw
+
+
+def _warm_up(workload: Workload, variants: Sequence[Variant], times: int) -> None:
+    for variant in variants:
+        for _ in range(times):
+            _timed(workload, variant)
+        variant.settle()
+
+
+def _interleave(
+    workload: Workload, variants: Sequence[Variant], raw: dict[str, Raw], iterations: int, dice: random.Random
+) -> None:
+    """Time one invoke of each variant per iteration; the collector runs between iterations, off the clock."""
+    gc.disable()
+    try:
+        for iteration in range(iterations):
+            if iteration % COLLECT_EVERY == 0:
+                gc.collect()
+            for variant in dice.sample(variants, len(variants)):
+                raw[variant.name].interleaved.append(_timed(workload, variant))
+    finally:
+        gc.enable()
+    for variant in variants:
+        variant.settle()
+
+
+def _block(workload: Workload, variant: Variant, raw: Raw, invokes: int) -> None:
+    """Run one variant alone, with the collector on, as in an application."""
+    gc.collect()
+    lead_in = int(invokes * LEAD_IN)
+    cpu = time.process_time_ns()
+    for _ in range(lead_in):
+        _timed(workload, variant)
+    wall = time.perf_counter_ns()
+    for _ in range(invokes):
+        _timed(workload, variant)
+    raw.block_wall.append((time.perf_counter_ns() - wall) / invokes)
+    variant.settle()
+    raw.block_cpu.append((time.process_time_ns() - cpu) / (lead_in + invokes))
+
+
+def _timed(workload: Workload, variant: Variant) -> int:
+    """Return the wall ns of one invoke, in a context of its own: some neighbours leave theirs attached."""
+    context = contextvars.copy_context()
+    start = time.perf_counter_ns()
+    context.run(variant.run, workload)
+    return time.perf_counter_ns() - start

@@ -1,0 +1,195 @@
+"""Variants: what is measured beside the bare application, each with its own provider and a null exporter.
+
+Instrumentors patch the whole process, so each neighbour's callback handler is made directly, as its instrumentor makes
+it, and passed per call. That favours the neighbours: the extra wrappers of an instrumentor cost nothing here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
+from opentelemetry.trace import Span, set_span_in_context
+
+from benchmarks.workloads import Workload
+from spanscore.model.sample import Sample
+from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score
+
+__all__ = ["Bare", "Instant", "NullExporter", "Variant", "spanscore", "variants"]
+
+SAMPLE_RATE = 0.05
+
+_numbers = itertools.count()
+
+
+class NullExporter(SpanExporter):
+    """Takes everything, keeps nothing."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
+
+
+class Instant:
+    """A metric whose judge answers at once."""
+
+    name = "instant"
+    version = "1"
+    series = "1"
+    scale: Scale = UNIT_INTERVAL
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response",), "multi_turn": ()}
+    cpu_bound = False
+
+    async def score(self, sample: Sample) -> Score:
+        return Score(metric=self.name, version=self.version, outcome=Outcome.SCORED, value=1.0, quality=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to watch an application.
+
+    Attributes:
+        handlers: passed with each call.
+        settle: waits until nothing that the calls caused is left to do.
+        close: ends its threads.
+        after: runs within the measured time, once the call is done.
+    """
+
+    name: str
+    handlers: tuple[BaseCallbackHandler, ...] = ()
+    settle: Callable[[], Any] = lambda: None
+    close: Callable[[], Any] = lambda: None
+    after: Callable[[], Any] | None = None
+
+    def run(self, workload: Workload) -> None:
+        """Run the application once."""
+        workload.invoke(self.handlers)
+        if self.after is not None:
+            self.after()
+
+
+class NoOp(BaseCallbackHandler):
+    """Does nothing: what LangChain itself asks for having any handler at all."""
+
+    run_inline = True
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        """Without this one LangChain would fall back to ``on_llm_start``."""
+
+
+class Bare:
+    """Makes the spans that spanscore makes of a workload, with the SDK alone: names, attributes, tree."""
+
+    def __init__(self, provider: TracerProvider, workload: Workload) -> None:
+        self._tracer = provider.get_tracer("bare")
+        self._recipe = _recipe(workload)
+
+    def __call__(self) -> None:
+        made: list[Span] = []
+        for span, parent in self._recipe:
+            context = Context() if parent is None else set_span_in_context(made[parent], Context())
+            made.append(self._tracer.start_span(span.name, context, kind=span.kind, attributes=span.attributes))
+        for live in reversed(made):
+            live.end()
+
+
+def variants(workload: Workload) -> list[Variant]:
+    """Return every variant, ready; the first is the application alone, which all others are compared with."""
+    provider = _provider()
+    return [
+        Variant("none"),
+        Variant("no-op", (NoOp(),)),
+        Variant("bare SDK", after=Bare(provider, workload), settle=provider.force_flush, close=provider.shutdown),
+        spanscore(),
+        spanscore(name="spanscore, head-unsampled", sampler=ALWAYS_OFF),
+        _openinference(),
+        _openllmetry(),
+        _langfuse(),
+    ]
+
+
+def spanscore(
+    *, name: str = "spanscore", sampler: Sampler = ALWAYS_ON, rate: float = SAMPLE_RATE, provider: Any = None
+) -> Variant:
+    """Return spanscore with an instant judge at a rate, or under a head sampler that records nothing."""
+    from spanscore import OnlineScorer
+
+    provider = provider or _provider(sampler)
+    scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider)
+
+    def settle() -> None:
+        if not scorer.flush(timeout=30):
+            raise RuntimeError("spanscore did not flush within 30 s: the numbers would not hold all its work")
+        provider.force_flush()
+
+    def close() -> None:
+        scorer.shutdown()
+        provider.shutdown()
+
+    return Variant(name, (scorer.handler,), settle, close)
+
+
+def _openinference() -> Variant:
+    from openinference.instrumentation import OITracer, TraceConfig
+    from openinference.instrumentation.langchain._tracer import OpenInferenceTracer
+
+    provider = _provider()
+    tracer = OITracer(provider.get_tracer("openinference.instrumentation.langchain"), config=TraceConfig())
+    handler = OpenInferenceTracer(tracer, False)
+    return Variant("OpenInference", (handler,), provider.force_flush, provider.shutdown)
+
+
+def _openllmetry() -> Variant:
+    from opentelemetry.instrumentation.langchain.callback_handler import TraceloopCallbackHandler
+    from opentelemetry.metrics import NoOpMeter
+
+    provider, meter = _provider(), NoOpMeter("none")
+    handler = TraceloopCallbackHandler(
+        provider.get_tracer("opentelemetry.instrumentation.langchain"),
+        meter.create_histogram("duration"),
+        meter.create_histogram("tokens"),
+    )
+    return Variant("OpenLLMetry", (handler,), provider.force_flush, provider.shutdown)
+
+
+def _langfuse() -> Variant:
+    from langfuse import Langfuse
+    from langfuse.langchain import CallbackHandler
+
+    provider, key = TracerProvider(shutdown_on_exit=False), f"pk-{next(_numbers)}"  # a client is kept per key for ever
+    client = Langfuse(
+        public_key=key,
+        secret_key="sk-none",
+        base_url="http://127.0.0.1:9",  # nothing listens; the spans go to the null exporter
+        tracer_provider=provider,
+        span_exporter=NullExporter(),
+    )
+    handler = CallbackHandler(public_key=key)
+    return Variant("Langfuse", (handler,), provider.force_flush, client.shutdown)
+
+
+def _provider(sampler: Sampler = ALWAYS_ON) -> TracerProvider:
+    provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(NullExporter()))
+    return provider
+
+
+def _recipe(workload: Workload) -> list[tuple[ReadableSpan, int | None]]:
+    """Return the spans of one invoke under spanscore, parents first, each with its parent's place."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    variant = spanscore(rate=0.0, provider=provider)
+    variant.run(workload)
+    variant.settle()
+    variant.close()
+    spans = sorted(exporter.get_finished_spans(), key=lambda span: (span.parent is not None, span.start_time))
+    place = {span.context.span_id: n for n, span in enumerate(spans)}
+    return [(span, place[span.parent.span_id] if span.parent else None) for span in spans]
