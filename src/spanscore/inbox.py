@@ -51,10 +51,13 @@ class Inbox(Generic[Event]):
         """Whether a new unit may come in."""
         return len(self._events) < self.soft
 
-    def put(self, event: Event) -> bool:
-        """Append an event, O(1), never blocking. False: the hard bound was reached and the event is dropped."""
+    def put(self, event: Event, *, must: bool = False) -> bool:
+        """Append an event, O(1), never blocking. False: the hard bound was reached and the event is dropped.
+
+        ``must``: never dropped, for the two events of a root: roots are bounded where they are admitted.
+        """
         events = self._events
-        if len(events) >= self._hard:
+        if len(events) >= self._hard and not must:
             self.dropped += 1
             return False
         events.append(event)

@@ -44,8 +44,8 @@ class Turnstile(Protocol):
 class Recorded(Protocol):
     """Where the recorder hands on what it made of a run. Span thread only."""
 
-    def opened(self, facts: Facts, now_ns: int) -> bool:
-        """Say that a unit began. Returns whether it may be scored: only then are SpanData wanted and endings kept."""
+    def opened(self, key: UnitKey, now_ns: int) -> None:
+        """Say that a unit began."""
 
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Say that a span of a unit that may be scored began."""
@@ -57,7 +57,7 @@ class Recorded(Protocol):
         """Hand over the root of a unit that cannot be taken, to be ended at once."""
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
-        """Say that events of a unit were lost: it ends ``incomplete``."""
+        """Say that events of a unit were lost: it will end ``incomplete``."""
 
 
 class Ending(Protocol):
@@ -83,10 +83,13 @@ class Hold(Protocol):
     def release(self, key: UnitKey, attributes: Mapping[str, Any]) -> bool:
         """Let a unit leave with these attributes. False: it has left already, the scores are late."""
 
+    def leave(self, ending: Ending, spans: int) -> None:
+        """Queue something else that makes spans (evaluation spans) behind the same pace."""
+
     def due(self, now_ns: int) -> list[UnitKey]:
         """Let every parked unit whose deadline has passed leave as pending; return their keys."""
 
-    def pump(self, now_ns: int) -> int:
+    def pump(self, now_ns: int, *, unpaced: bool = False) -> int:
         """End as many leaving spans as the pace allows; return how many ended."""
 
 

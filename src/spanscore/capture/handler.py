@@ -1,0 +1,461 @@
+"""SpanCallbackHandler: what happens on the application's thread, and nothing more.
+
+Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the inbox.
+Only the root's span is started here, so that its trace id, its head-sampling decision and the ambient parent are real at once; every other
+span is made by the span thread, with its true times. Parents come from ``parent_run_id``; no context is ever attached.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from time import time_ns
+from typing import Any, Final
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
+
+from spanscore import context, semconv
+from spanscore.capture.runs import Event, Root, Run
+from spanscore.codec import langchain as codec
+from spanscore.inbox import Inbox
+from spanscore.model.score import Outcome
+from spanscore.model.span import Facts, UnitKey
+from spanscore.protocols import Sampler, Turnstile
+
+__all__ = ["SpanCallbackHandler", "conversation_id"]
+
+_log = logging.getLogger("spanscore")
+_LINGER_NS: Final = 5_000_000_000
+"""How long an ended root's open children are remembered: a child that starts late must not become a root."""
+_CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+_CONTROL_FLOW: Final = "GraphBubbleUp"
+"""langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
+
+
+def conversation_id(metadata: Any) -> str | None:
+    """Return the conversation a run belongs to, from its metadata (LangChain copies ``configurable`` into it)."""
+    for key in _CONVERSATION_KEYS:
+        value = metadata.get(key) if metadata else None
+        if value is not None:
+            return str(value)
+    return None
+
+
+class SpanCallbackHandler(BaseCallbackHandler):
+    """Captures the runs of whatever chain it is attached to. Get it from ``OnlineScorer.handler``.
+
+    One instance serves any number of concurrent chains, threads and loops. Attached twice to one run it counts once. No
+    method blocks or raises.
+
+    Args:
+        inbox: the way to the span thread.
+        sampler: asked once per root whether the unit may be scored at all.
+        turnstile: counts the roots that are turned away here.
+        tracer: gives the tracer of the capture scope; called per root.
+        ready: called before each root: starts the span thread if it is not running.
+        content: whether content is exported, and so wanted for every unit.
+        steps: whether prompts, parsers and lambdas get spans too.
+        max_roots: roots remembered; the oldest is given up when there are more.
+    """
+
+    run_inline = True
+    raise_error = False
+
+    def __init__(
+        self,
+        inbox: Inbox[Event],
+        sampler: Sampler,
+        turnstile: Turnstile,
+        *,
+        tracer: Callable[[], trace.Tracer],
+        ready: Callable[[], None],
+        content: bool = False,
+        steps: bool = False,
+        max_roots: int = 10_000,
+    ) -> None:
+        self._inbox = inbox
+        self._sampler = sampler
+        self._turnstile = turnstile
+        self._tracer = tracer
+        self._ready = ready
+        self._content = content
+        self._steps = steps
+        self._max_roots = max_roots
+        self.closed = False
+        self.units = 0
+        self.refused = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every run: in a forked child, where roots open at the fork are never ended."""
+        self._runs: dict[int, Run] = {}
+        self._roots: OrderedDict[int, Root] = OrderedDict()
+        self._lingering: deque[tuple[int, Root]] = deque()
+        self._trace_ids: OrderedDict[int, int] = OrderedDict()
+
+    # --- what the library asks ---------------------------------------------------------------------------------
+
+    def trace_id(self, run_id: UUID) -> int | None:
+        """Return the trace of a recent root run; None when it is not known (any more)."""
+        return self._trace_ids.get(run_id.int)
+
+    def open_roots(self) -> list[Root]:
+        """Return the recorded roots that have not ended."""
+        return [root for root in list(self._roots.values()) if not root.ignored]
+
+    def close(self) -> None:
+        """Capture no further root; those that are open end themselves, on the application's thread."""
+        self.closed = True
+
+    def forget(self, root: Root) -> None:
+        """Drop what is left of a root whose unit has closed. Any thread."""
+        self._roots.pop(root.id, None)
+        self._runs.pop(root.id, None)
+        self._lingering.append((time_ns(), root))
+
+    def remembered(self) -> int:
+        """Return how many run ids are remembered: 0 after everything has ended and lingered."""
+        self._sweep(time_ns() + _LINGER_NS)
+        return len(self._runs)
+
+    # --- chains ------------------------------------------------------------------------------------------------
+
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        """Open a root, or remember a step."""
+        try:
+            metadata, name = kwargs.get("metadata"), kwargs.get("name") or "chain"
+            agent = metadata is not None and metadata.get("lc_agent_name") == name
+            parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
+            operation = semconv.INVOKE_AGENT if agent else semconv.INVOKE_WORKFLOW
+            if parent is None:
+                self._begin(run_id.int, operation, name, metadata, codec.snapshot, inputs)
+            elif agent or self._steps:
+                self._child(run_id.int, parent, operation if agent else None, name, metadata, codec.snapshot, inputs)
+            else:
+                self._step(run_id.int, parent)
+        except Exception:  # noqa: BLE001
+            _harmless("on_chain_start")
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """End a root; a stream's true input arrives only here."""
+        try:
+            self._end(run_id.int, codec.snapshot, outputs, None, kwargs.get("inputs"))
+        except Exception:  # noqa: BLE001
+            _harmless("on_chain_end")
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """End a root or a step that raised, was cancelled, abandoned or interrupted."""
+        try:
+            self._end(run_id.int, codec.snapshot, None, error, kwargs.get("inputs"))
+        except Exception:  # noqa: BLE001
+            _harmless("on_chain_error")
+
+    # --- models ------------------------------------------------------------------------------------------------
+
+    def on_chat_model_start(
+        self,
+        serialized: Any,
+        messages: list[list[Any]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Remember a model's start."""
+        self._model_start(semconv.CHAT, serialized, messages, run_id, parent_run_id, metadata, kwargs)
+
+    def on_llm_start(
+        self,
+        serialized: Any,
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Remember a text model's start."""
+        self._model_start(semconv.TEXT_COMPLETION, serialized, prompts, run_id, parent_run_id, metadata, kwargs)
+
+    def on_llm_new_token(self, token: str, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note when the first chunk came."""
+        run = self._runs.get(run_id.int)
+        if run is not None and not run.first_ns and run.id == run_id.int:
+            run.first_ns = time_ns()
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Hand over a model's run with its answer and its usage."""
+        try:
+            self._end(run_id.int, codec.snapshot_generation, response, None)
+        except Exception:  # noqa: BLE001
+            _harmless("on_llm_end")
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Hand over a model's run that failed, with what it had said so far."""
+        try:
+            self._end(run_id.int, codec.snapshot_generation, kwargs.get("response"), error)
+        except Exception:  # noqa: BLE001
+            _harmless("on_llm_error")
+
+    # --- retrievers and tools ----------------------------------------------------------------------------------
+
+    def on_retriever_start(
+        self,
+        serialized: Any,
+        query: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Remember a retriever's start."""
+        try:
+            name = kwargs.get("name") or "retriever"
+            self._open(run_id.int, parent_run_id, semconv.RETRIEVAL, name, metadata, codec.snapshot, query)
+        except Exception:  # noqa: BLE001
+            _harmless("on_retriever_start")
+
+    def on_retriever_end(self, documents: Sequence[Any], *, run_id: UUID, **kwargs: Any) -> None:
+        """Hand over what was found."""
+        try:
+            self._end(run_id.int, codec.snapshot_documents, documents, None)
+        except Exception:  # noqa: BLE001
+            _harmless("on_retriever_end")
+
+    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Hand over a retriever's run that failed."""
+        try:
+            self._end(run_id.int, codec.snapshot_documents, None, error)
+        except Exception:  # noqa: BLE001
+            _harmless("on_retriever_error")
+
+    def on_tool_start(
+        self,
+        serialized: Any,
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
+        inputs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Remember a tool's start."""
+        try:
+            name = kwargs.get("name") or (serialized or {}).get("name") or "tool"
+            given = input_str if inputs is None else inputs
+            run = self._open(run_id.int, parent_run_id, semconv.EXECUTE_TOOL, name, metadata, codec.snapshot, given)
+            if run is not None:
+                run.details = kwargs.get("tool_call_id")
+        except Exception:  # noqa: BLE001
+            _harmless("on_tool_start")
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Hand over what the tool gave back."""
+        try:
+            self._end(run_id.int, codec.snapshot_tool_output, output, None)
+        except Exception:  # noqa: BLE001
+            _harmless("on_tool_end")
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Hand over a tool's run that failed."""
+        try:
+            self._end(run_id.int, codec.snapshot_tool_output, None, error)
+        except Exception:  # noqa: BLE001
+            _harmless("on_tool_error")
+
+    # --- the four things ---------------------------------------------------------------------------------------
+
+    def _model_start(
+        self,
+        operation: str,
+        serialized: Any,
+        given: Any,
+        run_id: UUID,
+        parent_run_id: UUID | None,
+        metadata: dict[str, Any] | None,
+        kwargs: dict[str, Any],
+    ) -> None:
+        try:
+            take = codec.snapshot_messages if operation is semconv.CHAT else codec.snapshot
+            name = kwargs.get("name") or (serialized or {}).get("name") or "model"
+            run = self._open(run_id.int, parent_run_id, operation, name, metadata, take, given)
+            if run is not None:
+                run.details = (metadata, kwargs.get("invocation_params"))
+        except Exception:  # noqa: BLE001
+            _harmless("on_llm_start")
+
+    def _open(
+        self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, given: Any
+    ) -> Run | None:
+        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
+        if parent is None:
+            return self._begin(run_id, operation, name, metadata, take, given)
+        return self._child(run_id, parent, operation, name, metadata, take, given)
+
+    def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, given: Any) -> Root | None:
+        """Open a root: its span is started here, in the caller's context."""
+        if run_id in self._runs:  # the same handler attached twice
+            return None
+        now = time_ns()
+        self._sweep(now)
+        root = Root(run_id, operation, name, now)
+        self._runs[run_id] = self._roots[run_id] = root
+        root.ignored = not self._admit(root)
+        if root.ignored or root.key is None:
+            return None
+        root.details = metadata
+        facts = Facts(
+            key=root.key,
+            is_trace_root=root.is_trace_root,
+            trace_state=_trace_state(root.span),
+            name=name,
+            operation=operation,
+            metadata=metadata or {},
+        )
+        root.may = self._sampler.may(facts)
+        root.wanted = root.may or self._content
+        if root.wanted:
+            root.given = take(given)
+            root.expected = context.current_expectation()
+        self.units += 1
+        self._inbox.put((root, 0, None, None), must=True)
+        return root
+
+    def _admit(self, root: Root) -> bool:
+        """Start the root's span; False when it is not to be recorded, and the reason has been counted."""
+        ambient = otel_context.get_current()
+        if self.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
+            return False
+        if not self._inbox.admits():
+            self.refused += 1
+            self._turnstile.turned_away(Outcome.REFUSED)
+            return False
+        self._ready()
+        span = self._tracer().start_span(
+            f"{root.operation} {root.name}",
+            context=ambient,
+            attributes={semconv.OPERATION_NAME: root.operation or ""},
+            start_time=root.start_ns,
+        )
+        ids = span.get_span_context()
+        if not ids.trace_flags & 1 or not span.is_recording():
+            self._turnstile.turned_away(Outcome.NOT_EXPORTED)
+            return False
+        root.span, root.key = span, UnitKey(ids.trace_id, ids.span_id)
+        root.is_trace_root = getattr(span, "parent", None) is None
+        root.context = trace.set_span_in_context(span, ambient)
+        self._trace_ids[root.id] = ids.trace_id
+        if len(self._trace_ids) > self._max_roots:
+            self._trace_ids.popitem(last=False)
+        return True
+
+    def _child(
+        self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, given: Any
+    ) -> Run | None:
+        root = parent.root
+        if root.ignored or root.detached:
+            self._step(run_id, parent)
+            return None
+        if run_id in self._runs:
+            return None
+        run = Run(run_id, parent, operation, name, time_ns())
+        if root.wanted:
+            run.given = take(given)
+        run.details = metadata
+        self._runs[run_id] = root.open[run_id] = run
+        return run
+
+    def _step(self, run_id: int, parent: Run) -> None:
+        if run_id not in self._runs:
+            self._runs[run_id] = parent
+            parent.root.open[run_id] = None
+
+    def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
+        run = self._runs.pop(run_id, None)
+        if run is None:
+            return
+        root = run.root
+        if error is not None and _is_control_flow(error):
+            root.interrupted, error = True, None
+        if run.id != run_id or root.ignored:
+            root.open.pop(run_id, None)
+            if run is root and run.id == run_id:
+                self.forget(root)
+            return
+        if take is codec.snapshot_generation:
+            taken = None if output is None else take(output, content=root.wanted)
+        else:
+            taken = take(output) if root.wanted and output is not None else None
+        if inputs is not None and root.wanted:
+            run.given = codec.snapshot(inputs)
+        if run is not root:
+            self._put_child(run, taken, error)
+        elif root.detached:
+            _end_detached(root, error)
+            self.forget(root)
+        else:
+            self._roots.pop(run_id, None)
+            self._inbox.put((root, time_ns(), taken, error), must=True)
+
+    def _put_child(self, run: Run, taken: Any, error: BaseException | None) -> None:
+        root = run.root
+        if not root.detached and not self._inbox.put((run, time_ns(), taken, error)):
+            root.broken = True
+        root.open.pop(run.id, None)  # after the put, so that a root's end never overtakes its child's
+
+    def _sweep(self, now_ns: int) -> None:
+        """Forget what ended roots left behind, and the oldest root where there are too many."""
+        while self._lingering and now_ns - self._lingering[0][0] >= _LINGER_NS:
+            try:
+                _, root = self._lingering.popleft()
+            except IndexError:  # another thread swept
+                return
+            for run_id in list(root.open):
+                self._runs.pop(run_id, None)
+            root.open.clear()
+        if len(self._roots) > self._max_roots:
+            try:
+                _, oldest = self._roots.popitem(last=False)
+            except KeyError:
+                return
+            self.forget(oldest)
+            if not oldest.ignored:
+                self._inbox.put((oldest, now_ns, None, TimeoutError()), must=True)
+
+
+def _trace_state(span: trace.Span | None) -> str:
+    state = span.get_span_context().trace_state if span is not None else None
+    return state.to_header() if state else ""
+
+
+def _is_control_flow(error: BaseException) -> bool:
+    return any(cls.__name__ == _CONTROL_FLOW for cls in type(error).__mro__)
+
+
+def _end_detached(root: Root, error: BaseException | None) -> None:
+    if root.span is not None:
+        root.span.set_attributes({semconv.STATUS: "not_scored", semconv.REASON: Outcome.SHUTDOWN.value})
+        if error is not None:
+            root.span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
+            root.span.set_status(trace.Status(trace.StatusCode.ERROR))
+        root.span.end()
+
+
+_said: set[str] = set()
+
+
+def _harmless(where: str) -> None:
+    """A fault of ours stays ours: said once per callback, never raised into the application."""
+    if where not in _said:
+        _said.add(where)
+        _log.warning("spanscore could not record a run in %s; the application is not affected", where, exc_info=True)

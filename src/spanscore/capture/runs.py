@@ -1,0 +1,95 @@
+"""Run and Root: what the handler remembers of a run between its start and its end.
+
+A run that gets no span (a prompt, a parser, a lambda) has no Run of its own: its id maps to the nearest recorded
+ancestor, so that a child finds its span's parent in one look-up and the span thread never hears of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Span
+
+from spanscore.model.span import UnitKey
+
+__all__ = ["Event", "Root", "Run"]
+
+
+class Run:
+    """One recorded run.
+
+    Attributes:
+        id: of the LangChain run.
+        operation: ``gen_ai.operation.name``; None for a step.
+        given: snapshot of the input, None when content is not wanted.
+        details: metadata and parameters of the start event, by reference: the library builds them anew per run.
+        first_ns: when the first chunk of a stream came.
+        span: made on first need, by the span thread (a root's: at its start).
+    """
+
+    __slots__ = ("details", "first_ns", "given", "id", "name", "operation", "parent", "root", "span", "start_ns")
+
+    def __init__(self, run_id: int, parent: Run | None, operation: str | None, name: str, start_ns: int) -> None:
+        self.id = run_id
+        self.parent = parent
+        self.operation = operation
+        self.name = name
+        self.start_ns = start_ns
+        self.given: Any = None
+        self.details: Any = None
+        self.first_ns = 0
+        self.span: Span | None = None
+        if parent is not None:
+            self.root: Root = parent.root
+
+
+class Root(Run):
+    """The top-most run.
+
+    Attributes:
+        key: None while ``ignored``.
+        context: the caller's OpenTelemetry context, root span included: children start in it.
+        may: whether any metric could still take the unit.
+        wanted: whether content is snapshotted: it may be scored, or content is exported.
+        expected: references given by ``spanscore.expected``.
+        open: id → run of every descendant that has not ended; None for a step.
+        ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
+        interrupted: a ``GraphInterrupt`` passed through.
+        broken: an event of it was dropped.
+        detached: the scorer was shut down meanwhile: the handler ends the span itself.
+    """
+
+    __slots__ = (
+        "broken",
+        "context",
+        "detached",
+        "expected",
+        "ignored",
+        "interrupted",
+        "is_trace_root",
+        "key",
+        "may",
+        "open",
+        "wanted",
+    )
+
+    def __init__(self, run_id: int, operation: str, name: str, start_ns: int) -> None:
+        super().__init__(run_id, None, operation, name, start_ns)
+        self.root = self
+        self.key: UnitKey | None = None
+        self.context: Context | None = None
+        self.may = False
+        self.wanted = False
+        self.expected: Mapping[str, Any] | None = None
+        self.open: dict[int, Run | None] = {}
+        self.ignored = False
+        self.interrupted = False
+        self.broken = False
+        self.detached = False
+        self.is_trace_root = False
+
+
+Event = tuple[Run, int, Any, BaseException | None]
+"""(run, end in ns or 0 for a root's start, snapshot of the output, error)."""
