@@ -1,0 +1,340 @@
+"""Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times. Span thread only.
+
+A child's span is made when its end arrives (or when a descendant needs its id): one event per run. A root is finished
+when no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the model afterwards;
+a cancelled model or retriever never ends at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from spanscore import semconv
+from spanscore.capture.handler import conversation_id
+from spanscore.capture.runs import Event, Root, Run
+from spanscore.codec import langchain as codec
+from spanscore.codec.sdk import exported
+from spanscore.model.span import Attributes, SpanData, UnitKey
+from spanscore.protocols import Recorded, Redactor
+
+__all__ = ["Recorder"]
+
+_GRACE_NS: Final = 500_000_000
+_SPAN_BYTES: Final = 2_000
+"""A recorded span with its plain attributes, roughly."""
+_CLIENT: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
+_MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
+
+RunEnd = str
+
+
+class _LiveEnding:
+    """A live span of ours that has not been ended yet."""
+
+    __slots__ = ("_attributes", "_end_ns", "_span", "size")
+
+    def __init__(self, span: trace.Span, end_ns: int, attributes: Mapping[str, Any] | None, size: int) -> None:
+        self._span = span
+        self._end_ns = end_ns
+        self._attributes = attributes
+        self.size = size
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Set the attributes and end the span at its true end."""
+        try:
+            both = {**(self._attributes or {}), **(attributes or {})}
+            if both:
+                self._span.set_attributes(both)
+        finally:
+            self._span.end(end_time=self._end_ns)
+
+
+class Recorder:
+    """Replays events into spans.
+
+    Args:
+        port: where finished spans go.
+        tracer: gives the tracer of the capture scope.
+        forget: called with each finished root: the handler drops what it remembers.
+        content: whether prompts, answers and documents are exported.
+        redactor: applied to exported content; where it raises, the content is left out.
+    """
+
+    def __init__(
+        self,
+        port: Recorded,
+        *,
+        tracer: Callable[[], trace.Tracer],
+        forget: Callable[[Root], None],
+        content: bool = False,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._port = port
+        self._tracer = tracer
+        self._forget = forget
+        self._content = content
+        self._redactor = redactor
+        self.abandoned = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every open unit: in a forked child."""
+        self._open: dict[UnitKey, Root] = {}
+        self._closing: dict[UnitKey, tuple[int, Event]] = {}
+
+    def open_units(self) -> list[UnitKey]:
+        """Return the units whose root has not ended."""
+        return [key for key in self._open if key not in self._closing]
+
+    def closing_units(self) -> list[UnitKey]:
+        """Return the units whose root has ended and that wait for their descendants."""
+        return list(self._closing)
+
+    def handle(self, event: Event, now_ns: int) -> None:
+        """Replay one event."""
+        run, end_ns, _, _ = event
+        root = run.root
+        if root.key is None or root.detached:
+            return
+        if run is not root:
+            self._end_child(event, now_ns)
+        elif not end_ns:
+            self._open[root.key] = root
+            self._port.opened(root.key, now_ns)
+        elif root.key in self._open:
+            self._closing[root.key] = (now_ns + _GRACE_NS, _with_run_end(event))
+            self._finish_if_whole(root, now_ns)
+
+    def due(self, now_ns: int) -> None:
+        """Finish the roots whose grace is over."""
+        for key, (deadline_ns, event) in list(self._closing.items()):
+            if now_ns >= deadline_ns:
+                self._finish(key, event, now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next grace is over."""
+        return min((deadline for deadline, _ in self._closing.values()), default=None)
+
+    def detach(self) -> list[UnitKey]:
+        """Let go of every open root: from now on the handler ends it; return their units."""
+        keys = list(self._open)
+        for root in self._open.values():
+            root.detached = True
+        for key, (_, event) in list(self._closing.items()):
+            event[0].root.detached = False
+            self._finish(key, event, event[1])
+        self._open.clear()
+        return keys
+
+    # --- children ----------------------------------------------------------------------------------------------
+
+    def _end_child(self, event: Event, now_ns: int) -> None:
+        run, end_ns, output, error = event
+        root = run.root
+        if (
+            root.key not in self._open
+        ):  # it came after its unit had closed: the span is exported, the score is not changed
+            _LiveEnding(self._span_of(run), end_ns, None, 0).end()
+            return
+        attributes = _plain(run, output, error)
+        self._close_span(run, end_ns, attributes, _content_of(run, output), error, now_ns)
+        if root.key in self._closing:
+            self._finish_if_whole(root, now_ns)
+
+    def _close_span(
+        self,
+        run: Run,
+        end_ns: int,
+        attributes: dict[str, Any],
+        render: Callable[[], Mapping[str, Any]],
+        error: BaseException | None,
+        now_ns: int,
+    ) -> None:
+        root, key = run.root, run.root.key
+        assert key is not None
+        on_span = attributes
+        if self._content:
+            content = render()
+            on_span = {**attributes, **self._exported(content)}
+            render = partial(_same, content)
+        span = self._span_of(run, on_span)
+        if error is not None:
+            span.set_status(Status(StatusCode.ERROR, str(error) if self._content and not self._redactor else None))
+        ending = _LiveEnding(span, end_ns, on_span if run is root else None, _SPAN_BYTES + _size(on_span))
+        if root.may:
+            data = _span_data(run, span, end_ns, Attributes(attributes, render), error)
+            self._port.ended(key, data, ending, now_ns)
+        elif run is root:
+            self._port.passed(key, ending, now_ns)
+        else:
+            ending.end()
+
+    def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
+        """Return the run's span, started with its true time if it was not."""
+        if run.span is None:
+            parent = run.parent
+            assert parent is not None
+            run.span = self._tracer().start_span(
+                _span_name(run, attributes or {}),
+                context=trace.set_span_in_context(self._span_of(parent), run.root.context),
+                kind=SpanKind.CLIENT if run.operation in _CLIENT else SpanKind.INTERNAL,
+                attributes=attributes,
+                start_time=run.start_ns,
+            )
+        elif attributes and run is not run.root:
+            run.span.set_attributes(attributes)
+        return run.span
+
+    # --- roots -------------------------------------------------------------------------------------------------
+
+    def _finish_if_whole(self, root: Root, now_ns: int) -> None:
+        if root.key is not None and not any(list(root.open.values())):
+            self._finish(root.key, self._closing[root.key][1], now_ns)
+
+    def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
+        del self._closing[key]
+        root = self._open[key]
+        run, end_ns, (output, run_end), error = event
+        for child in [child for child in list(root.open.values()) if child is not None]:
+            attributes = {**_plain(child, None, None), semconv.RUN_END: "cancelled"}
+            self._close_span(child, max(end_ns, child.start_ns), attributes, _nothing, None, now_ns)
+        if run_end == "abandoned":
+            self.abandoned += 1
+        if root.broken:
+            self._port.broken(key, now_ns)
+        attributes = {**_plain(root, output, error), semconv.RUN_END: run_end}
+        self._close_span(root, end_ns, attributes, _content_of(root, output), error, now_ns)
+        del self._open[key]
+        self._forget(root)
+
+    def _exported(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        if self._redactor is None:
+            return exported(content)
+        try:
+            return exported(_redacted(content, self._redactor))
+        except Exception:  # noqa: BLE001  (fails closed: nothing of the content leaves)
+            return {}
+
+
+def _with_run_end(event: Event) -> Event:
+    run, end_ns, output, error = event
+    return (run, end_ns, (output, _run_end(run.root, error)), None if _stopped(error) else error)
+
+
+def _run_end(root: Root, error: BaseException | None) -> RunEnd:
+    if root.interrupted:
+        return "interrupted"
+    if isinstance(error, GeneratorExit) or (error is None and _model_is_open(root)):
+        return "abandoned"
+    return "cancelled" if _stopped(error) else "completed"
+
+
+def _model_is_open(root: Root) -> bool:
+    return any(run is not None and run.operation in _MODELS for run in list(root.open.values()))
+
+
+def _stopped(error: BaseException | None) -> bool:
+    return error is not None and type(error).__name__ in {"GeneratorExit", "CancelledError"}
+
+
+def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+    """Return the attributes that quote nothing."""
+    attributes: dict[str, Any] = {semconv.OPERATION_NAME: run.operation} if run.operation else {}
+    if run.operation in _MODELS:
+        metadata, parameters = run.details if isinstance(run.details, tuple) else (run.details, None)
+        attributes |= codec.chat_attributes(run.name, metadata, parameters, output)
+        if run.first_ns:
+            attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
+    elif run.operation == semconv.EXECUTE_TOOL:
+        attributes[semconv.TOOL_NAME] = run.name
+        if isinstance(run.details, str):
+            attributes[semconv.TOOL_CALL_ID] = run.details
+    elif run.operation == semconv.INVOKE_AGENT:
+        attributes[semconv.AGENT_NAME] = run.name
+    elif run.operation == semconv.INVOKE_WORKFLOW:
+        attributes[semconv.WORKFLOW_NAME] = run.name
+    conversation = conversation_id(_metadata(run)) if run is run.root else None
+    if conversation is not None:
+        attributes[semconv.CONVERSATION_ID] = conversation
+    if error is not None:
+        attributes[semconv.ERROR_TYPE] = type(error).__name__
+    return attributes
+
+
+def _content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
+    """Return what renders the run's content; nothing is rendered before it is called."""
+    if run.operation == semconv.CHAT:
+        content = partial(codec.chat_content, run.given, output)
+    elif run.operation == semconv.TEXT_COMPLETION:
+        content = partial(codec.completion_content, run.given, output)
+    elif run.operation == semconv.RETRIEVAL:
+        content = partial(codec.retriever_content, run.given, output)
+    elif run.operation == semconv.EXECUTE_TOOL:
+        content = partial(codec.tool_content, run.given, output)
+    elif run is run.root:
+        return partial(codec.root_content, run.given, output, run.root.expected)
+    else:
+        return _nothing  # a step's text stands on its neighbours already
+    return partial(_with_expected, content, run.root.expected) if run is run.root else content
+
+
+def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {**content(), semconv.EXPECTED: dict(expected)} if expected else content()
+
+
+def _span_data(
+    run: Run, span: trace.Span, end_ns: int, attributes: Attributes, error: BaseException | None
+) -> SpanData:
+    ids = span.get_span_context()
+    parent = getattr(span, "parent", None)
+    return SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=parent.span_id if parent is not None else None,
+        name=getattr(span, "name", run.name),
+        start_ns=run.start_ns,
+        end_ns=end_ns,
+        kind="client" if run.operation in _CLIENT else "internal",
+        status="error" if error is not None else "unset",
+        attributes=attributes,
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        metadata=(_metadata(run) or {}) if run is run.root else {},
+    )
+
+
+def _metadata(run: Run) -> Mapping[str, Any] | None:
+    details = run.details[0] if isinstance(run.details, tuple) else run.details
+    return details if isinstance(details, Mapping) else None
+
+
+def _span_name(run: Run, attributes: Mapping[str, Any]) -> str:
+    name = attributes.get(semconv.REQUEST_MODEL) or run.name
+    return f"{run.operation} {name}" if run.operation else run.name
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor(value)
+    if isinstance(value, Mapping):
+        return {key: _redacted(item, redactor) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item, redactor) for item in value]
+    return value
+
+
+def _size(attributes: Mapping[str, Any]) -> int:
+    return sum(len(value) for value in attributes.values() if isinstance(value, str))
+
+
+def _same(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return content
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {}

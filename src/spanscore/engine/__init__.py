@@ -1,0 +1,1 @@
+"""The span thread, the hand-over to the loop, and the end: flush, exit, fork."""

@@ -1,0 +1,238 @@
+"""Units: what the span thread knows of each unit between its start and the moment its spans and scores are out.
+
+opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ settled ─▶ released, emitted ─▶ out
+                                        └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spanscore.assembly import Assembler
+from spanscore.hold import SpanHold
+from spanscore.ledger import Ledger
+from spanscore.model.job import Decision
+from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome, Score, unit_attributes
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.pipeline import Chosen, facts_of
+from spanscore.protocols import Ending, Queue, Sampler, Sink
+
+__all__ = ["Settled", "Units"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What the loop posts when a job is done: one score per metric that was chosen."""
+
+    unit: Unit
+    scores: Sequence[Score]
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Scores on their way to the sinks, behind the same pace as the spans."""
+
+    sinks: Sequence[Sink]
+    unit: Unit
+    scores: Sequence[Score]
+    size: int = 0
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Emit to every sink; a sink does not raise."""
+        for sink in self.sinks:
+            sink.emit(self.unit, self.scores)
+
+
+class Units:
+    """Implements ``Recorded``; owned by the span thread.
+
+    Args:
+        metrics: names of all metrics.
+        handover: gives chosen units to the loop, one call per tick.
+        attach: whether scores go onto the unit's own span, and so whether spans wait at all.
+        hold_root_ns: how long a unit that is its trace's root waits after its end.
+        hold_ns: how long any other unit waits.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        *,
+        ledger: Ledger,
+        assembler: Assembler,
+        sampler: Sampler,
+        queue: Queue,
+        hold: SpanHold,
+        sinks: Sequence[Sink],
+        handover: Callable[[Sequence[Chosen]], None],
+        attach: bool = True,
+        hold_root_ns: int = 10_000_000_000,
+        hold_ns: int = 4_000_000_000,
+    ) -> None:
+        self._metrics = tuple(metrics)
+        self._ledger = ledger
+        self._assembler = assembler
+        self._sampler = sampler
+        self._queue = queue
+        self._hold = hold
+        self._sinks = sinks
+        self._handover = handover
+        self._attach = attach
+        self._hold_root_ns = hold_root_ns
+        self._hold_ns = hold_ns
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._roots: dict[UnitKey, Ending] = {}
+        self._chosen: list[Chosen] = []
+        self._undecided: dict[UnitKey, dict[str, Outcome]] = {}
+        self._leaving: deque[tuple[int, UnitKey]] = deque()
+        self.busy: dict[UnitKey, None] = {}
+
+    # --- Recorded ----------------------------------------------------------------------------------------------
+
+    def opened(self, key: UnitKey, now_ns: int) -> None:
+        """Make the unit eligible."""
+        self._ledger.enter(key)
+
+    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+        """Keep the unit open until that span has ended."""
+        self._assembler.started(key, span_id, now_ns)
+
+    def ended(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
+        """Keep an ended span of a unit that may be scored."""
+        if span.span_id != key.span_id:
+            self._keep_child(key, span, ending, now_ns)
+            return
+        self.busy[key] = None
+        self._roots[key] = ending
+        self._assembler.ended(key, span, now_ns)
+
+    def passed(self, key: UnitKey, ending: Ending, now_ns: int) -> None:
+        """End the root of a unit that cannot be taken, at once."""
+        self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
+        ending.end(self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED)))
+
+    def broken(self, key: UnitKey, now_ns: int) -> None:
+        """Note that events of the unit were lost."""
+        self._assembler.broken(key)
+
+    # --- the tick ----------------------------------------------------------------------------------------------
+
+    def submitted(self, unit: Unit, samples: Samples, ending: Ending | None, *, sampled: bool, now_ns: int) -> None:
+        """Take in a sample made by hand; ``ending`` is its own root span, None when it rides on somebody else's."""
+        self._ledger.enter(unit.key)
+        self.busy[unit.key] = None
+        if ending is not None:
+            self._roots[unit.key] = ending
+        facts = facts_of(unit)
+        decisions = {
+            name: self._sampler.decide(facts, name) if sampled else Decision(True, 1.0, 0, "submitted")
+            for name in self._metrics
+        }
+        self._choose(unit, decisions, samples, now_ns)
+
+    def tick(self, now_ns: int, *, force: bool = False) -> None:
+        """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
+        for unit in self._assembler.due(now_ns, force=force):
+            self._close(unit, now_ns)
+        if self._chosen:
+            chosen, self._chosen = self._chosen, []
+            self._handover(chosen)
+        self._hold.due(now_ns)
+        self.pump(now_ns)
+
+    def pump(self, now_ns: int, *, unpaced: bool = False) -> None:
+        """End what may leave now."""
+        self._hold.pump(now_ns, unpaced=unpaced)
+        while self._leaving and self._leaving[0][0] <= self._hold.ended:
+            self.busy.pop(self._leaving.popleft()[1], None)
+
+    def settled(self, result: Settled) -> None:
+        """Take in the scores of a job: count them, let the unit's spans leave, emit."""
+        key = result.unit.key
+        others = self._undecided.pop(key, {})
+        scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
+        in_time = self._hold.release(key, self._on_span(scores, others))
+        emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
+        if emitted:
+            self._hold.leave(Emission(self._sinks, result.unit, emitted), len(emitted))
+        self._out_when_left(key)
+
+    def give_up(self, keys: Sequence[UnitKey]) -> None:
+        """Settle these as ``shutdown``: nobody waits for them any more."""
+        for key in keys:
+            if self._ledger.settle_all(key, Outcome.SHUTDOWN):
+                self._hold.drop(key)
+            ending = self._roots.pop(key, None)
+            if ending is not None:
+                ending.end(self._on_span([], {"": Outcome.SHUTDOWN}))
+            self._undecided.pop(key, None)
+            self.busy.pop(key, None)
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _keep_child(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
+        self._assembler.ended(key, span, now_ns)
+        if self._attach:
+            self._hold.keep(key, ending, now_ns)
+        else:
+            ending.end()
+
+    def _close(self, unit: Unit, now_ns: int) -> None:
+        if not unit.complete:
+            self._turn_back(unit.key, self._ledger.settle_all(unit.key, Outcome.INCOMPLETE), Outcome.INCOMPLETE, now_ns)
+            return
+        facts = facts_of(unit)
+        self._choose(unit, {name: self._sampler.decide(facts, name) for name in self._metrics}, None, now_ns)
+
+    def _choose(self, unit: Unit, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int) -> None:
+        key = unit.key
+        taken = {name: decision for name, decision in decisions.items() if decision.take}
+        if not taken:
+            self._turn_back(key, self._ledger.settle_all(key, Outcome.NOT_SAMPLED), Outcome.NOT_SAMPLED, now_ns)
+            return
+        if not self._queue.reserve():
+            self._turn_back(key, self._ledger.settle_all(key, Outcome.QUEUE_FULL), Outcome.QUEUE_FULL, now_ns)
+            return
+        others = [name for name in decisions if name not in taken]
+        for name in others:
+            self._ledger.settle(key, name, Outcome.NOT_SAMPLED)
+        self._undecided[key] = dict.fromkeys(others, Outcome.NOT_SAMPLED)
+        self._park(unit, now_ns)
+        self._chosen.append(Chosen(unit, taken, samples))
+
+    def _park(self, unit: Unit, now_ns: int) -> None:
+        ending = self._roots.pop(unit.key, None)
+        if ending is None:
+            return
+        if not self._attach:
+            ending.end()
+            return
+        root = unit.root
+        is_trace_root = root is not None and root.parent_id is None
+        self._hold.park(unit.key, ending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
+
+    def _turn_back(self, key: UnitKey, metrics: frozenset[str], outcome: Outcome, now_ns: int) -> None:
+        ending = self._roots.pop(key, None)
+        if ending is not None:
+            self._hold.park(key, ending, now_ns)
+            self._hold.release(key, self._on_span([], dict.fromkeys(metrics, outcome)))
+        else:
+            self._hold.drop(key)
+        self._out_when_left(key)
+
+    def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
+        return unit_attributes(scores, others) if self._attach else {}
+
+    def _out_when_left(self, key: UnitKey) -> None:
+        self._leaving.append((self._hold.queued, key))
+
+
+def _has_span(score: Score) -> bool:
+    return score.outcome in (Outcome.SCORED, Outcome.UNDEFINED) or score.outcome.failed

@@ -1,0 +1,68 @@
+"""Hooks on a sample before it is scored: redact (fails closed) and filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
+from spanscore.model.score import Outcome
+from spanscore.protocols import Filter, Redactor
+
+__all__ = ["Hooks"]
+
+S = TypeVar("S", SingleTurnSample, MultiTurnSample)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What happens to samples before a judge sees them.
+
+    Attributes:
+        redactor: applied to every text of a sample; when it raises, the sample goes nowhere (``redaction_error``).
+        keep: samples for which it is false are ``filtered``; when it raises, likewise, with the reason.
+    """
+
+    redactor: Redactor | None = None
+    keep: Filter | None = None
+
+    def apply(self, samples: Samples) -> Samples:
+        """Return the redacted samples, or the outcome that ends them. Never raises."""
+        if samples.outcome is not None:
+            return samples
+        try:
+            redacted = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))
+        except Exception as error:  # noqa: BLE001  (fails closed; the class only: its text may quote what was to be hidden)
+            return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type(error).__name__}")
+        return self._filtered(redacted)
+
+    def _filtered(self, samples: Samples) -> Samples:
+        sample: Sample | None = samples.multi or samples.single
+        if self.keep is None or sample is None:
+            return samples
+        try:
+            kept = self.keep(sample)
+        except Exception as error:  # noqa: BLE001
+            return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type(error).__name__}")
+        return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
+
+    def _redact(self, sample: S | None) -> S | None:
+        if sample is None or self.redactor is None:
+            return sample
+        return type(sample).model_validate(_texts(sample.model_dump(), self.redactor))
+
+
+_STRUCTURE = frozenset({"type", "tool_call_id", "id"})
+
+
+def _texts(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor(value)
+    if isinstance(value, dict):
+        return {
+            key: item if key in _STRUCTURE and isinstance(item, str) else _texts(item, redactor)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_texts(item, redactor) for item in value]
+    return value

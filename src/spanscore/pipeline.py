@@ -1,0 +1,73 @@
+"""Unit → Job, pure: dialect, then hooks; what cannot become a job ends here with its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spanscore.hooks import Hooks
+from spanscore.model.job import Decision, Job
+from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome
+from spanscore.model.span import Facts, Unit
+from spanscore.protocols import Dialect
+
+__all__ = ["Chosen", "Pipeline", "facts_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A unit that at least one metric takes.
+
+    Attributes:
+        decisions: of the metrics that take it.
+        samples: given for a sample that was submitted by hand; else a dialect makes them.
+    """
+
+    unit: Unit
+    decisions: Mapping[str, Decision]
+    samples: Samples | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Makes jobs.
+
+    Attributes:
+        dialects: asked in order; the first that claims the unit's root makes the samples.
+    """
+
+    dialects: Sequence[Dialect]
+    hooks: Hooks = Hooks()
+
+    def job(self, chosen: Chosen) -> Job:
+        """Make the job; ``job.samples.outcome`` says when there is nothing to score. Never raises."""
+        try:
+            samples = chosen.samples or self._samples(chosen.unit)
+        except Exception as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
+            samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type(error).__name__}")
+        return Job(chosen.unit.without_content(), self.hooks.apply(samples), chosen.decisions)
+
+    def _samples(self, unit: Unit) -> Samples:
+        root = unit.root
+        for dialect in self.dialects:
+            if root is not None and dialect.claims(root):
+                return dialect.samples(unit)
+        return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
+
+
+def facts_of(unit: Unit) -> Facts:
+    """Return what a sampler may look at once the unit has closed."""
+    root = unit.root
+    if root is None:
+        return Facts(key=unit.key)
+    return Facts(
+        key=unit.key,
+        is_trace_root=root.parent_id is None,
+        trace_state=root.trace_state,
+        name=root.name.partition(" ")[2],
+        operation=root.operation,
+        status=root.status,
+        duration_ns=root.end_ns - root.start_ns,
+        metadata=root.metadata,
+    )
