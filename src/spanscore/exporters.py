@@ -1,0 +1,278 @@
+"""OTEL_* variables → our own exporters and providers: quiet, remembering how it went, and stopping where they are not wanted.
+
+Everything of the SDK is imported on first use: metrics, logs and the OTLP exporters cost 100 to 300 ms.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from spanscore import semconv
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
+__all__ = ["SIGNALS", "OwnParts", "QuietExporter", "Signal", "exporter_name", "otel_environment", "sdk_disabled"]
+
+Signal = Literal["traces", "metrics", "logs"]
+SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
+
+_OTLP_EXPORTERS = {
+    ("http", "traces"): ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLPSpanExporter"),
+    ("http", "metrics"): ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "OTLPMetricExporter"),
+    ("http", "logs"): ("opentelemetry.exporter.otlp.proto.http._log_exporter", "OTLPLogExporter"),
+    ("grpc", "traces"): ("opentelemetry.exporter.otlp.proto.grpc.trace_exporter", "OTLPSpanExporter"),
+    ("grpc", "metrics"): ("opentelemetry.exporter.otlp.proto.grpc.metric_exporter", "OTLPMetricExporter"),
+    ("grpc", "logs"): ("opentelemetry.exporter.otlp.proto.grpc._log_exporter", "OTLPLogExporter"),
+}
+_NOISY_LOGGERS = (
+    "opentelemetry.exporter.otlp.common.http",
+    "opentelemetry.exporter.otlp.proto.http._common",
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.sdk.metrics._internal.export",
+    "urllib3.connectionpool",
+)
+"""Where SDK and exporters log what an export went through, besides the modules of the exporter's own classes."""
+_UNSUPPORTED = re.compile(r"code: (404|StatusCode\.UNIMPLEMENTED)\b")
+"""How the exporters, HTTP and gRPC, word the answer of a backend that takes no such signal (a plain Jaeger: metrics, logs)."""
+
+_exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting", default=None)
+
+
+class _Hush(logging.Filter):
+    """Keeps off stderr what is logged while one of *our* exporters works; a user's exporters log as ever."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        exporter = _exporting.get()
+        if exporter is None:
+            return True
+        exporter.heard(record)
+        return False
+
+
+_hush = _Hush()
+
+
+class QuietExporter:
+    """An SDK exporter of any signal that prints nothing, remembers how it went, and stops when it is not wanted.
+
+    It stops for good after the first 404 or UNIMPLEMENTED: the backend does not take this signal.
+
+    Args:
+        inner: a span, metric or log exporter; what is not defined here is asked of it.
+        endpoint: for people, without credentials.
+    """
+
+    def __init__(self, inner: Any, endpoint: str = "") -> None:
+        self._inner = inner
+        self._words = ""
+        self._rejection: Any = None
+        self.endpoint = endpoint
+        self.failures = 0
+        self.last_ok: bool | None = None
+        self.last_ns = 0
+        modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
+        for name in (*modules, *_NOISY_LOGGERS):
+            logging.getLogger(name).addFilter(_hush)  # adding it twice changes nothing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether the backend said that it does not take this signal; nothing is sent any more."""
+        return self._rejection is not None
+
+    def export(self, *args: Any, **kwargs: Any) -> Any:
+        """Export through the inner exporter. Never raises, never logs; None is a failure too."""
+        if self.unsupported:
+            return self._rejection
+        self._words = ""
+        with self.hushed():
+            try:
+                result = self._inner.export(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  (kept as the last result: the SDK would print it)
+                self._words = f"{type(error).__name__}: {error}"
+                result = None
+        self._keep(result)
+        return result
+
+    def shutdown(self, *args: Any, **kwargs: Any) -> None:
+        """Shut the inner exporter down, which interrupts a retry that is waiting."""
+        with self.hushed():
+            self._inner.shutdown(*args, **kwargs)
+
+    def heard(self, record: logging.LogRecord) -> None:
+        """Keep a log line of an export that is under way: only there do the exporters tell why."""
+        self._words = record.getMessage()
+
+    @contextmanager
+    def hushed(self) -> Iterator[None]:
+        """Keep off stderr what the SDK or an exporter logs on this thread inside the block."""
+        token = _exporting.set(self)
+        try:
+            yield
+        finally:
+            _exporting.reset(token)
+
+    def delivered_since(self, failures: int) -> bool:
+        """Whether nothing failed since ``failures`` was this exporter's count, nor in the last export before."""
+        return self.last_ok is not False and self.failures == failures
+
+    def last(self) -> str:
+        """Return the last result in words, with its time."""
+        if self.last_ok is None:
+            return "nothing sent yet"
+        when = datetime.fromtimestamp(self.last_ns / 1e9, UTC).strftime("%H:%M:%S UTC")
+        if self.unsupported:
+            return f"stopped at {when}: the backend does not take this signal ({self._words})"
+        return f"ok at {when}" if self.last_ok else f"failed at {when}: {self._words or 'no reason given'}"
+
+    def _keep(self, result: Any) -> None:
+        self.last_ns = time.time_ns()
+        self.last_ok = getattr(result, "name", "") == "SUCCESS"
+        if self.last_ok:
+            return
+        self.failures += 1
+        if result is not None and _UNSUPPORTED.search(self._words):
+            self._rejection = result
+
+
+class _QuietProcessor:
+    """A batch processor that does not print "Queue full" in the application while our collector is slow."""
+
+    def __init__(self, inner: Any, exporter: QuietExporter) -> None:
+        self._inner = inner
+        self._exporter = exporter
+
+    def on_end(self, span: Any) -> None:
+        with self._exporter.hushed():
+            self._inner.on_end(span)
+
+    def on_emit(self, record: Any) -> None:
+        with self._exporter.hushed():
+            self._inner.on_emit(record)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class OwnParts:
+    """Exporters and providers of our own, each built when first asked for, by the OTEL_* variables of this moment.
+
+    Args:
+        service_name: ``service.name``; None = ``OTEL_SERVICE_NAME``.
+    """
+
+    def __init__(self, service_name: str | None = None) -> None:
+        self.environment = otel_environment()
+        self._service_name = service_name
+        self._exporters: dict[Signal, QuietExporter | None] = {}
+
+    @cached_property
+    def resource(self) -> Resource:
+        """The resource of our providers; with an instance id, as counters of several replicas must not collide."""
+        from opentelemetry.sdk.resources import Resource
+
+        resource = Resource.create({"service.name": self._service_name} if self._service_name else {})
+        if "service.instance.id" in resource.attributes:  # the SDK gives one since 1.45
+            return resource
+        return resource.merge(Resource({"service.instance.id": str(uuid.uuid4())}))
+
+    def exporter(self, what: Signal) -> QuietExporter | None:
+        """Return the exporter of a signal; None where ``OTEL_*_EXPORTER`` is ``none``.
+
+        Raises:
+            Exception: whatever the exporter raises for a variable it cannot read.
+        """
+        if what not in self._exporters:
+            self._exporters[what] = None if exporter_name(what) == "none" else _exporter(what)
+        return self._exporters[what]
+
+    def provider(self, what: Signal) -> Any:
+        """Make a provider with this exporter behind it. Its end is ours: the SDK's own exit hook has no deadline."""
+        make = {"traces": self._tracer_provider, "metrics": self._meter_provider, "logs": self._logger_provider}
+        return make[what](self.exporter(what))
+
+    def _tracer_provider(self, exporter: QuietExporter | None) -> Any:
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        provider = TracerProvider(resource=self.resource, shutdown_on_exit=False)
+        if exporter is not None:
+            batches: Any = _QuietProcessor(BatchSpanProcessor(_as_any(exporter)), exporter)
+            provider.add_span_processor(batches)
+        return provider
+
+    def _meter_provider(self, exporter: QuietExporter | None) -> Any:
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+        readers = [] if exporter is None else [PeriodicExportingMetricReader(_as_any(exporter))]
+        return MeterProvider(readers, resource=self.resource, shutdown_on_exit=False)
+
+    def _logger_provider(self, exporter: QuietExporter | None) -> Any:
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+
+        provider = LoggerProvider(resource=self.resource, shutdown_on_exit=False)
+        if exporter is not None:
+            batches: Any = _QuietProcessor(BatchLogRecordProcessor(_as_any(exporter)), exporter)
+            provider.add_log_record_processor(batches)
+        return provider
+
+
+def otel_environment() -> dict[str, str]:
+    """Return the OTEL_* variables as they are now."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
+
+
+def sdk_disabled() -> bool:
+    """Whether ``OTEL_SDK_DISABLED`` says so."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
+def exporter_name(what: Signal) -> Literal["otlp", "none"]:
+    """Return what ``OTEL_*_EXPORTER`` asks of us; OTLP is all we have, so everything but ``none`` is that."""
+    return "none" if os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none" else "otlp"
+
+
+def _exporter(what: Signal) -> QuietExporter:
+    protocol = _setting(what, "PROTOCOL")
+    transport = "grpc" if protocol == "grpc" else "http"
+    module, name = _OTLP_EXPORTERS[transport, what]
+    return QuietExporter(getattr(importlib.import_module(module), name)(), _endpoint(what, transport))
+
+
+def _setting(what: Signal, name: str) -> str:
+    """Return ``OTEL_EXPORTER_OTLP_[<SIGNAL>_]<NAME>``, the signal's own first; empty when neither is set."""
+    prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
+    return os.environ.get(f"{prefix}{what.upper()}_{name}") or os.environ.get(prefix + name) or ""
+
+
+def _endpoint(what: Signal, transport: str) -> str:
+    """Return where an exporter sends, as the specification derives it, for people: without user, password and query."""
+    own = os.environ.get(f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}{what.upper()}_ENDPOINT")
+    default = "http://localhost:4317" if transport == "grpc" else "http://localhost:4318"
+    url = own or _setting(what, "ENDPOINT") or default
+    if not own and transport == "http":
+        url = f"{url.removesuffix('/')}/v1/{what}"
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _as_any(exporter: QuietExporter) -> Any:
+    """It is no subclass of the SDK's exporters: that would import the SDK, and one class serves three signals."""
+    return exporter

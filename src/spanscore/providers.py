@@ -1,0 +1,413 @@
+"""Whose TracerProvider, MeterProvider and LoggerProvider is used.
+
+    argument  >  set globally by the application (never replaced, never set by us)  >  private, exporting OTLP by OTEL_*
+
+Chosen when the first root starts and not at construction, so that an application may set its own after the scorer exists.
+What the SDK does without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) runs on a helper thread,
+behind deadlines of ours.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from opentelemetry import metrics, trace
+
+from spanscore import semconv
+from spanscore.exporters import (
+    SIGNALS,
+    OwnParts,
+    QuietExporter,
+    Signal,
+    exporter_name,
+    otel_environment,
+    sdk_disabled,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import Logger, LoggerProvider
+    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.trace import Tracer, TracerProvider
+
+__all__ = ["ProviderRow", "Providers"]
+
+Source = Literal["given", "global", "own", "none"]
+
+EXIT_TIMEOUT_S = 4.0
+"""Our own exit hook, for whoever never called ``shutdown``: within the 5 s that an exit may take in all."""
+WARM_UP_TIMEOUT_S = 5.0
+"""Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller does them itself."""
+FORK_TIMEOUT_S = 2.0
+"""Longest delay of a fork while exporters are being imported: a child would inherit a held import lock, and wait for ever."""
+
+_log = logging.getLogger("spanscore")
+
+
+class ProviderRow(NamedTuple):
+    """One line of ``describe()``.
+
+    Attributes:
+        what: ``traces``, ``metrics`` or ``logs``.
+        which: ``given`` as argument, ``global``, ``own`` or ``none``.
+        endpoint: where our own exporter sends, without credentials; empty for providers that are not ours.
+        last: the last result with its time, or why nothing is sent; empty for providers that are not ours.
+    """
+
+    what: str
+    which: str
+    endpoint: str
+    last: str
+
+
+class Providers:
+    """The three providers of one scorer, chosen once.
+
+    Args:
+        tracer_provider: used instead of the global one; None = the global one, else a private one.
+        meter_provider: likewise; a private one only beside a private tracer provider or when ``OTEL_EXPORTER_OTLP_*`` is set.
+        logger_provider: likewise.
+        service_name: ``service.name`` of private providers; None = ``OTEL_SERVICE_NAME``.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        service_name: str | None = None,
+    ) -> None:
+        self._given = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
+        self._service_name = service_name
+        self._lock = Lock()
+        self._chosen: dict[Signal, _Chosen] | None = None
+        self._warming: Thread | None = None
+        self._parts: OwnParts | None = None
+        self._helper = _Helper()
+        self._closed = False
+        _alive.add(self)
+
+    def warm_up(self) -> None:
+        """Import and build on a background thread what a private provider would need, if one looks likely. Does not block.
+
+        Without it the first request would pay for it: 70 ms and more.
+        """
+        if self._warming is None and self._chosen is None and self._to_build():
+            self._warming = Thread(target=self._build_ahead, name="spanscore-warm-up", daemon=True)
+            self._warming.start()
+
+    def resolve(self) -> None:
+        """Choose, once and for good: to be called when the first root starts. Never raises. Instant after the first call."""
+        if self._chosen is None:
+            if self._warming is not None:
+                self._warming.join(WARM_UP_TIMEOUT_S)
+            with self._lock:
+                if self._chosen is None:
+                    self._chosen = self._choose()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the tracer provider is a private one; False before ``resolve``."""
+        return self._chosen is not None and self._chosen["traces"].which == "own"
+
+    def tracer(self, scope: str = semconv.SCOPE) -> Tracer:
+        """Return the tracer of a scope; chooses the providers if nobody has."""
+        tracer: Tracer = self._provider("traces").get_tracer(scope)
+        return tracer
+
+    def meter(self) -> Meter:
+        """Return our meter, one object per provider; chooses the providers if nobody has."""
+        return _meter_of(self._provider("metrics"))
+
+    def logger(self) -> Logger:
+        """Return our OpenTelemetry logger; chooses the providers if nobody has."""
+        logger: Logger = self._provider("logs").get_logger(semconv.SCOPE)
+        return logger
+
+    def force_flush(self, timeout_s: float) -> bool:
+        """Send what is waiting. Blocks for at most ``timeout_s``.
+
+        Returns:
+            True only when everything came through in time. Of a provider that is not ours it is what the SDK says, which is
+            True also when an export failed.
+        """
+        return self._chosen is None or _answer(self._helper.do(self._flush_all), timeout_s)
+
+    def start_flush_of_spans(self) -> Future[bool]:
+        """Begin to send the spans that are waiting; does not block. It is the pace at which held spans leave."""
+        return self._helper.do(self._flush_spans)
+
+    def shutdown(self, timeout_s: float) -> bool:
+        """Send what is waiting and shut down what is ours, nothing else. Blocks for at most ``timeout_s``.
+
+        Returns:
+            Whether all of it was delivered in time; True where nothing is ours.
+        """
+        own = self._own()
+        if self._closed or not own:
+            self._helper.stop()
+            return True
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        delivered = _answer(self._helper.do(self._close_all), timeout_s)
+        for chosen in own:
+            chosen.interrupt()
+        self._helper.stop()
+        return delivered
+
+    def describe(self) -> list[ProviderRow]:
+        """Return one row per signal, for ``status()``."""
+        if self._chosen is not None:
+            return [chosen.row() for chosen in self._chosen.values()]
+        return [
+            ProviderRow(what, "none" if self._given[what] is None else "given", "", "chosen when the first run starts")
+            for what in SIGNALS
+        ]
+
+    def _provider(self, what: Signal) -> Any:
+        self.resolve()
+        assert self._chosen is not None  # resolve always chooses
+        return self._chosen[what].provider
+
+    def _own(self) -> list[_Chosen]:
+        return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
+
+    def _flush_all(self) -> bool:
+        return _every([chosen.flush for chosen in (self._chosen or {}).values()])
+
+    def _flush_spans(self) -> bool:
+        return self._chosen is None or self._chosen["traces"].flush()
+
+    def _close_all(self) -> bool:
+        return _every([chosen.close for chosen in self._own()])
+
+    def _choose(self) -> dict[Signal, _Chosen]:
+        build = self._to_build()
+        if build and (self._parts is None or self._parts.environment != otel_environment()):
+            self._parts = OwnParts(self._service_name)  # nothing was built ahead, or for other variables
+        chosen = {what: self._build(what) if what in build else self._found(what) or _nothing(what) for what in SIGNALS}
+        if any(one.which == "own" for one in chosen.values()):
+            self._helper.start()  # now, as no thread can be started any more at interpreter exit (from Python 3.12 on)
+            atexit.register(self._at_exit)
+        return chosen
+
+    def _to_build(self) -> list[Signal]:
+        """Return the signals for which a provider of our own is due."""
+        if sdk_disabled():
+            return []
+        missing = [what for what in SIGNALS if self._found(what) is None]
+        told_where = any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
+        if "traces" not in missing and not told_where:
+            return []
+        return [what for what in missing if what == "traces" or exporter_name(what) != "none"]
+
+    def _found(self, what: Signal) -> _Chosen | None:
+        if self._given[what] is not None:
+            return _Chosen(what, self._given[what], "given")
+        provider = _global_provider(what)
+        return None if provider is None else _Chosen(what, provider, "global")
+
+    def _build(self, what: Signal) -> _Chosen:
+        assert self._parts is not None  # made before any signal is built
+        try:
+            provider, exporter = self._parts.provider(what), self._parts.exporter(what)
+        except Exception as error:  # noqa: BLE001  (a wrong OTEL_ variable must not break the application's first request)
+            _log.warning("%s are not exported, as no exporter could be built: %s", what, error)
+            return _nothing(what, f"no exporter could be built: {error}")
+        return _Chosen(what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none")
+
+    def _build_ahead(self) -> None:
+        parts = OwnParts(self._service_name)
+        try:
+            for what in self._to_build():
+                parts.exporter(what)
+            _ = parts.resource
+        except Exception:  # noqa: BLE001  (resolve meets the same error again, and says it)
+            return
+        self._parts = parts
+
+    def _at_exit(self) -> None:
+        self.shutdown(EXIT_TIMEOUT_S)
+
+    def _before_fork(self) -> None:
+        if self._warming is not None:
+            self._warming.join(FORK_TIMEOUT_S)
+
+    def _after_fork(self) -> None:
+        """In the child no thread but this one exists; whoever held the lock never gives it back."""
+        self._lock, self._warming, self._helper = Lock(), None, _Helper()
+        if self._own() and not self._closed:
+            self._helper.start()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """One provider, whose it is, and our exporter behind it where it is ours and exports."""
+
+    what: Signal
+    provider: Any
+    which: Source
+    exporter: QuietExporter | None = None
+    note: str = ""
+
+    def flush(self) -> bool:
+        """Flush, without a deadline. For our own: whether everything came through."""
+        return self._delivers(getattr(self.provider, "force_flush", lambda: True))
+
+    def close(self) -> bool:
+        """Shut down, without a deadline; what is still held is exported first. Whether everything came through."""
+        return self._delivers(self.provider.shutdown)
+
+    def interrupt(self) -> None:
+        """End an export that waits for its next try."""
+        if self.exporter is not None:
+            self.exporter.shutdown()
+
+    def row(self) -> ProviderRow:
+        """Return the line for people."""
+        if self.exporter is None:
+            return ProviderRow(self.what, self.which, "", self.note)
+        return ProviderRow(self.what, self.which, self.exporter.endpoint, self.exporter.last())
+
+    def _delivers(self, send: Callable[[], Any]) -> bool:
+        failures = self.exporter.failures if self.exporter else 0
+        try:
+            said = send() is not False
+        except Exception as error:  # noqa: BLE001  (the SDK raises for readers out of time: it is this call's answer)
+            _log.debug("%s were not all sent: %s", self.what, error)
+            return False
+        if self.exporter is None:
+            return said
+        if self.exporter.unsupported:
+            return self.what != "traces"  # nobody waits for metrics and logs that the backend does not take
+        return said and self.exporter.delivered_since(failures)
+
+
+class _Helper:
+    """Runs calls that know no deadline, one after another, on one daemon thread, which starts with the first."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._queue: SimpleQueue[Callable[[], bool] | None] = SimpleQueue()
+        self._waiting: dict[Callable[[], bool], Future[bool]] = {}
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, if it does not run."""
+        with self._lock:
+            self._start()
+
+    def do(self, work: Callable[[], bool]) -> Future[bool]:
+        """Run work after what came before; the same work that still waits is not done twice. Does not block."""
+        with self._lock:
+            if work not in self._waiting:
+                future: Future[bool] = Future()
+                self._waiting[work] = future
+                if self._start():
+                    self._queue.put(work)
+                else:
+                    self._waiting.pop(work).set_result(False)
+                return future
+            return self._waiting[work]
+
+    def stop(self) -> None:
+        """Let the thread end after what it has."""
+        with self._lock:
+            if self._thread is not None:
+                self._queue.put(None)
+                self._thread = None
+
+    def _start(self) -> bool:
+        if self._thread is None:
+            thread = Thread(target=self._work, name="spanscore-flush", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is exiting
+                return False
+            self._thread = thread
+        return True
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            with self._lock:
+                future = self._waiting.pop(work)
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001  (handed to whoever waits)
+                future.set_exception(error)
+
+
+def _every(deliveries: list[Callable[[], bool]]) -> bool:
+    """Whether all succeed; each is tried, also after one that failed."""
+    results = [deliver() for deliver in deliveries]
+    return all(results)
+
+
+def _answer(future: Future[bool], timeout_s: float) -> bool:
+    try:
+        return future.result(timeout_s)
+    except TimeoutError:
+        return False
+
+
+def _global_provider(what: Signal) -> Any:
+    """Return the provider that the application set globally; None when it set none. Never sets one."""
+    if what == "traces":
+        provider: Any = trace.get_tracer_provider()
+    elif what == "metrics":
+        provider = metrics.get_meter_provider()
+    else:
+        from opentelemetry import _logs
+
+        provider = _logs.get_logger_provider()
+    is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
+    return None if is_proxy else provider
+
+
+def _nothing(what: Signal, note: str = "") -> _Chosen:
+    """Return the API's own no-op; for metrics and logs its proxy, which a provider set later still fills."""
+    if sdk_disabled():
+        note = "OTEL_SDK_DISABLED=true"
+    elif exporter_name(what) == "none":
+        note = f"OTEL_{what.upper()}_EXPORTER=none"
+    if what == "traces":
+        return _Chosen(what, trace.NoOpTracerProvider(), "none", note=note)
+    if what == "metrics":
+        return _Chosen(what, metrics.get_meter_provider(), "none", note=note or "no provider is set")
+    from opentelemetry import _logs
+
+    return _Chosen(what, _logs.get_logger_provider(), "none", note=note or "no provider is set")
+
+
+_meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()
+
+
+def _meter_of(provider: Any) -> Meter:
+    """Return one meter per provider: a proxy gives a new one at each call, and each would make its instruments again."""
+    meter = _meters.get(provider)
+    return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(semconv.SCOPE))
+
+
+_alive: weakref.WeakSet[Providers] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for providers in list(_alive):
+        providers._before_fork()
+
+
+def _after_fork_in_child() -> None:
+    for providers in list(_alive):
+        providers._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

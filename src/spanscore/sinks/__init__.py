@@ -1,0 +1,1 @@
+"""Where scores go: one file per place."""

@@ -1,0 +1,210 @@
+"""One span per score: child of the unit's span and linked to it, at its end time, with an id that any replica would choose too.
+
+Late scores arrive this way, and backends that cannot wait for a held root see no other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer
+
+from spanscore import semconv
+from spanscore.model.score import Score, Usage, score_attributes, score_id
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.providers import Providers
+from spanscore.sinks.emission import SafeSink, context_of, explanation_of, span_context_of
+
+__all__ = ["EvaluationSpans"]
+
+_COPIED = (
+    semconv.CONVERSATION_ID,
+    semconv.WORKFLOW_NAME,
+    semconv.AGENT_NAME,
+    semconv.REQUEST_MODEL,
+    semconv.PROMPT_VERSION,
+)
+"""What queries group by: a trace store's structural queries may see one block only, not the unit's span beside it."""
+
+
+class EvaluationSpans(SafeSink):
+    """Writes evaluation spans through the application's own tracer provider.
+
+    Nothing is written for a unit whose trace is not sampled, as its parent is nowhere to be seen.
+
+    Args:
+        providers: gives the tracer of the scope ``spanscore``.
+        content: whether explanations, which quote prompts and answers, may be exported.
+    """
+
+    def __init__(self, providers: Providers, content: bool = False) -> None:
+        super().__init__()
+        self._providers = providers
+        self._content = content
+
+    def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+        root = unit.root
+        if root is None or not root.sampled:
+            return
+        tracer = self._providers.tracer(semconv.SCOPE)
+        for score in scores:
+            span_id = int(_id_of(score, unit.key)[:16], 16)
+            attributes = self._attributes(unit.key, root, score)
+            if root.resource is None or not hasattr(tracer, "span_processor"):
+                _start_and_end(tracer, root, score, span_id, attributes)
+            else:
+                tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes))
+
+    def _attributes(self, key: UnitKey, root: SpanData, score: Score) -> dict[str, Any]:
+        explanation = explanation_of(score) if self._content else None
+        attributes = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
+        attributes |= score_attributes(score)
+        attributes |= _conventional(score, explanation)
+        attributes |= _ours(score, _id_of(score, key))
+        attributes |= _cost(score.usage, score.judge_model)
+        return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _conventional(score: Score, explanation: str | None) -> dict[str, Any]:
+    """Return the score in the words of the GenAI conventions and of OpenInference; None is left out later."""
+    value = None if score.value is None else float(score.value)
+    annotation = {
+        "name": score.metric,
+        "score": value,
+        "label": score.label,
+        "explanation": explanation,
+        "annotator_kind": "LLM" if score.judge_model or score.usage.calls else "CODE",
+        "identifier": score.series or score.version,
+    }
+    return {
+        semconv.OPERATION_NAME: semconv.EVALUATION,
+        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
+        semconv.EVALUATION_NAME: score.metric,
+        semconv.EVALUATION_SCORE_VALUE: value,
+        semconv.EVALUATION_SCORE_LABEL: score.label,
+        semconv.EVALUATION_EXPLANATION: explanation,
+        semconv.ERROR_TYPE: _error_type(score),
+        **{semconv.OPENINFERENCE_EVALUATION + name: held for name, held in annotation.items()},
+    }
+
+
+def _ours(score: Score, identity: str) -> dict[str, Any]:
+    return {
+        semconv.VERDICT: score.label,
+        semconv.REASON: None if score.value is not None else str(score.outcome),
+        semconv.METRIC_VERSION: score.version,
+        semconv.METRIC_KIND: score.kind,
+        semconv.METRIC_DIRECTION: score.direction,
+        semconv.METRIC_RANGE: None if score.range is None else [float(bound) for bound in score.range],
+        semconv.QUALITY: None if score.quality is None else float(score.quality),
+        semconv.SAMPLING_RULE: score.rule,
+        semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
+        semconv.SERIES: score.series or None,
+        semconv.SCORE_ID: identity,
+        semconv.SCORE_REVISION: score.revision,
+    }
+
+
+def _cost(usage: Usage, judge_model: str | None) -> dict[str, Any]:
+    """Return what the judge was and cost; nothing but the model where it was not asked."""
+    if not usage.calls:
+        return {semconv.JUDGE_MODEL: judge_model}
+    answered = next((call.model for call in usage.calls if call.model), None)
+    return {
+        semconv.JUDGE_MODEL: judge_model or answered,
+        semconv.JUDGE_INPUT_TOKENS: usage.input_tokens,
+        semconv.JUDGE_OUTPUT_TOKENS: usage.output_tokens,
+        semconv.JUDGE_COST_USD: None if usage.cost_usd is None else float(usage.cost_usd),
+        semconv.JUDGE_CALLS_ATTRIBUTE: len(usage.calls),
+        semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
+    }
+
+
+def _id_of(score: Score, key: UnitKey) -> str:
+    return score.id or score_id(key, score.metric, score.version, score.revision)
+
+
+def _error_type(score: Score) -> str | None:
+    return (score.error_type or str(score.outcome)) if score.outcome.failed else None
+
+
+def _status(score: Score) -> Status:
+    """ERROR is for an evaluation that failed, never for a low score. Its reason holds no content."""
+    if not score.outcome.failed:
+        return Status(StatusCode.UNSET)
+    return Status(StatusCode.ERROR, score.reason or _error_type(score))
+
+
+def _start_and_end(tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]) -> None:
+    with _chosen_id(tracer, span_id):
+        span = tracer.start_span(
+            f"{semconv.EVALUATION} {score.metric}",
+            context=context_of(root),
+            kind=SpanKind.INTERNAL,
+            attributes=attributes,
+            links=[Link(span_context_of(root))],
+            start_time=root.end_ns,
+        )
+    if score.outcome.failed:
+        span.set_status(_status(score))
+    span.end(end_time=root.end_ns)
+
+
+def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]) -> Any:
+    """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    parent = span_context_of(root)
+    return ReadableSpan(
+        name=f"{semconv.EVALUATION} {score.metric}",
+        context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state),
+        parent=parent,
+        resource=Resource(dict(root.resource or {})),
+        attributes=attributes,
+        links=(Link(parent),),
+        kind=SpanKind.INTERNAL,
+        status=_status(score),
+        start_time=root.end_ns,
+        end_time=root.end_ns,
+        instrumentation_scope=InstrumentationScope(semconv.SCOPE),
+    )
+
+
+_chosen = threading.local()
+
+
+class _ChosenIds:
+    """An id generator that gives the span id chosen on this thread, once, else asks the one that was there before.
+
+    ``get_tracer`` returns one object per scope, so scorers on one provider share it: it is installed once, and what is chosen
+    is thread-local. Only the tracer of our own scope ever has it, so the application's ids stay its own.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def generate_span_id(self) -> int:
+        """Return the chosen id, else a generated one."""
+        span_id: int | None = getattr(_chosen, "span_id", None)
+        _chosen.span_id = None
+        return self._inner.generate_span_id() if span_id is None else span_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@contextmanager
+def _chosen_id(tracer: Any, span_id: int) -> Iterator[None]:
+    """Let the span that this thread starts inside the block have this id; a tracer that is not the SDK's chooses its own."""
+    if hasattr(tracer, "id_generator") and not isinstance(tracer.id_generator, _ChosenIds):
+        tracer.id_generator = _ChosenIds(tracer.id_generator)
+    _chosen.span_id = span_id
+    try:
+        yield
+    finally:
+        _chosen.span_id = None

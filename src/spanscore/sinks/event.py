@@ -1,0 +1,59 @@
+"""One log event per score, ``gen_ai.evaluation.result``, in the context of the scored span: the OpenTelemetry convention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spanscore import semconv
+from spanscore.model.score import Score
+from spanscore.model.span import SpanData, Unit
+from spanscore.providers import Providers
+from spanscore.sinks.emission import SafeSink, context_of, explanation_of
+
+__all__ = ["Events"]
+
+
+class Events(SafeSink):
+    """Writes evaluation events through the application's logger provider.
+
+    Also for units whose trace is not sampled: the event carries the trace's flags.
+
+    Args:
+        providers: gives the logger of the scope ``spanscore``.
+        content: whether explanations, which quote prompts and answers, may be exported.
+    """
+
+    def __init__(self, providers: Providers, content: bool = False) -> None:
+        super().__init__()
+        self._providers = providers
+        self._content = content
+
+    def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+        root = unit.root
+        if root is None:
+            return
+        from opentelemetry._logs import SeverityNumber
+
+        logger, context = self._providers.logger(), context_of(root)
+        for score in scores:
+            logger.emit(
+                context=context,
+                event_name=semconv.EVALUATION_EVENT,
+                attributes=self._attributes(root, score),
+                severity_number=SeverityNumber.WARN if score.outcome.failed else SeverityNumber.INFO,
+            )
+
+    def _attributes(self, root: SpanData, score: Score) -> dict[str, Any]:
+        attributes = {
+            semconv.EVALUATION_NAME: score.metric,
+            semconv.EVALUATION_SCORE_VALUE: None if score.value is None else float(score.value),
+            semconv.EVALUATION_SCORE_LABEL: score.label,
+            semconv.EVALUATION_EXPLANATION: explanation_of(score) if self._content else None,
+            semconv.ERROR_TYPE: (score.error_type or str(score.outcome)) if score.outcome.failed else None,
+            semconv.REASON: None if score.value is not None else str(score.outcome),
+            semconv.RESPONSE_ID: root.attributes.get(semconv.RESPONSE_ID),
+            semconv.SAMPLING_PROBABILITY: None if score.probability is None else float(score.probability),
+            semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
+        }
+        return {name: value for name, value in attributes.items() if value is not None}

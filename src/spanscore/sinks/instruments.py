@@ -1,0 +1,30 @@
+"""Scores → instruments, with an exemplar that points at the scored trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spanscore.model.score import Score
+from spanscore.model.span import Unit
+from spanscore.sinks.emission import SafeSink, context_of
+from spanscore.telemetry import Telemetry
+
+__all__ = ["Instruments"]
+
+
+class Instruments(SafeSink):
+    """Feeds the telemetry; also from units that are not sampled or lost their root, which give no exemplar.
+
+    Args:
+        telemetry: the scorer's instruments; they outlive this sink, as the last collection comes after it.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__()
+        self._telemetry = telemetry
+
+    def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+        root = unit.root
+        context = None if root is None else context_of(root)
+        for score in scores:
+            self._telemetry.record(root, score, context)

@@ -1,0 +1,413 @@
+"""Every instrument of the library but the drop detector's, made once per meter, on whichever provider the application uses.
+
+Sums are kept here and read by observable counters, so that closed label sets are there as 0 from the first collection on, a
+forked child begins at 0 instead of counting its parent's again, and a reader that comes late misses nothing. Several scorers on
+one meter add up: the SDK would quietly ignore the callbacks of the second.
+
+All sums take quality and 1/π, never a raw value, and so are monotonic: replicas add up, and ``increase()`` handles restarts.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from threading import Lock
+from typing import Any, Protocol, TypeAlias
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpMeter, Observation
+
+from spanscore import semconv
+from spanscore.model.score import JudgeCall, Outcome, Scale, Score
+from spanscore.model.span import SpanData
+from spanscore.protocols import Counts
+
+__all__ = ["Declared", "Reading", "Telemetry"]
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Attributes as a key: name and value in a fixed order."""
+Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
+"""Reads one number, or ``reason`` → number."""
+
+MAX_SETS = 1000
+"""Attribute sets per instrument; the SDK folds everything past 2,000 into one, and says nothing."""
+DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""Seconds; those of the GenAI conventions for a model's call."""
+OTHER = "other"
+UNKNOWN = "unknown"
+_REASON = "reason"
+
+_MOMENTS = (
+    semconv.WEIGHT,
+    semconv.WEIGHT_QUALITY,
+    semconv.WEIGHT_QUALITY2,
+    semconv.WEIGHT2,
+    semconv.WEIGHT2_QUALITY,
+    semconv.WEIGHT2_QUALITY2,
+)
+_SUMS = {
+    semconv.SCORED: ("1", "Scored units"),
+    semconv.WEIGHT: ("1", "Sum of w = 1/probability over scored units"),
+    semconv.WEIGHT_QUALITY: ("1", "Sum of w·quality"),
+    semconv.WEIGHT_QUALITY2: ("1", "Sum of w·quality²"),
+    semconv.WEIGHT2: ("1", "Sum of w²"),
+    semconv.WEIGHT2_QUALITY: ("1", "Sum of w²·quality"),
+    semconv.WEIGHT2_QUALITY2: ("1", "Sum of w²·quality²"),
+    semconv.FAILED_WEIGHT: ("1", "Sum of w over units whose evaluation failed"),
+    semconv.JUDGE_CALLS: ("{call}", "Calls of a judge, failed ones included"),
+    semconv.JUDGE_TOKENS: ("{token}", "Tokens sent to and received from a judge"),
+    semconv.JUDGE_COST: ("USD", "Cost of judge calls whose price is known"),
+    semconv.JUDGE_ERRORS: ("{call}", "Failed calls of a judge"),
+}
+_READ_COUNTERS = {
+    semconv.HOLD_RELEASED: ("{unit}", "Units that left the waiting room, by reason"),
+    semconv.HOLD_LOST: ("{span}", "Held spans that could not be exported any more"),
+    semconv.CAPTURE_UNITS: ("{unit}", "Units captured by the callback handler"),
+    semconv.CAPTURE_REFUSED: ("{unit}", "Units refused, as the inbox was full"),
+    semconv.CAPTURE_ABANDONED: ("{unit}", "Captured units whose run was abandoned"),
+}
+_READ_GAUGES = {
+    semconv.QUEUE_SIZE: ("{job}", "Jobs waiting or in work"),
+    semconv.QUEUE_CAPACITY: ("{job}", "Places in the job queue"),
+    semconv.HOLD_UNITS: ("{unit}", "Units in the waiting room"),
+}
+
+
+class Declared(Protocol):
+    """What must be known of a metric for its sums to be there as 0; every ``Metric`` has it."""
+
+    @property
+    def name(self) -> str:
+        """Lower snake case."""
+
+    @property
+    def series(self) -> str:
+        """Metric version + judge model + votes."""
+
+    @property
+    def scale(self) -> Scale:
+        """Tells whether there are qualities, and so labels."""
+
+
+class Telemetry:
+    """The instruments of one scorer. Any thread; never raises for what a score holds.
+
+    Args:
+        meter: None = nothing is exported, sums are kept all the same.
+        counts: the ledger: eligible, outcomes and pending.
+        gauges: instrument name (queue, hold and capture ones) → what reads it; a mapping is one point per ``reason``.
+        segments: attribute or metadata key → the values that are told apart; every other value is ``other``.
+        max_sets: attribute sets per instrument; models, agents and series past it are folded into ``other``.
+    """
+
+    def __init__(
+        self,
+        meter: Meter | None,
+        counts: Counts,
+        gauges: Mapping[str, Reading] | None = None,
+        *,
+        segments: Mapping[str, Sequence[str]] | None = None,
+        max_sets: int = MAX_SETS,
+    ) -> None:
+        self.counts = counts
+        self.gauges = dict(gauges or {})
+        self._segments = {key: tuple(values) for key, values in (segments or {}).items()}
+        self._names: set[str] = set()
+        self._sums = _Sums(max_sets)
+        self._instruments = _instruments_of(meter if meter is not None else NoOpMeter(semconv.SCOPE))
+        self._instruments.join(self)
+
+    @property
+    def folded(self) -> int:
+        """Measurements whose attributes were folded into ``other``, as the instrument had too many sets."""
+        return self._sums.folded
+
+    def declare(self, metrics: Iterable[Declared]) -> None:
+        """Let every sum of these metrics be there as 0; to be called before the first collection."""
+        for metric in metrics:
+            self._names.add(metric.name)
+            for labels in self._closed_set(metric):
+                self._sums.add(semconv.SCORED, labels, 0)
+                for name in _MOMENTS:
+                    self._sums.add(name, labels, 0.0)
+            for outcome in _FAILURES:
+                self._sums.add(semconv.FAILED_WEIGHT, _failure(metric.name, outcome), 0.0)
+
+    def record(self, root: SpanData | None, score: Score, context: Context | None = None) -> None:
+        """Count one score with what it cost.
+
+        One that supersedes an earlier one (``revision`` > 0) adds its cost only: a unit counts once, and sums take nothing back.
+
+        Args:
+            root: the unit's root, for the names of model and agent and the segments.
+            context: holds the scored span's context: the exemplar points there.
+        """
+        for call in score.usage.calls:
+            self._judged(score, call)
+        if score.revision:
+            return
+        if score.value is not None:
+            self._scored(root, score, context)
+        elif score.outcome.failed:
+            self._sums.add(semconv.FAILED_WEIGHT, _failure(score.metric, score.outcome), _weight(score))
+
+    def close(self) -> None:
+        """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
+        self._instruments.leave(self)
+
+    def _scored(self, root: SpanData | None, score: Score, context: Context | None) -> None:
+        weight, quality = _weight(score), score.quality
+        labels = _labels(score.metric, score.label, score.series, self._segment_of(root))
+        moments: list[float] = [1, weight, weight * weight]
+        names = [semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT2]
+        if quality is not None:
+            squared = quality * quality
+            names += [
+                semconv.WEIGHT_QUALITY,
+                semconv.WEIGHT_QUALITY2,
+                semconv.WEIGHT2_QUALITY,
+                semconv.WEIGHT2_QUALITY2,
+            ]
+            moments += [weight * quality, weight * squared, weight**2 * quality, weight**2 * squared]
+            bounded = self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(root, score))
+            self._instruments.quality.record(quality, dict(bounded), context=context)
+        for name, moment in zip(names, moments, strict=True):
+            self._sums.add(name, labels, moment)
+
+    def _judged(self, score: Score, call: JudgeCall) -> None:
+        labels: Labels = (
+            (semconv.EVALUATION_NAME, score.metric),
+            (semconv.REQUEST_MODEL, call.model or score.judge_model or UNKNOWN),
+        )
+        self._sums.add(semconv.JUDGE_CALLS, labels, 1)
+        self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, "input")), call.input_tokens)
+        self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, "output")), call.output_tokens)
+        if call.cost_usd is not None:
+            self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
+        if call.error_type:
+            self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
+        bounded = self._sums.admit(semconv.JUDGE_DURATION, labels)
+        self._instruments.judge_duration.record(max(0.0, call.duration_s), dict(bounded))
+
+    def _closed_set(self, metric: Declared) -> Iterable[Labels]:
+        labels = (None,) if metric.scale.range is None else ("pass", "fail")
+        segments = product(*([(key, value) for value in (*values, OTHER)] for key, values in self._segments.items()))
+        for label, segment in product(labels, list(segments)):
+            yield _labels(metric.name, label, metric.series, segment)
+
+    def _segment_of(self, root: SpanData | None) -> Labels:
+        found = []
+        for key, values in self._segments.items():
+            value = None if root is None else root.metadata.get(key, root.attributes.get(key))
+            found.append((key, str(value) if str(value) in values else OTHER))
+        return tuple(found)
+
+    # --- read by the observable instruments ---
+
+    def sums(self, name: str) -> dict[Labels, float]:
+        """Return one sum by its attributes."""
+        return self._sums.read(name)
+
+    def eligible(self) -> dict[Labels, float]:
+        """Return the units that entered, per metric."""
+        entered = {**dict.fromkeys(self._names, 0), **self.counts.eligible()}
+        return {_of_metric(name): count for name, count in entered.items()}
+
+    def evaluations(self) -> dict[Labels, float]:
+        """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
+        ended: dict[tuple[str, Outcome], int] = dict.fromkeys(product(self._names, Outcome), 0)
+        ended.update(self.counts.outcomes())
+        return {_failure(name, outcome): count for (name, outcome), count in ended.items()}
+
+    def pending(self) -> dict[Labels, float]:
+        """Return the units between, per metric."""
+        between = {**dict.fromkeys(self._names, 0), **self.counts.pending()}
+        return {_of_metric(name): count for name, count in between.items()}
+
+    def reading(self, name: str) -> dict[Labels, float]:
+        """Return what was handed in for an instrument; empty when nothing was, or when reading it failed."""
+        try:
+            value = self.gauges[name]() if name in self.gauges else {}
+        except Exception:  # noqa: BLE001  (the SDK would print it at each collection; a point that is missing shows)
+            return {}
+        if isinstance(value, Mapping):
+            return {((_REASON, reason),): number for reason, number in value.items()}
+        return {(): value}
+
+    def _after_fork(self) -> None:
+        self._sums.begin_at_zero()
+
+
+_FAILURES = tuple(outcome for outcome in Outcome if outcome.failed)
+
+
+def _weight(score: Score) -> float:
+    """w = 1/π; a score outside sampling stands for itself."""
+    return 1.0 / score.probability if score.probability else 1.0
+
+
+def _of_metric(name: str) -> Labels:
+    return ((semconv.EVALUATION_NAME, name),)
+
+
+def _failure(name: str, outcome: Outcome) -> Labels:
+    return ((semconv.EVALUATION_NAME, name), (semconv.OUTCOME, str(outcome)))
+
+
+def _labels(name: str, label: str | None, series: str, segments: Iterable[tuple[str, str]]) -> Labels:
+    labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
+    return (*_of_metric(name), *labelled, (semconv.SERIES, series), *segments)
+
+
+def _of_unit(root: SpanData | None, score: Score) -> Labels:
+    """Return the histogram's attributes: those of the score, and the scored application's model and workflow or agent."""
+    attributes: Mapping[str, Any] = root.attributes if root is not None else {}
+    name = semconv.WORKFLOW_NAME if semconv.WORKFLOW_NAME in attributes else semconv.AGENT_NAME
+    known = tuple((key, str(attributes[key])) for key in (semconv.REQUEST_MODEL, name) if key in attributes)
+    return (*_labels(score.metric, score.label, score.series, ()), *known)
+
+
+class _Sums:
+    """Instrument → attributes → sum, bounded."""
+
+    _CLOSED = frozenset({semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.OUTCOME, semconv.TOKEN_TYPE})
+
+    def __init__(self, max_sets: int) -> None:
+        self._max_sets = max_sets
+        self._lock = Lock()
+        self._sums: dict[str, dict[Labels, float]] = {}
+        self.folded = 0
+
+    def add(self, name: str, labels: Labels, amount: float) -> None:
+        with self._lock:
+            labels = self._admit(name, labels)
+            self._sums[name][labels] += amount
+
+    def admit(self, name: str, labels: Labels) -> Labels:
+        """Return the attributes, folded where the instrument has too many sets of them."""
+        with self._lock:
+            return self._admit(name, labels)
+
+    def read(self, name: str) -> dict[Labels, float]:
+        with self._lock:
+            return dict(self._sums.get(name, {}))
+
+    def begin_at_zero(self) -> None:
+        self._lock = Lock()  # whoever held it does not exist in this process
+        self._sums = {name: {key: type(value)(0) for key, value in sums.items()} for name, sums in self._sums.items()}
+
+    def _admit(self, name: str, labels: Labels) -> Labels:
+        sums = self._sums.setdefault(name, {})
+        if labels not in sums and len(sums) >= self._max_sets:
+            self.folded += 1
+            labels = tuple((key, value if key in self._CLOSED else OTHER) for key, value in labels)
+        sums.setdefault(labels, 0)
+        return labels
+
+
+class _Instruments:
+    """The instruments of one meter, and whose numbers they add up."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._lock = Lock()
+        self._members: list[Telemetry] = []
+        self._gone: dict[str, dict[Labels, float]] = {}
+        self._make_observable(meter)
+        self.quality: Histogram = meter.create_histogram(
+            semconv.QUALITY_HISTOGRAM,
+            unit="1",
+            description="Quality of scored units, 1 is good; the exemplar is a scored trace",
+            explicit_bucket_boundaries_advisory=semconv.QUALITY_BUCKETS,
+        )
+        self.judge_duration: Histogram = meter.create_histogram(
+            semconv.JUDGE_DURATION,
+            unit="s",
+            description="Duration of judge calls",
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+        )
+
+    def join(self, telemetry: Telemetry) -> None:
+        with self._lock:
+            self._members.append(telemetry)
+
+    def leave(self, telemetry: Telemetry) -> None:
+        """Keep the last counts of one that leaves; its gauges end."""
+        with self._lock:
+            if telemetry in self._members:
+                self._members.remove(telemetry)
+                for name, read in self._counters.items():
+                    _add_up(self._gone.setdefault(name, {}), read(telemetry))
+
+    def after_fork(self) -> None:
+        self._lock, self._gone = Lock(), {}
+        for member in self._members:
+            member._after_fork()
+
+    def _make_observable(self, meter: Meter) -> None:
+        self._counters: dict[str, Callable[[Telemetry], Mapping[Labels, float]]] = {
+            semconv.ELIGIBLE: Telemetry.eligible,
+            semconv.EVALUATIONS: Telemetry.evaluations,
+            **{name: _reader(Telemetry.sums, name) for name in _SUMS},
+            **{name: _reader(Telemetry.reading, name) for name in _READ_COUNTERS},
+        }
+        about = {
+            semconv.ELIGIBLE: ("{evaluation}", "Units that entered, per metric"),
+            semconv.EVALUATIONS: ("{evaluation}", "Units that ended, per metric and outcome"),
+            **_SUMS,
+            **_READ_COUNTERS,
+        }
+        for name, read in self._counters.items():
+            unit, description = about[name]
+            meter.create_observable_counter(name, [self._observer(name, read)], unit=unit, description=description)
+        gauges = {semconv.PENDING: ("{evaluation}", "Units that entered and have not ended"), **_READ_GAUGES}
+        for name, (unit, description) in gauges.items():
+            read = Telemetry.pending if name == semconv.PENDING else _reader(Telemetry.reading, name)
+            meter.create_observable_gauge(name, [self._observer(name, read)], unit=unit, description=description)
+
+    def _observer(
+        self, name: str, read: Callable[[Telemetry], Mapping[Labels, float]]
+    ) -> Callable[[CallbackOptions], list[Observation]]:
+        def observe(_: CallbackOptions) -> list[Observation]:
+            with self._lock:
+                total = dict(self._gone.get(name, {}))
+                for member in self._members:
+                    _add_up(total, read(member))
+            return [Observation(value, dict(labels)) for labels, value in total.items()]
+
+        return observe
+
+
+def _reader(
+    read: Callable[[Telemetry, str], Mapping[Labels, float]], name: str
+) -> Callable[[Telemetry], Mapping[Labels, float]]:
+    return lambda telemetry: read(telemetry, name)
+
+
+def _add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
+    for labels, value in more.items():
+        total[labels] = total.get(labels, 0) + value
+
+
+_by_meter: weakref.WeakKeyDictionary[Meter, _Instruments] = weakref.WeakKeyDictionary()
+_by_meter_lock = Lock()
+
+
+def _instruments_of(meter: Meter) -> _Instruments:
+    with _by_meter_lock:
+        instruments = _by_meter.get(meter)
+        if instruments is None:
+            instruments = _by_meter[meter] = _Instruments(meter)
+        return instruments
+
+
+def _after_fork_in_child() -> None:
+    global _by_meter_lock  # noqa: PLW0603  (whoever held it does not exist in this process)
+    _by_meter_lock = Lock()
+    for instruments in list(_by_meter.values()):
+        instruments.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
