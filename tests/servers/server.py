@@ -1,0 +1,130 @@
+"""Server: one process with a readiness URL, bound to the life of the process that started it (see ``leash.py``)."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = ["Server", "cache_dir", "free_port", "listening", "poll"]
+
+T = TypeVar("T")
+
+LEASH = Path(__file__).with_name("leash.py")
+STOP_WITHIN_S = 15.0  # the leash itself waits 5 s before it kills
+LISTENING = "0A"  # a socket's state in /proc/net/tcp
+LOG_TAIL = 3_000  # characters quoted when a server does not come up
+
+
+class Server:
+    """One running server.
+
+    Args:
+        command: program and arguments.
+        environment: on top of this process's own.
+        folder: working directory; the server's output goes to ``server.log`` in it.
+        ready_url: answers 200 once the server is up.
+        deadline_s: to become ready.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, environment: Mapping[str, str], folder: Path, ready_url: str, deadline_s: float
+    ) -> None:
+        self.log = folder / "server.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(LEASH), *command],
+                cwd=folder,
+                env={**os.environ, **environment},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            poll(lambda: self._ready(ready_url), deadline_s=deadline_s, what=f"{command[0]} to answer {ready_url}")
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Of the leash; the server is its child."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """End the server; returns when it is gone."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(STOP_WITHIN_S)
+
+    def _ready(self, url: str) -> bool:
+        if self._process.poll() is not None:
+            tail = self.log.read_text(errors="replace")[-LOG_TAIL:]
+            raise RuntimeError(f"the server exited with {self._process.returncode} before it was ready:\n{tail}")
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+def cache_dir() -> Path:
+    """Where downloads and builds are kept between runs, outside the tree."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "spanscore-servers"
+
+
+def free_port() -> int:
+    """Return a TCP port on loopback that was free just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def poll(question: Callable[[], T], *, deadline_s: float, what: str, every_s: float = 0.1) -> T:
+    """Ask until the answer is true-ish and return it.
+
+    Raises:
+        TimeoutError: the deadline passed; names what was waited for and the last answer.
+    """
+    deadline = time.monotonic() + deadline_s
+    while not (answer := question()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {deadline_s:g} s for {what}; the last answer was {answer!r}")
+        time.sleep(every_s)
+    return answer
+
+
+def listening(pid: int) -> set[str]:
+    """Return the addresses on which a process and its children listen for TCP, without ports. Linux only."""
+    inodes = {
+        link.split("[")[1].rstrip("]") for one in _family(pid) for link in _links(one) if link.startswith("socket:")
+    }
+    rows = [
+        line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {_address(row[1]) for row in rows if row[3] == LISTENING and row[9] in inodes}
+
+
+def _family(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _family(int(child)))]
+
+
+def _links(pid: int) -> list[str]:
+    return [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+def _address(hexadecimal: str) -> str:
+    """Read an address of /proc/net: words of four bytes in the machine's (little-endian) order."""
+    packed = bytes.fromhex(hexadecimal.split(":", maxsplit=1)[0])
+    address = ipaddress.ip_address(b"".join(packed[n : n + 4][::-1] for n in range(0, len(packed), 4)))
+    return str(getattr(address, "ipv4_mapped", None) or address)
