@@ -138,7 +138,7 @@ class Telemetry:
     def record(self, root: SpanData | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
 
-        One that supersedes an earlier one (``revision`` > 0) adds its cost only: a unit counts once, and sums take nothing back.
+        One that supersedes an earlier one (``revision`` > 0) adds its cost only: a unit counts once; sums take nothing back.
 
         Args:
             root: the unit's root, for the names of model and agent and the segments.

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opentelemetry._logs import SeverityNumber
+from tests.sinks.builders import SPAN_ID, TRACE_ID, failed, score, undefined, unit
+from tests.sinks.memory import Memory
+
+from spanscore import semconv
+from spanscore.sinks.event import Events
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def only(memory: Memory) -> Any:
+    (event,) = memory.events
+    return event
+
+
+def test_it_is_the_conventions_event_in_the_scored_spans_context(memory: Memory) -> None:
+    Events(memory.providers).emit(unit(**{semconv.RESPONSE_ID: "r1"}), [score(explanation="quote")])
+
+    event = only(memory)
+    assert event.event_name == "gen_ai.evaluation.result"
+    assert (event.trace_id, event.span_id, int(event.trace_flags)) == (TRACE_ID, SPAN_ID, 1)
+    assert event.severity_number is SeverityNumber.INFO
+    assert dict(event.attributes) == {
+        "gen_ai.evaluation.name": "faithfulness",
+        "gen_ai.evaluation.score.value": 0.75,
+        "gen_ai.evaluation.score.label": "pass",
+        "gen_ai.response.id": "r1",
+        "spanscore.sampling.probability": 0.5,
+        "spanscore.sampling.threshold": "80000000000000",
+    }
+
+
+def test_an_unsampled_unit_has_its_event_with_the_flags_of_its_trace(memory: Memory) -> None:
+    Events(memory.providers).emit(unit(flags=0), [score()])
+
+    assert int(only(memory).trace_flags) == 0
+
+
+def test_a_failed_evaluation_warns_and_has_no_value(memory: Memory) -> None:
+    Events(memory.providers).emit(unit(), [failed()])
+
+    event = only(memory)
+    assert event.severity_number is SeverityNumber.WARN
+    assert event.attributes["error.type"] == "timeout"
+    assert "gen_ai.evaluation.score.value" not in event.attributes
+
+
+def test_an_undefined_score_says_so_and_does_not_warn(memory: Memory) -> None:
+    Events(memory.providers).emit(unit(), [undefined()])
+
+    event = only(memory)
+    assert event.severity_number is SeverityNumber.INFO
+    assert event.attributes["spanscore.reason"] == "undefined"
+
+
+def test_explanations_leave_only_where_content_is_on(memory: Memory) -> None:
+    Events(memory.providers, content=True).emit(unit(), [score(explanation="quote")])
+
+    assert only(memory).attributes["gen_ai.evaluation.explanation"] == "quote"
