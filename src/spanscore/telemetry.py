@@ -158,7 +158,7 @@ class Telemetry:
         self._instruments.leave(self)
 
     def _scored(self, root: SpanData | None, score: Score, context: Context | None) -> None:
-        weight, quality = _weight(score), score.quality
+        weight, quality = _weight(score), _quality(score)
         labels = _labels(score.metric, score.label, score.series, self._segment_of(root))
         moments: list[float] = [1, weight, weight * weight]
         names = [semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT2]
@@ -246,6 +246,11 @@ _FAILURES = tuple(outcome for outcome in Outcome if outcome.failed)
 def _weight(score: Score) -> float:
     """w = 1/π; a score outside sampling stands for itself."""
     return 1.0 / score.probability if score.probability else 1.0
+
+
+def _quality(score: Score) -> float | None:
+    """Return the quality; None also for one outside [0, 1], or NaN, which a foreign metric may claim and the SDK would drop."""
+    return score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None
 
 
 def _of_metric(name: str) -> Labels:

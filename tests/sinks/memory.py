@@ -73,7 +73,7 @@ class FixedCounts:
         return {(name, Outcome.SCORED): count for name, count in self._eligible.items()}
 
     def pending(self) -> dict[str, int]:
-        return {}
+        return dict.fromkeys(self._eligible, 0)
 
 
 def telemetry_of(memory: Memory, **options: Any) -> Telemetry:

@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    InMemoryMetricReader,
+    MetricsData,
+    Sum,
+)
+from tests.sinks.builders import failed, score, undefined, unit
+from tests.sinks.memory import FixedCounts, Memory, telemetry_of
+
+from spanscore import semconv
+from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
+from spanscore.telemetry import Telemetry
+
+OPEN = Scale(kind="ordinal", range=None)
+MOMENTS = (
+    "spanscore.weight",
+    "spanscore.weight.quality",
+    "spanscore.weight.quality2",
+    "spanscore.weight2",
+    "spanscore.weight2.quality",
+    "spanscore.weight2.quality2",
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str = "faithfulness"
+    series: str = "1+judge"
+    scale: Scale = UNIT_INTERVAL
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def key(**attributes: str) -> tuple[tuple[str, str], ...]:
+    names = {
+        "name": "gen_ai.evaluation.name",
+        "label": "gen_ai.evaluation.score.label",
+        "series": "spanscore.series",
+        "outcome": "spanscore.outcome",
+        "model": "gen_ai.request.model",
+        "type": "gen_ai.token.type",
+        "error": "error.type",
+        "workflow": "gen_ai.workflow.name",
+    }
+    return tuple(sorted((names.get(short, short), value) for short, value in attributes.items()))
+
+
+PASSED = key(name="faithfulness", label="pass", series="1+judge")
+FAILED = key(name="faithfulness", label="fail", series="1+judge")
+
+
+def test_declared_sums_are_zero_in_the_first_collection(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+    telemetry.declare([Metric(), Metric("style", scale=OPEN)])
+
+    expected = {PASSED: 0, FAILED: 0, key(name="style", series="1+judge"): 0}
+    assert memory.values("spanscore.scored") == expected
+    assert [memory.values(name) for name in MOMENTS] == [expected] * len(MOMENTS)
+    failures = [str(outcome) for outcome in Outcome if outcome.failed]
+    assert memory.values("spanscore.failed.weight") == {
+        key(name=name, outcome=outcome): 0 for name in ("faithfulness", "style") for outcome in failures
+    }
+
+
+def test_every_outcome_of_a_declared_metric_is_there_from_the_first_collection(memory: Memory) -> None:
+    telemetry = Telemetry(memory.providers.meter(), FixedCounts(faithfulness=3))
+    telemetry.declare([Metric()])
+
+    outcomes = {key(name="faithfulness", outcome=str(outcome)): 0 for outcome in Outcome}
+    scored = {key(name="faithfulness", outcome="scored"): 3}
+    assert memory.values("spanscore.evaluations") == {**outcomes, **scored}
+    assert memory.values("spanscore.eligible") == {key(name="faithfulness"): 3}
+    assert memory.values("spanscore.evaluations.pending") == {key(name="faithfulness"): 0}
+
+
+def test_the_sums_are_the_additive_moments_of_quality_weighted_by_the_inverse_probability(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+
+    telemetry.record(unit().root, score(value=0.75, probability=0.5))
+    telemetry.record(unit().root, score(value=0.5, probability=0.25))
+
+    sums = {name: memory.values(name)[PASSED] for name in ("spanscore.scored", *MOMENTS)}
+    assert sums == {
+        "spanscore.scored": 2,
+        "spanscore.weight": 2 + 4,
+        "spanscore.weight.quality": 2 * 0.75 + 4 * 0.5,
+        "spanscore.weight.quality2": 2 * 0.75**2 + 4 * 0.25,
+        "spanscore.weight2": 4 + 16,
+        "spanscore.weight2.quality": 4 * 0.75 + 16 * 0.5,
+        "spanscore.weight2.quality2": 4 * 0.75**2 + 16 * 0.25,
+    }
+
+
+def test_sums_take_quality_where_the_value_is_negative_or_lower_is_better(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+
+    telemetry.record(None, score(value=-0.5, scale=Scale(range=(-1.0, 1.0)), probability=1.0))
+    telemetry.record(None, score(value=0.25, scale=Scale(direction="lower"), probability=1.0))
+
+    assert memory.values("spanscore.weight.quality") == {FAILED: 0.25, PASSED: 0.75}
+    points = memory.points("spanscore.quality")
+    assert {labels: point.sum for labels, point in points.items()} == {FAILED: 0.25, PASSED: 0.75}
+
+
+def test_a_score_without_quality_is_counted_and_adds_to_no_mean(memory: Memory) -> None:
+    telemetry_of(memory).record(None, score(value=17.0, scale=OPEN))
+
+    unlabelled = key(name="faithfulness", series="1+judge")
+    assert memory.values("spanscore.scored") == {unlabelled: 1}
+    assert memory.values("spanscore.weight.quality") == {}
+    assert memory.points("spanscore.quality") == {}
+
+
+def test_a_failed_evaluation_adds_its_weight_and_nothing_else(memory: Memory) -> None:
+    telemetry_of(memory).record(None, failed(probability=0.1))
+
+    assert memory.values("spanscore.failed.weight") == {key(name="faithfulness", outcome="judge_error"): 10}
+    assert memory.values("spanscore.scored") == {}
+
+
+def test_an_undefined_score_is_neither_a_score_nor_a_failure(memory: Memory) -> None:
+    telemetry_of(memory).record(None, undefined())
+
+    assert (memory.values("spanscore.scored"), memory.values("spanscore.failed.weight")) == ({}, {})
+
+
+def test_a_superseding_score_costs_and_does_not_count_twice(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+    usage = Usage((JudgeCall(step="verify", model="judge"),))
+
+    telemetry.record(None, score(usage=usage))
+    telemetry.record(None, score(usage=usage, revision=1))
+
+    assert memory.values("spanscore.scored") == {PASSED: 1}
+    assert memory.values("spanscore.judge.calls") == {key(name="faithfulness", model="judge"): 2}
+
+
+def test_judge_calls_are_counted_with_tokens_cost_duration_and_errors(memory: Memory) -> None:
+    answered = JudgeCall(step="a", model="judge", input_tokens=10, output_tokens=2, cost_usd=0.5, duration_s=1.5)
+    broken = JudgeCall(step="b", model="judge", duration_s=30.0, error_type="timeout")
+
+    telemetry_of(memory).record(None, failed(usage=Usage((answered, broken))))
+
+    by = {"name": "faithfulness", "model": "judge"}
+    assert memory.values("spanscore.judge.calls") == {key(**by): 2}
+    assert memory.values("spanscore.judge.tokens") == {key(**by, type="input"): 10, key(**by, type="output"): 2}
+    assert memory.values("spanscore.judge.cost") == {key(**by): 0.5}
+    assert memory.values("spanscore.judge.errors") == {key(**by, error="timeout"): 1}
+    assert memory.points("spanscore.judge.duration")[key(**by)].sum == 31.5
+
+
+def test_a_call_without_a_model_is_the_scores_judge_or_unknown(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+    usage = Usage((JudgeCall(step="a"),))
+
+    telemetry.record(None, score(usage=usage, judge_model="configured"))
+    telemetry.record(None, score(usage=usage))
+
+    models = {dict(labels)["gen_ai.request.model"] for labels in memory.values("spanscore.judge.calls")}
+    assert models == {"configured", "unknown"}
+
+
+def test_the_histogram_tells_model_and_workflow_and_has_literal_buckets(memory: Memory) -> None:
+    root = unit(**{semconv.REQUEST_MODEL: "app-model"}).root
+
+    telemetry_of(memory).record(root, score())
+
+    ((labels, point),) = memory.points("spanscore.quality").items()
+    assert dict(labels) == {
+        **dict(PASSED),
+        "gen_ai.request.model": "app-model",
+        "gen_ai.workflow.name": "support",
+    }
+    assert point.explicit_bounds == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def test_an_agent_stands_for_a_workflow_that_is_not_there(memory: Memory) -> None:
+    root = unit().root
+    assert root is not None
+
+    telemetry_of(memory).record(replace(root, attributes={semconv.AGENT_NAME: "planner"}), score())
+
+    ((labels, _),) = memory.points("spanscore.quality").items()
+    assert dict(labels)["gen_ai.agent.name"] == "planner"
+
+
+def test_segments_have_listed_values_and_other(memory: Memory) -> None:
+    telemetry = telemetry_of(memory, segments={"user_tier": ("gold", "free")})
+    telemetry.declare([Metric()])
+
+    root = unit().root
+    assert root is not None
+    telemetry.record(root, score())
+    telemetry.record(replace(root, metadata={"user_tier": "a user's own text"}), score())
+    telemetry.record(None, score())
+
+    passed = {
+        dict(labels)["user_tier"]: value
+        for labels, value in memory.values("spanscore.scored").items()
+        if "pass" in dict(labels).values()
+    }
+    assert passed == {"gold": 1, "free": 0, "other": 2}
+
+
+def test_attribute_sets_are_bounded_and_what_was_folded_is_counted(memory: Memory) -> None:
+    telemetry = telemetry_of(memory, max_sets=3)
+
+    for n in range(10):
+        telemetry.record(unit(**{semconv.REQUEST_MODEL: f"model-{n}"}).root, score())
+
+    points = memory.points("spanscore.quality")
+    folded = points[key(name="faithfulness", label="pass", series="other", model="other", workflow="other")]
+    assert (len(points), folded.count, telemetry.folded) == (4, 7, 7)
+
+
+def test_handed_in_readings_are_exported_and_a_failing_one_is_left_out(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> float:
+        raise RuntimeError
+
+    telemetry_of(
+        memory,
+        gauges={
+            semconv.QUEUE_SIZE: lambda: 3,
+            semconv.HOLD_RELEASED: lambda: {"scored": 7, "deadline": 1},
+            semconv.HOLD_UNITS: broken,
+        },
+    )
+
+    assert memory.values("spanscore.queue.size") == {(): 3}
+    assert memory.values("spanscore.hold.released") == {(("reason", "deadline"),): 1, (("reason", "scored"),): 7}
+    assert (memory.values("spanscore.hold.units"), memory.values("spanscore.queue.capacity")) == ({}, {})
+    assert caplog.messages == []
+
+
+def test_two_scorers_on_one_meter_add_up(memory: Memory) -> None:
+    for _ in range(2):
+        telemetry = Telemetry(memory.providers.meter(), FixedCounts(faithfulness=5), {semconv.QUEUE_SIZE: lambda: 2})
+        telemetry.record(None, score())
+
+    assert memory.values("spanscore.scored") == {PASSED: 2}
+    assert memory.values("spanscore.eligible") == {key(name="faithfulness"): 10}
+    assert memory.values("spanscore.queue.size") == {(): 4}
+
+
+def test_counters_keep_what_a_closed_scorer_counted_and_its_gauges_end(memory: Memory) -> None:
+    telemetry = Telemetry(memory.providers.meter(), FixedCounts(faithfulness=5), {semconv.QUEUE_SIZE: lambda: 2})
+    telemetry.record(None, score())
+
+    telemetry.close()
+    telemetry.close()
+
+    assert memory.values("spanscore.scored") == {PASSED: 1}
+    assert memory.values("spanscore.eligible") == {key(name="faithfulness"): 5}
+    assert memory.values("spanscore.queue.size") == {}
+
+
+def test_without_a_meter_everything_is_counted_and_nothing_exported() -> None:
+    telemetry = Telemetry(None, FixedCounts())
+    telemetry.declare([Metric()])
+
+    telemetry.record(unit().root, score())
+
+    assert telemetry.sums("spanscore.scored")[next(iter(telemetry.sums("spanscore.scored")))] == 1
+
+
+def test_a_delta_backend_gets_differences() -> None:
+    delta = AggregationTemporality.DELTA
+    reader = InMemoryMetricReader(preferred_temporality=dict.fromkeys(_counter_types(), delta))
+    memory = Memory(reader=reader)
+    telemetry = telemetry_of(memory)
+
+    telemetry.record(None, score())
+    first = memory.values("spanscore.scored")
+    telemetry.record(None, score())
+    telemetry.record(None, score())
+
+    assert (first, memory.values("spanscore.scored")) == ({PASSED: 1}, {PASSED: 2})
+
+
+def _counter_types() -> list[type]:
+    from opentelemetry.sdk.metrics import Counter, ObservableCounter
+
+    return [Counter, ObservableCounter]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_child_counts_from_zero(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+    telemetry.record(None, score())
+
+    child = os.fork()
+    if child == 0:
+        telemetry.record(None, score(value=0.0))
+        os._exit(0 if telemetry.sums("spanscore.scored") == _child_sums() else 1)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert memory.values("spanscore.scored") == {PASSED: 1}
+
+
+def _child_sums() -> dict[tuple[tuple[str, str], ...], float]:
+    name, series = ("gen_ai.evaluation.name", "faithfulness"), ("spanscore.series", "1+judge")
+    label = "gen_ai.evaluation.score.label"
+    return {(name, (label, "pass"), series): 0, (name, (label, "fail"), series): 1}
+
+
+def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory: Memory) -> None:
+    every = {name: (lambda: 1.0) for name in _HANDED_IN}
+    telemetry = Telemetry(memory.providers.meter(), FixedCounts(faithfulness=1), every)
+    broken = JudgeCall(step="a", input_tokens=1, cost_usd=0.1, error_type="timeout")
+    telemetry.record(None, score(usage=Usage((broken,))))
+    telemetry.record(None, failed())
+
+    data = memory.reader.get_metrics_data()
+
+    assert data is not None
+    assert _kinds(data) == {**dict.fromkeys(_COUNTERS, "counter"), **dict.fromkeys(_GAUGES, "gauge"), **_HISTOGRAMS}
+
+
+_GAUGES = {semconv.PENDING, semconv.QUEUE_SIZE, semconv.QUEUE_CAPACITY, semconv.HOLD_UNITS}
+_HISTOGRAMS = {semconv.QUALITY_HISTOGRAM: "histogram", semconv.JUDGE_DURATION: "histogram"}
+_HANDED_IN = {
+    *(_GAUGES - {semconv.PENDING}),
+    semconv.HOLD_RELEASED,
+    semconv.HOLD_LOST,
+    semconv.CAPTURE_UNITS,
+    semconv.CAPTURE_REFUSED,
+    semconv.CAPTURE_ABANDONED,
+}
+_COUNTERS = {
+    semconv.SCORED,
+    *MOMENTS,
+    semconv.FAILED_WEIGHT,
+    semconv.ELIGIBLE,
+    semconv.EVALUATIONS,
+    semconv.JUDGE_CALLS,
+    semconv.JUDGE_TOKENS,
+    semconv.JUDGE_COST,
+    semconv.JUDGE_ERRORS,
+    *(_HANDED_IN - _GAUGES),
+}
+
+
+def _kinds(data: MetricsData) -> Mapping[str, str]:
+    def kind(of: object) -> str:
+        if isinstance(of, Histogram):
+            return "histogram"
+        return "counter" if isinstance(of, Sum) and of.is_monotonic else "gauge"
+
+    return {m.name: kind(m.data) for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
+
+
+@pytest.mark.parametrize("claimed", [-0.1, 1.1, float("nan")])
+def test_a_quality_that_cannot_be_adds_to_no_mean(memory: Memory, claimed: float) -> None:
+    telemetry_of(memory).record(None, score(quality=claimed))
+
+    assert (memory.values("spanscore.scored"), memory.values("spanscore.weight.quality")) == ({PASSED: 1}, {})
