@@ -1,0 +1,113 @@
+"""The house stands: a part imports only from floors below its own, nothing runs in a circle, optional libraries stay home.
+
+    cli
+    testing  demo
+    processor  dataset  replay  service
+    scorer
+    engine  build
+    pipeline  evaluation  report
+    metrics  assembly  sessions  sampling  hooks  hold  monitoring
+    judges  capture  dialects  queues  sinks  sources
+    ledger  inbox  providers  codec
+    protocols  telemetry  loop  exporters
+    model  context  settings
+    semconv  errors
+
+A part is a file or a folder of ``src/spanscore``. Imports are read from the source, wherever they stand in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
+FLOORS = [line.split() for line in reversed((__doc__ or "").split("\n\n")[1].splitlines())]
+FLOOR = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
+TESTING_AND_ABOVE = FLOOR["testing"]  # these may come in by the front door, ``from spanscore import …``
+
+# Hard dependencies of a core dependency, which therefore are always there.
+BROUGHT_ALONG = {"google": "protobuf of the OTLP exporters", "grpc": "the OTLP exporter", "langsmith": "langchain-core"}
+
+MODULES = {
+    ".".join(file.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in sorted(SRC.rglob("*.py"))
+}
+INSIDE = [name for name in MODULES if name != "spanscore"]
+
+
+def test_every_part_stands_on_a_floor() -> None:
+    assert {_part(name) for name in INSIDE} <= FLOOR.keys()
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_module_imports_only_from_floors_below_its_own(module: str) -> None:
+    wrong = [name for name in _ours(module) if not _may(module, name)]
+
+    assert not wrong, f"{module} (floor {FLOOR[_part(module)]}) may not import {wrong}"
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    graph = {module: set(_ours(module)) - {module} for module in INSIDE}
+
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_optional_library_is_imported_only_in_the_file_that_carries_its_name(module: str) -> None:
+    optional = {name.split(".")[0] for name in _imports(module)} - _always_there()
+
+    assert all(name.replace("_", "") in MODULES[module].stem.replace("_", "") for name in optional), optional
+
+
+def _may(module: str, name: str) -> bool:
+    if name == "spanscore":
+        return FLOOR[_part(module)] >= TESTING_AND_ABOVE
+    return _part(name) == _part(module) or FLOOR[_part(name)] < FLOOR[_part(module)]
+
+
+def _part(module: str) -> str:
+    return module.split(".")[1]
+
+
+def _ours(module: str) -> list[str]:
+    """Return the modules of spanscore that a module imports; a name in a package counts as its ``__init__``."""
+    return [_module(name) for name in _imports(module) if name.split(".")[0] == "spanscore"]
+
+
+def _module(name: str) -> str:
+    return name if name in MODULES else name.rpartition(".")[0]
+
+
+def _imports(module: str) -> Iterator[str]:
+    """Yield dotted names: of ``import a.b`` that, of ``from a import b`` the name ``a.b``."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import; write the whole name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _always_there() -> set[str]:
+    """Return the top-level names of the standard library, spanscore and its core dependencies."""
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    core = {_normal(requirement.split(">")[0]) for requirement in requirements}
+    namespaces = {"opentelemetry"}  # many distributions share it; only the SDK's and the exporter's are depended on
+    named = {name for name, found in packages_distributions().items() if {_normal(one) for one in found} & core}
+    return {"spanscore"} | set(sys.stdlib_module_names) | named | namespaces | BROUGHT_ALONG.keys()
+
+
+def _normal(distribution: str) -> str:
+    return distribution.strip().lower().replace("_", "-")
