@@ -1,0 +1,137 @@
+"""GenAI messages (plain dicts) → what they say → the messages of a sample.
+
+A GenAI message is ``{"role", "parts": [{"type": "text", "content"}, {"type": "tool_call", "id", "name", "arguments"},
+{"type": "tool_call_response", "id", "response"}, …]}``. Other writers leave ``parts`` out and put ``content`` in its place,
+or write ``result`` for ``response``: both are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spanscore.codec.text import as_text, from_wire, jsonable, safe_text
+from spanscore.model.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
+
+__all__ = [
+    "ASSISTANT",
+    "SYSTEM",
+    "TOOL",
+    "USER",
+    "is_message",
+    "message_text",
+    "role_of",
+    "sample_messages",
+    "tool_calls",
+    "tool_responses",
+]
+
+USER = "user"
+ASSISTANT = "assistant"
+TOOL = "tool"
+SYSTEM = "system"
+
+_ROLES: Mapping[str, str] = {
+    "user": USER,
+    "human": USER,
+    "assistant": ASSISTANT,
+    "ai": ASSISTANT,
+    "model": ASSISTANT,
+    "tool": TOOL,
+    "function": TOOL,
+    "system": SYSTEM,
+    "developer": SYSTEM,
+}
+
+
+def role_of(name: Any) -> str | None:
+    """Return the GenAI role for a role's name as any framework writes it, None where it is none of them."""
+    return _ROLES.get(name.lower()) if isinstance(name, str) else None
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is a message: a role with parts, or with content."""
+    return (
+        isinstance(value, Mapping) and isinstance(value.get("role"), str) and ("parts" in value or "content" in value)
+    )
+
+
+def message_text(message: Mapping[str, Any]) -> str | None:
+    """Return what a message says; None where it says nothing in words (an image, a tool call alone).
+
+    An empty text is a text: an empty answer stays one.
+    """
+    texts = [text for part in _parts(message) if (text := _text_of(part)) is not None]
+    if texts:
+        return "".join(texts)
+    return None if _parts(message) else ""
+
+
+def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
+    """Return the calls a message makes, in order."""
+    return [_call(part) for part in _parts(message) if part.get("type") == "tool_call"]
+
+
+def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
+    """Return the answers of tools a message brings, in order; of a tool's message also a plain text."""
+    answers = [_response(part) for part in _parts(message) if part.get("type") == "tool_call_response"]
+    if answers or role_of(message.get("role")) != TOOL:
+        return answers
+    return [ToolMessage(content=message_text(message) or "", tool_call_id=_id(message.get("tool_call_id")))]
+
+
+def sample_messages(messages: Iterable[Any]) -> list[Message]:
+    """Return a sample's messages; instructions to the model (system) are no part of the conversation."""
+    return [said for message in messages if is_message(message) for said in _said(message)]
+
+
+def _said(message: Mapping[str, Any]) -> Sequence[Message]:
+    role = role_of(message.get("role"))
+    if role == ASSISTANT:
+        return [AIMessage(content=message_text(message) or "", tool_calls=tool_calls(message) or None)]
+    if role == SYSTEM:
+        return []
+    answers = tool_responses(message)
+    if role == TOOL:
+        return answers
+    text = message_text(message)
+    # Some providers bring the tools' answers in a user message.
+    return answers if answers and not text else [*answers, HumanMessage(content=text or "")]
+
+
+def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    parts = message.get("parts", message.get("content"))
+    if isinstance(parts, str):
+        return [{"type": "text", "content": parts}]
+    if not isinstance(parts, Sequence) or isinstance(parts, (bytes, bytearray)):
+        return []
+    shown = [{"type": "text", "content": part} if isinstance(part, str) else part for part in parts]
+    return [part for part in shown if isinstance(part, Mapping)]
+
+
+def _text_of(part: Mapping[str, Any]) -> str | None:
+    if part.get("type", "text") != "text":
+        return None
+    text = part.get("content", part.get("text"))
+    return safe_text(text) if isinstance(text, str) else None
+
+
+def _call(part: Mapping[str, Any]) -> ToolCall:
+    name = part.get("name")
+    return ToolCall(name=as_text(name) if name else "", args=_arguments(part.get("arguments")), id=_id(part.get("id")))
+
+
+def _arguments(value: Any) -> dict[str, Any]:
+    given = jsonable(from_wire(value) if isinstance(value, str) else value)
+    if isinstance(given, dict):
+        return given
+    return {} if given in (None, "") else {"input": given}
+
+
+def _response(part: Mapping[str, Any]) -> ToolMessage:
+    response = part.get("response", part.get("result"))
+    return ToolMessage(content="" if response is None else as_text(response), tool_call_id=_id(part.get("id")))
+
+
+def _id(value: Any) -> str | None:
+    return None if value is None else as_text(value)

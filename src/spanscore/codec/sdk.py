@@ -1,0 +1,81 @@
+"""ReadableSpan ↔ ours: an ended span of any instrumentation → SpanData, and content → what a span can hold on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from spanscore import semconv
+from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire
+from spanscore.model.span import Attributes, SpanData, SpanStatus
+
+__all__ = ["exported", "span_data"]
+
+_PLAIN_TEXT = frozenset({semconv.RETRIEVAL_QUERY})
+"""Content that is text by its convention: never read as JSON."""
+_STATUS: Mapping[str, SpanStatus] = {"UNSET": "unset", "OK": "ok", "ERROR": "error"}
+
+
+def span_data(readable: ReadableSpan) -> SpanData:
+    """Return an ended span as we see it. Content is parsed when it is first read; what is no JSON stays text.
+
+    Raises:
+        ValueError: the span has no ids; the SDK makes none such.
+    """
+    ids = readable.get_span_context()
+    if ids is None:
+        raise ValueError(f"span {readable.name!r} has no context")
+    attributes = readable.attributes or {}
+    scope = readable.instrumentation_scope
+    return SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=readable.parent.span_id if readable.parent is not None else None,
+        name=readable.name,
+        start_ns=readable.start_time or 0,
+        end_ns=readable.end_time or readable.start_time or 0,
+        scope=scope.name if scope is not None else "",
+        kind=readable.kind.name.lower(),
+        status=_STATUS[readable.status.status_code.name],
+        attributes=_attributes(attributes),
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        resource=dict(readable.resource.attributes),
+    )
+
+
+def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes as a span can hold them: content as text or JSON text, texts without lone surrogates."""
+    return {safe_text(name): _wire(name, value) for name, value in attributes.items() if value is not None}
+
+
+def _wire(name: str, value: Any) -> Any:
+    if isinstance(value, str) and (name in _PLAIN_TEXT or name not in semconv.CONTENT_ATTRIBUTES):
+        return safe_text(value)
+    if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping):
+        return to_wire(value)
+    if isinstance(value, (list, tuple)):
+        return [safe_text(item) if isinstance(item, str) else item for item in value]
+    return value
+
+
+def _attributes(attributes: Mapping[str, Any]) -> Attributes:
+    content = {name: attributes[name] for name in semconv.CONTENT_ATTRIBUTES if name in attributes}
+    plain = {name: value for name, value in attributes.items() if name not in content}
+    if not content:
+        return Attributes(plain)
+    return Attributes(plain, lambda: {name: _structure(name, value) for name, value in content.items()})
+
+
+def _structure(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return jsonable(_lists(value))  # the SDK keeps structured values as tuples and mappings of its own
+    return value if name in _PLAIN_TEXT else from_wire(value)
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _lists(inner) for key, inner in value.items()}
+    return [_lists(inner) for inner in value] if isinstance(value, (list, tuple)) else value

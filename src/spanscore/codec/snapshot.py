@@ -1,0 +1,398 @@
+"""Live LangChain values → snapshots that later edits cannot reach. Application's thread: microseconds, never raises.
+
+An application edits what it passed: 14 of 21 references had changed shortly after ``invoke`` returned. Copying everything
+is too slow for a request's path. So texts and other unchangeable values are shared, containers are copied as deep as
+applications edit them, and everything else is dropped:
+
+    level 0   the value: a dict, a list …                  copied, its values taken
+    level 1   the lists and dicts in it                    copied, their values taken
+    level 2   the lists and dicts in those                 copied, their values shared
+    anywhere  a message, a document, a prompt, a Command   a ``Taken`` tuple of what rendering needs
+              an object of an unknown type                 ``Opaque``: its type's name
+
+Nothing of the application runs here: no ``repr``, no ``__iter__``, no ``__getattr__``, no JSON. Rendering is in
+``codec.langchain``, on a thread of ours, for sampled units only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+from langchain_core.outputs import LLMResult
+from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
+from pydantic import BaseModel
+
+__all__ = [
+    "Opaque",
+    "Taken",
+    "TakenChoice",
+    "TakenCommand",
+    "TakenDocument",
+    "TakenGeneration",
+    "TakenMessage",
+    "TakenPrompt",
+    "TakenThread",
+    "snapshot",
+    "snapshot_documents",
+    "snapshot_generation",
+    "snapshot_messages",
+    "snapshot_tool_output",
+]
+
+MAX_ITEMS = 1_000
+"""Longer lists and dicts are copied in one step, their elements shared: 1,000 look-ups are about 0.1 ms."""
+MANY_NUMBERS = 32
+"""Longer lists that begin with a number are vectors: copied in one step, their elements shared."""
+
+
+class Taken(tuple[Any, ...]):
+    """What was taken of a known object. A tuple: an ``__init__`` would triple the cost.
+
+    Never a *plain* tuple, which ``("user", "text")`` is.
+    """
+
+    __slots__ = ()
+
+
+class TakenMessage(Taken):
+    """(message, content, rest): rest = tool calls of an assistant, artifact of a tool, else None."""
+
+    __slots__ = ()
+
+
+class TakenThread(Taken):
+    """(messages, their contents, their tool calls): a list of messages by columns, half the cost of a row each."""
+
+    __slots__ = ()
+
+
+class TakenDocument(Taken):
+    """(page_content, id, metadata)."""
+
+    __slots__ = ()
+
+
+class TakenPrompt(Taken):
+    """(messages or one text,)."""
+
+    __slots__ = ()
+
+
+class TakenCommand(Taken):
+    """(resume, update, goto) of a LangGraph ``Command``."""
+
+    __slots__ = ()
+
+
+class TakenGeneration(Taken):
+    """(choices, llm_output)."""
+
+    __slots__ = ()
+
+
+class TakenChoice(Taken):
+    """(message, text or None, id, usage_metadata, response_metadata, generation_info)."""
+
+    __slots__ = ()
+
+
+class Opaque(Taken):
+    """(name of the type,): an object of a type we do not know. The object itself is let go."""
+
+    __slots__ = ()
+
+
+Taker = Callable[[Any], Any]
+"""A live value → what is kept of it."""
+
+
+def snapshot(value: Any) -> Any:
+    """Return a chain's input or output as it is now; ``Opaque`` where that is impossible. Never raises."""
+    try:
+        return _OUTER[type(value)](value)
+    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+        return Opaque((type(value).__name__,))
+
+
+def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:
+    """Return what a chat model was asked, as ``on_chat_model_start`` gives it (one list per prompt). Never raises."""
+    try:
+        if len(messages) == 1:
+            return [_items(list(messages[0]), _LEAF)]
+        return [_items(list(prompt), _LEAF) for prompt in messages]
+    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+        return Opaque((type(messages).__name__,))
+
+
+def snapshot_documents(documents: Sequence[Document]) -> Any:
+    """Return what a retriever found. Never raises."""
+    return snapshot(documents)
+
+
+def snapshot_generation(result: LLMResult, *, content: bool = True) -> Any:
+    """Return what a model answered. Never raises.
+
+    Args:
+        content: False leaves out every text and tool call and keeps usage, model, id and finish reason.
+    """
+    try:
+        choices = tuple(_choice(g, content) for prompt in result.generations for g in prompt)
+        return TakenGeneration((choices, _copied(result.llm_output)))
+    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+        return Opaque((type(result).__name__,))
+
+
+def snapshot_tool_output(output: Any) -> Any:
+    """Return what a tool gave back: a message with its artifact, a Command, or any value. Never raises."""
+    try:
+        if type(output) is ToolMessage:
+            return _tool_result(output)
+        if _is_command(type(output)):
+            return _command(output, with_artifacts=True)
+        if type(output) is list:
+            return [snapshot_tool_output(item) for item in output[:MAX_ITEMS]]
+    except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
+        return Opaque((type(output).__name__,))
+    return snapshot(output)
+
+
+# --- messages and documents -------------------------------------------------------------------------------------
+# The object stands for what applications do not edit (its class, name, tool_call_id); content and calls are taken.
+
+
+def _said(message: Any) -> TakenMessage:
+    content = message.content
+    return TakenMessage((message, content if type(content) is str else _blocks(content), None))
+
+
+def _thread(messages: list[Any]) -> TakenThread:
+    contents = [message.content for message in messages]
+    if not _TEXT.issuperset(map(type, contents)):
+        contents = [content if type(content) is str else _blocks(content) for content in contents]
+    calls = [
+        [_tool_call(call) for call in message.tool_calls] if type(message) in _CALLERS and message.tool_calls else None
+        for message in messages
+    ]
+    return TakenThread((messages, contents, calls))
+
+
+def _assistant(message: Any) -> TakenMessage:
+    content = message.content
+    calls = message.tool_calls
+    return TakenMessage(
+        (
+            message,
+            content if type(content) is str else _blocks(content),
+            [_tool_call(c) for c in calls] if calls else None,
+        )
+    )
+
+
+def _tool_result(message: Any) -> TakenMessage:
+    """Take a tool's own output. Elsewhere its artifact is left out: a thread's history would repeat every one."""
+    artifact = message.artifact
+    taken = None if artifact is None else snapshot(artifact)
+    content = message.content
+    return TakenMessage((message, content if type(content) is str else _blocks(content), taken))
+
+
+def _blocks(content: Any) -> Any:
+    return [_copied(block) for block in content] if isinstance(content, list) else snapshot(content)
+
+
+def _tool_call(call: Any) -> Any:
+    taken = dict.copy(call)
+    taken["args"] = _copied(taken.get("args"))
+    return taken
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return value.copy()
+    return value.copy() if kind is list else value
+
+
+def _document(document: Any) -> TakenDocument:
+    fields = document.__dict__
+    return TakenDocument((fields["page_content"], fields["id"], fields["metadata"].copy()))
+
+
+def _chat_prompt(prompt: Any) -> TakenPrompt:
+    return TakenPrompt((_items(list(prompt.__dict__["messages"]), _LEAF),))
+
+
+def _text_prompt(prompt: Any) -> TakenPrompt:
+    return TakenPrompt((prompt.__dict__["text"],))
+
+
+def _choice(generation: Any, content: bool) -> TakenChoice:
+    info = _copied(generation.generation_info)
+    message = getattr(generation, "message", None)
+    if message is None:
+        return TakenChoice((generation.text if content else None, None, None, None, info))
+    fields = message.__dict__
+    return TakenChoice(
+        (
+            _LEAF[type(message)](message) if content else None,
+            fields["id"],
+            _copied(fields.get("usage_metadata")),
+            _copied(fields["response_metadata"]),
+            info,
+        )
+    )
+
+
+# --- LangGraph's Command: known by its name, so that langgraph is never imported -----------------------------------
+
+
+def _is_command(kind: type) -> bool:
+    return kind.__name__ == "Command" and kind.__module__ == "langgraph.types"
+
+
+def _command(command: Any, *, with_artifacts: bool = False) -> TakenCommand:
+    fields = _dataclass_fields(command)
+    update = fields.get("update")
+    taken = snapshot(update)
+    if with_artifacts and type(update) is dict and type(update.get("messages")) is list:
+        taken["messages"] = snapshot_tool_output(update["messages"])
+    return TakenCommand((snapshot(fields.get("resume")), taken, snapshot(fields.get("goto"))))
+
+
+# --- containers -------------------------------------------------------------------------------------------------
+
+
+def _items(values: list[Any], takers: _Takers) -> Any:
+    if _MESSAGES.issuperset(map(type, values)) and 0 < len(values) <= MAX_ITEMS:
+        return _thread(values)
+    if len(values) > MAX_ITEMS or (len(values) > MANY_NUMBERS and type(values[0]) in _NUMBERS):
+        return values
+    return [takers[type(value)](value) for value in values]
+
+
+def _entries(values: dict[Any, Any], takers: _Takers) -> dict[Any, Any]:
+    if len(values) > MAX_ITEMS:
+        return values
+    return {key: takers[type(value)](value) for key, value in values.items()}
+
+
+def _share(value: Any) -> Any:
+    return value
+
+
+def _opaque(value: Any) -> Opaque:
+    return Opaque((type(value).__name__,))
+
+
+class _Takers(dict[type, Taker]):
+    """Type → how to take a value of it, subclasses included.
+
+    Looks along the bases and not with ``isinstance``: on a pydantic class that asks the *object* for attributes, which
+    runs its ``__getattr__``. Remembers nothing: an application may make classes without end.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, kind: type) -> Taker:
+        for base in kind.__mro__:
+            found = self.get(base)
+            if found is not None:
+                return found
+        if _is_command(kind):
+            return _command
+        return self[_Fields] if hasattr(kind, "__dataclass_fields__") else _opaque
+
+
+class _Fields:
+    """Stands for every dataclass in a table of takers."""
+
+
+def _model_fields(value: Any) -> dict[str, Any]:
+    return dict.copy(value.__dict__)
+
+
+def _dataclass_fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in type(value).__dataclass_fields__ if hasattr(value, name)}
+
+
+def _table(inner: _Takers | None) -> _Takers:
+    """Build the takers of one level; None: the last one, whose containers share their values."""
+
+    def entries(values: dict[Any, Any]) -> dict[Any, Any]:
+        return values if inner is None else _entries(values, inner)
+
+    def items(values: list[Any]) -> Any:
+        return values if inner is None else _items(values, inner)
+
+    def whole_list(value: Any) -> Any:
+        return items(list.copy(value))
+
+    def whole_tuple(value: Any) -> Any:
+        taken = items(list(tuple.__iter__(value)))
+        return tuple(taken) if type(taken) is list else taken
+
+    takers: dict[type, Taker] = {
+        **dict.fromkeys(_UNCHANGEABLE, _share),
+        dict: lambda value: entries(dict.copy(value)),
+        list: whole_list,
+        tuple: whole_tuple,
+        set: lambda value: items(list(set.__iter__(value))),
+        frozenset: lambda value: items(list(frozenset.__iter__(value))),
+        deque: lambda value: items(list(deque.__iter__(value))),
+        BaseModel: lambda value: entries(_model_fields(value)),
+        _Fields: lambda value: entries(_dataclass_fields(value)),
+        **_LANGCHAIN,
+    }
+    return _Takers(takers)
+
+
+_UNCHANGEABLE: tuple[type, ...] = (
+    *(str, int, float, bool, type(None), bytes),
+    *(Enum, UUID, Decimal, datetime, date, time, timedelta),
+    Taken,
+)
+_NUMBERS = frozenset({int, float})
+_LANGCHAIN: Mapping[type, Taker] = {
+    HumanMessage: _said,
+    HumanMessageChunk: _said,
+    SystemMessage: _said,
+    SystemMessageChunk: _said,
+    AIMessage: _assistant,
+    AIMessageChunk: _assistant,
+    ToolMessage: _said,
+    ToolMessageChunk: _said,
+    ChatMessage: _said,
+    FunctionMessage: _said,
+    RemoveMessage: _said,
+    BaseMessage: _said,
+    Document: _document,
+    ChatPromptValue: _chat_prompt,
+    StringPromptValue: _text_prompt,
+}
+_TEXT = frozenset({str})
+_CALLERS = frozenset({AIMessage, AIMessageChunk})
+_MESSAGES = frozenset(kind for kind in _LANGCHAIN if issubclass(kind, BaseMessage))
+_LEAF = _table(None)
+_INNER = _table(_LEAF)
+_OUTER = _table(_INNER)

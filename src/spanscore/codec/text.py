@@ -1,0 +1,204 @@
+"""Any value → JSON-able value → text on the wire, and back. Nothing here raises for what a payload holds.
+
+On the wire a content attribute is one string. Text stays text, so that a backend shows it as it was said; a structure is
+JSON. A text that would read back as a structure is written as a JSON string, so that reading is exact:
+
+    {"a": 1} → '{"a":1}' → {"a": 1}          "Paris" → 'Paris' → "Paris"          '{"a":1}' → '"{\\"a\\":1}"' → '{"a":1}'
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite, isnan
+from typing import Any
+from uuid import UUID
+
+__all__ = ["Special", "as_text", "from_wire", "jsonable", "nearest", "safe_text", "to_wire"]
+
+MAX_DEPTH = 16
+"""Levels of a value; deeper ones are markers. Real states measured 4 to 7."""
+MAX_NODES = 20_000
+"""Elements of a value; further ones are left out. Also what ends a list that contains itself twice."""
+MAX_CHARS = 4_000_000
+"""Characters of a value; further text is cut. Beyond the context of any model."""
+_MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
+
+Special = Callable[[Any], Any]
+"""A foreign value → plain containers that ``jsonable`` knows, which it then goes on with."""
+
+
+def safe_text(text: str) -> str:
+    """Return the text as a plain ``str`` that UTF-8 can carry: a lone surrogate becomes a question mark."""
+    plain = text if type(text) is str else str.__str__(text)
+    if plain.isascii():
+        return plain
+    try:
+        plain.encode()
+    except UnicodeEncodeError:
+        return plain.encode("utf-8", "replace").decode()
+    return plain
+
+
+def jsonable(value: Any, special: Mapping[type, Special] | None = None) -> Any:
+    """Return the value as dicts with text keys, lists, texts, numbers, booleans and None: what JSON can carry exactly.
+
+    NaN and infinities become texts, bytes and unknown objects ``{"type": name}``; what is too deep or too much is left
+    out. Nothing of an unknown object is called.
+
+    Args:
+        special: type → how to unfold its values (subclasses included).
+    """
+    return _Rendering(special or {}).render(value, MAX_DEPTH)
+
+
+def as_text(value: Any) -> str:
+    """Return a JSON-able value as text: a text as it is, anything else as compact JSON."""
+    return safe_text(value) if isinstance(value, str) else _dumps(value)
+
+
+def to_wire(value: Any) -> str:
+    """Return a content value as the one string an attribute can hold; ``from_wire`` gives the value back."""
+    if not isinstance(value, str):
+        return _dumps(value)
+    text = safe_text(value)
+    return text if from_wire(text) == text else json.dumps(text, ensure_ascii=False)
+
+
+def from_wire(text: str) -> Any:
+    """Return the structure a content attribute holds; text that is no whole JSON object, list or string as it is."""
+    if not text.startswith(("{", "[", '"')):
+        return text
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):  # cut by an attribute limit, or never JSON
+        return text
+
+
+def nearest(known: Mapping[type, Any], kind: type) -> Any:
+    """Return what is known for a type or its nearest base, None where there is nothing.
+
+    Walks the method resolution order: ``isinstance`` on a pydantic class asks the *object* for attributes, which runs
+    the application's ``__getattr__``.
+    """
+    for base in kind.__mro__:
+        found = known.get(base)
+        if found is not None:
+            return found
+    return None
+
+
+def _dumps(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        if not text.isascii():
+            text.encode()  # raises for a lone surrogate
+    except (ValueError, TypeError, RecursionError):
+        return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
+    return text
+
+
+class _Rendering:
+    """One run of ``jsonable``: what is left of its budget."""
+
+    __slots__ = ("_chars", "_nodes", "_special")
+
+    def __init__(self, special: Mapping[type, Special]) -> None:
+        self._special = special
+        self._nodes = MAX_NODES
+        self._chars = MAX_CHARS
+
+    def render(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        self._nodes -= 1
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            return self._text(value)
+        try:
+            return self._structure(value, kind, depth)
+        except Exception:  # noqa: BLE001 - one half-built foreign object is no reason to lose its neighbours
+            return {"type": kind.__name__}
+
+    def _structure(self, value: Any, kind: type, depth: int) -> Any:
+        unfold = nearest(self._special, kind)
+        if unfold is not None and depth > 0:
+            return self.render(unfold(value), depth - 1)
+        plain = nearest(_PLAIN, kind)
+        return {"type": kind.__name__} if plain is None else plain(self, value, depth)
+
+    def _text(self, value: str) -> str:
+        text = safe_text(value)[: max(0, self._chars)]
+        self._chars -= len(text)
+        return text
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> Any:
+        if depth <= 0:
+            return {"type": "dict"}
+        shown: dict[str, Any] = {}
+        for key, inner in dict.copy(value).items():
+            if self._nodes <= 0:
+                break
+            shown[self._key(key)] = self.render(inner, depth - 1)
+        return shown
+
+    def sequence(self, value: Any, depth: int) -> Any:
+        if depth <= 0:
+            return {"type": type(value).__name__}
+        shown: list[Any] = []
+        # In one step of C code: another thread may still be appending, and a subclass may override ``__iter__``.
+        for inner in list(nearest(_BUILT_IN_BASE, type(value)).__iter__(value)):
+            if self._nodes <= 0:
+                break
+            shown.append(self.render(inner, depth - 1))
+        return shown
+
+    def _key(self, key: Any) -> str:
+        if isinstance(key, str):
+            return self._text(key)
+        simple = self.render(key, 0)
+        return simple if isinstance(simple, str) else _dumps(simple)
+
+    def text(self, value: str, depth: int) -> str:
+        return self._text(value)
+
+    def integer(self, value: int, depth: int) -> Any:
+        plain = int.__index__(value)
+        return plain if plain.bit_length() <= _MAX_INT_BITS else {"type": "int"}
+
+    def number(self, value: float, depth: int) -> Any:
+        plain = float.__float__(value)
+        if isfinite(plain):
+            return plain
+        if isnan(plain):
+            return "NaN"
+        return "Infinity" if plain > 0 else "-Infinity"
+
+    def member(self, value: Enum, depth: int) -> Any:
+        return self.render(value._value_, depth - 1)
+
+    def printed(self, value: Any, depth: int) -> str:
+        kind = nearest(_BUILT_IN_BASE, type(value))
+        return self._text(str(kind.__str__(value)))
+
+    def size(self, value: bytes, depth: int) -> dict[str, Any]:
+        return {"type": "bytes", "size": bytes.__len__(value)}
+
+
+_SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque)
+_PRINTED: tuple[type, ...] = (UUID, Decimal, datetime, date, time, timedelta)
+_BUILT_IN_BASE: Mapping[type, Any] = {kind: kind for kind in (*_SEQUENCES, *_PRINTED)}
+_PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
+    dict: _Rendering.mapping,
+    **dict.fromkeys(_SEQUENCES, _Rendering.sequence),
+    str: _Rendering.text,
+    int: _Rendering.integer,
+    float: _Rendering.number,
+    Enum: _Rendering.member,
+    bytes: _Rendering.size,
+    **dict.fromkeys(_PRINTED, _Rendering.printed),
+}
