@@ -1,8 +1,8 @@
 """Assembler: single spans in any order → whole units.
 
 A unit closes when its root has ended, no known span of it is open and ``quiet`` has passed since the last one; or
-incomplete, by age or size. Closed units are remembered for a while, so that a late span is counted and opens no second unit. Pure: the
-clock is an argument.
+incomplete, by age or size. Closed units are remembered for a while, so that a late span is counted and opens no second
+unit. Pure: the clock is an argument.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ class Assembler:
         self._max_spans = max_spans
         self._max_units = max_units
         self._remembered = remembered
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
         self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
         self._ready: list[UnitKey] = []
         self._closed: OrderedDict[UnitKey, None] = OrderedDict()
@@ -78,11 +82,16 @@ class Assembler:
             self._ready.append(key)
         return True
 
-    def broken(self, key: UnitKey) -> None:
+    def broken(self, key: UnitKey, now_ns: int) -> None:
         """Say that spans of a unit were lost: it will close incomplete."""
-        unit = self._units.get(key)
+        unit = self._unit(key, now_ns)
         if unit is not None:
             unit.broken = True
+
+    def forget(self, key: UnitKey) -> None:
+        """Drop an open unit without closing it: its outcome has been decided elsewhere."""
+        if self._units.pop(key, None) is not None:
+            self._closed[key] = None
 
     def due(self, now_ns: int, *, force: bool = False) -> list[Unit]:
         """Close and return the units whose time has come, in the order in which they became ready; ``force`` closes all."""
@@ -103,7 +112,7 @@ class Assembler:
     def _candidates(self, now_ns: int) -> list[UnitKey]:
         ready, self._ready = self._ready, []
         self._ready = [key for key in dict.fromkeys(ready) if key in self._units and not self._is_due(key, now_ns)]
-        aged = []
+        aged: list[UnitKey] = []
         for key, unit in self._units.items():  # in order of age: stops at the first young one
             if now_ns - unit.since_ns < self._max_age_ns and len(self._units) - len(aged) <= self._max_units:
                 break

@@ -1,15 +1,15 @@
 """Hold: the waiting room. Spans of a unit that may be scored wait here and leave together with the scores.
 
 Bounded in units, spans, bytes and time; what leaves, leaves at a pace: 5,000 spans ended at once into a default batch
-processor behind a 50 ms exporter lost half of them, and 512 per 100 ms blindly still lost a third behind a slower one. So after each
-512 spans the next batch goes only when the provider's ``force_flush`` has returned, or after two seconds.
+processor behind a 50 ms exporter lost half of them, and 512 per 100 ms blindly still lost a third behind a slower one. So
+after each 512 spans the next batch goes only when the provider's ``force_flush`` has returned, or after two seconds.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,15 +26,15 @@ class Pace:
     """Says how many spans may leave now, so that the batch processor behind never overflows.
 
     Args:
-        flush: exports what the provider holds; called on a helper thread, may block.
-        on_flushed: called on that thread afterwards, to wake the span thread.
+        flush: begins to export what the provider holds, without blocking.
+        on_flushed: called from another thread when a flush is done, to wake the span thread.
         batch: spans between two flushes; the batch processor's own export size.
         patience_ns: how long a flush is waited for; also the time after which a slowly filled batch needs none.
     """
 
     def __init__(
         self,
-        flush: Callable[[], object],
+        flush: Callable[[], Future[bool]],
         *,
         on_flushed: Callable[[], None] = lambda: None,
         batch: int = 512,
@@ -46,40 +46,31 @@ class Pace:
         self._patience_ns = patience_ns
         self._left = batch
         self._began_ns = 0
-        self._flushing: threading.Event | None = None
+        self._flushing: Future[bool] | None = None
         self._flushing_until_ns = 0
 
     def allows(self, now_ns: int) -> int:
         """Return how many spans may leave now."""
         if self._flushing is not None:
-            if not self._flushing.is_set() and now_ns < self._flushing_until_ns:
+            if not self._flushing.done() and now_ns < self._flushing_until_ns:
                 return 0
-            self._flushing, self._left = None, self._batch
+            self._flushing, self._left, self._began_ns = None, self._batch, now_ns
         if now_ns - self._began_ns >= self._patience_ns:
             self._left, self._began_ns = self._batch, now_ns
         return self._left
 
     def spend(self, spans: int, now_ns: int) -> None:
-        """Say that spans have left; starts a flush when the batch is used up."""
+        """Say that spans have left; begins a flush when the batch is used up."""
         self._left -= spans
         if self._left > 0 or self._flushing is not None:
             return
-        self._flushing = done = threading.Event()
+        self._flushing = self._flush()
         self._flushing_until_ns = now_ns + self._patience_ns
-        threading.Thread(target=self._run, args=(done,), name="spanscore-flush", daemon=True).start()
+        self._flushing.add_done_callback(lambda _: self._on_flushed())
 
     def wait_until_ns(self) -> int | None:
         """Return when waiting for the running flush ends, None when none runs."""
         return None if self._flushing is None else self._flushing_until_ns
-
-    def _run(self, done: threading.Event) -> None:
-        try:
-            self._flush()
-        except Exception:  # noqa: BLE001  (the application's own exporter: its failure is its provider's to report)
-            pass
-        finally:
-            done.set()
-            self._on_flushed()
 
 
 @dataclass(slots=True)
@@ -110,6 +101,8 @@ class SpanHold:
 
     Attributes:
         released: reason → units that left (``scored``, ``deadline``, ``overflow``, ``shutdown``).
+        lost: spans that left after the application had shut its provider down.
+        provider_closed: set when that happens.
     """
 
     def __init__(
@@ -126,6 +119,11 @@ class SpanHold:
         self._max_spans = max_spans
         self._max_bytes = max_bytes
         self._early_ns = early_ns
+        self.provider_closed = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything without ending it: in a forked child, where the spans are the parent's."""
         self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._leaving: deque[tuple[Ending, Mapping[str, Any] | None, int]] = deque()
@@ -134,6 +132,7 @@ class SpanHold:
         self.released: Counter[str] = Counter()
         self.queued = 0
         self.ended = 0
+        self.lost = 0
 
     def __len__(self) -> int:
         """Units parked."""
@@ -186,7 +185,7 @@ class SpanHold:
     def release_all(self, reason: str = "shutdown") -> None:
         """Let everything leave now: parked units as pending, children of running units as they are."""
         for key in list(self._parked):
-            self._let_go(key, _PENDING, reason)
+            self._let_go(key, {**_PENDING, semconv.REASON: reason}, reason)
         for room in self._running.values():
             self._empty(room)
         self._running.clear()
@@ -198,6 +197,7 @@ class SpanHold:
             ending, attributes, spans = self._leaving.popleft()
             ending.end(attributes)
             self.ended += 1
+            self.lost += spans if self.provider_closed else 0
             left += spans
             self._pace.spend(spans, now_ns)
         return left

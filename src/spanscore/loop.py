@@ -1,8 +1,8 @@
 """The one asyncio loop of the process, on which every judge is called.
 
 A chat model's HTTP client belongs to the loop that first used it: shared over three loops, half of the calls failed with
-"Event loop is closed". So ``score``, ``score_sync`` and the engine all submit to this one. It is started on first use, never stopped by
-a scorer, and made anew in a forked child.
+"Event loop is closed". So ``score``, ``score_sync`` and the engine all submit to this one. It is started on first use,
+never stopped by a scorer, and made anew in a forked child.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spanscore.hooks import Hooks
 from spanscore.model.job import Decision, Job
@@ -38,7 +38,7 @@ class Pipeline:
     """
 
     dialects: Sequence[Dialect]
-    hooks: Hooks = Hooks()
+    hooks: Hooks = field(default_factory=Hooks)
 
     def job(self, chosen: Chosen) -> Job:
         """Make the job; ``job.samples.outcome`` says when there is nothing to score. Never raises."""

@@ -5,8 +5,8 @@ when R ≥ T, and its probability is (2**56 − T) / 2**56, derived from T and n
 rules share one R per unit, so a smaller rate takes a subset of what a larger one takes.
 
 R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is a
-keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace id's own bits
-would score 100 % of the traces, or none.
+keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace id's
+own bits would score 100 % of the traces, or none.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["DEFAULT_KEY", "RateSampler", "Rule", "decode_threshold", "encode_thr
 
 _SPACE: Final = 1 << 56
 _MASK: Final = _SPACE - 1
+_HEX_DIGITS: Final = 14
+_KEY_BYTES: Final = 64
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
 """Published, so that replicas agree without being told; ``sampling.key`` replaces it."""
 
@@ -40,15 +42,15 @@ def probability(t: int) -> float:
 
 def encode_threshold(t: int) -> str:
     """Return T as the value of ``th``: 14 hex digits without trailing zeros, ``0`` for T = 0."""
-    return f"{t:014x}".rstrip("0") or "0"
+    return f"{t:0{_HEX_DIGITS}x}".rstrip("0") or "0"
 
 
 def decode_threshold(text: str) -> int | None:
     """Return T from the value of ``th`` (zeros padded on the right); None when it is not one."""
-    if not 1 <= len(text) <= 14:
+    if not 1 <= len(text) <= _HEX_DIGITS:
         return None
     try:
-        return int(text.ljust(14, "0"), 16)
+        return int(text.ljust(_HEX_DIGITS, "0"), 16)
     except ValueError:
         return None
 
@@ -83,7 +85,11 @@ class Rule:
         return all(facts.metadata.get(key) == value for key, value in (self.metadata or {}).items())
 
     def _matches_end(self, facts: Facts) -> bool:
-        if self.status is not None and facts.status is not None and (facts.status == "error") != (self.status == "error"):
+        if (
+            self.status is not None
+            and facts.status is not None
+            and (facts.status == "error") != (self.status == "error")
+        ):
             return False
         if self.min_duration_s is None or facts.duration_ns is None:
             return True
@@ -104,8 +110,8 @@ class RateSampler:
 
     def __init__(self, rates: Mapping[str, float], *, rules: Sequence[Rule] = (), key: bytes = DEFAULT_KEY) -> None:
         _check_rates({**rates, **{f"rule {rule.name}": rule.rate for rule in rules}})
-        if not 0 < len(key) <= 64:
-            raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to 64")
+        if not 0 < len(key) <= _KEY_BYTES:
+            raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_KEY_BYTES}")
         self._rates = dict(rates)
         self._rules = tuple(rules)
         self._hash = blake2b(key=key)
@@ -153,7 +159,7 @@ def _thinned(t: int, upstream: int) -> int:
 
 
 def _explicit_randomness(rv: str, trace_id: int) -> int:
-    if len(rv) == 14:
+    if len(rv) == _HEX_DIGITS:
         try:
             return int(rv, 16)
         except ValueError:

@@ -1,8 +1,9 @@
 """SpanCallbackHandler: what happens on the application's thread, and nothing more.
 
 Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the inbox.
-Only the root's span is started here, so that its trace id, its head-sampling decision and the ambient parent are real at once; every other
-span is made by the span thread, with its true times. Parents come from ``parent_run_id``; no context is ever attached.
+Only the root's span is started here, so that its trace id, its head-sampling decision and the ambient parent are real at
+once; every other span is made by the span thread, with its true times. Parents come from ``parent_run_id``; no context is
+ever attached.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, UnitKey
 from spanscore.protocols import Sampler, Turnstile
 
-__all__ = ["SpanCallbackHandler", "conversation_id"]
+__all__ = ["SpanCallbackHandler", "conversation_id", "end_detached"]
 
 _log = logging.getLogger("spanscore")
 _LINGER_NS: Final = 5_000_000_000
@@ -185,7 +186,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """Remember a text model's start."""
         self._model_start(semconv.TEXT_COMPLETION, serialized, prompts, run_id, parent_run_id, metadata, kwargs)
 
-    def on_llm_new_token(self, token: str, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Note when the first chunk came."""
         run = self._runs.get(run_id.int)
         if run is not None and not run.first_ns and run.id == run_id.int:
@@ -401,7 +402,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if run is not root:
             self._put_child(run, taken, error)
         elif root.detached:
-            _end_detached(root, error)
+            end_detached(root, time_ns(), error)
             self.forget(root)
         else:
             self._roots.pop(run_id, None)
@@ -442,13 +443,14 @@ def _is_control_flow(error: BaseException) -> bool:
     return any(cls.__name__ == _CONTROL_FLOW for cls in type(error).__mro__)
 
 
-def _end_detached(root: Root, error: BaseException | None) -> None:
+def end_detached(root: Root, end_ns: int, error: BaseException | None) -> None:
+    """End a root that was running when its scorer was shut down; its open children are dropped."""
     if root.span is not None:
         root.span.set_attributes({semconv.STATUS: "not_scored", semconv.REASON: Outcome.SHUTDOWN.value})
         if error is not None:
             root.span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
             root.span.set_status(trace.Status(trace.StatusCode.ERROR))
-        root.span.end()
+        root.span.end(end_time=end_ns)
 
 
 _said: set[str] = set()

@@ -1,8 +1,8 @@
 """Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times. Span thread only.
 
-A child's span is made when its end arrives (or when a descendant needs its id): one event per run. A root is finished
-when no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the model afterwards;
-a cancelled model or retriever never ends at all.
+A child's span is made when its end arrives (or when a descendant needs its id): one event per run. A root is finished when
+no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the
+model afterwards; a cancelled model or retriever never ends at all.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from spanscore import semconv
-from spanscore.capture.handler import conversation_id
+from spanscore.capture.handler import conversation_id, end_detached
 from spanscore.capture.runs import Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
 from spanscore.model.span import Attributes, SpanData, UnitKey
 from spanscore.protocols import Recorded, Redactor
 
-__all__ = ["Recorder"]
+__all__ = ["LiveEnding", "Recorder"]
 
 _GRACE_NS: Final = 500_000_000
 _SPAN_BYTES: Final = 2_000
@@ -30,10 +30,8 @@ _SPAN_BYTES: Final = 2_000
 _CLIENT: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
 _MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
 
-RunEnd = str
 
-
-class _LiveEnding:
+class LiveEnding:
     """A live span of ours that has not been ended yet."""
 
     __slots__ = ("_attributes", "_end_ns", "_span", "size")
@@ -99,9 +97,12 @@ class Recorder:
         """Replay one event."""
         run, end_ns, _, _ = event
         root = run.root
-        if root.key is None or root.detached:
+        if root.key is None:
             return
-        if run is not root:
+        if root.detached:
+            if run is root and end_ns:  # it ended while it was being detached: nobody else will
+                end_detached(root, end_ns, event[3])
+        elif run is not root:
             self._end_child(event, now_ns)
         elif not end_ns:
             self._open[root.key] = root
@@ -120,16 +121,15 @@ class Recorder:
         """Return when the next grace is over."""
         return min((deadline for deadline, _ in self._closing.values()), default=None)
 
-    def detach(self) -> list[UnitKey]:
-        """Let go of every open root: from now on the handler ends it; return their units."""
-        keys = list(self._open)
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        """Finish the roots that have ended, let go of the running ones (the handler ends them) and return their units."""
+        for key, (_, event) in list(self._closing.items()):
+            self._finish(key, event, now_ns)
+        running = list(self._open)
         for root in self._open.values():
             root.detached = True
-        for key, (_, event) in list(self._closing.items()):
-            event[0].root.detached = False
-            self._finish(key, event, event[1])
         self._open.clear()
-        return keys
+        return running
 
     # --- children ----------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Recorder:
         if (
             root.key not in self._open
         ):  # it came after its unit had closed: the span is exported, the score is not changed
-            _LiveEnding(self._span_of(run), end_ns, None, 0).end()
+            LiveEnding(self._span_of(run), end_ns, None, 0).end()
             return
         attributes = _plain(run, output, error)
         self._close_span(run, end_ns, attributes, _content_of(run, output), error, now_ns)
@@ -165,7 +165,7 @@ class Recorder:
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, str(error) if self._content and not self._redactor else None))
-        ending = _LiveEnding(span, end_ns, on_span if run is root else None, _SPAN_BYTES + _size(on_span))
+        ending = LiveEnding(span, end_ns, on_span if run is root else None, _SPAN_BYTES + _size(on_span))
         if root.may:
             data = _span_data(run, span, end_ns, Attributes(attributes, render), error)
             self._port.ended(key, data, ending, now_ns)
@@ -199,7 +199,7 @@ class Recorder:
     def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
         del self._closing[key]
         root = self._open[key]
-        run, end_ns, (output, run_end), error = event
+        _, end_ns, (output, run_end), error = event
         for child in [child for child in list(root.open.values()) if child is not None]:
             attributes = {**_plain(child, None, None), semconv.RUN_END: "cancelled"}
             self._close_span(child, max(end_ns, child.start_ns), attributes, _nothing, None, now_ns)
@@ -226,7 +226,7 @@ def _with_run_end(event: Event) -> Event:
     return (run, end_ns, (output, _run_end(run.root, error)), None if _stopped(error) else error)
 
 
-def _run_end(root: Root, error: BaseException | None) -> RunEnd:
+def _run_end(root: Root, error: BaseException | None) -> str:
     if root.interrupted:
         return "interrupted"
     if isinstance(error, GeneratorExit) or (error is None and _model_is_open(root)):

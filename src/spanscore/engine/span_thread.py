@@ -29,6 +29,7 @@ class SpanThread:
     """Reads the inbox and drives recorder, units and hold. Started on first use; a daemon.
 
     Args:
+        prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
         clock: nanoseconds since the epoch.
     """
 
@@ -39,12 +40,14 @@ class SpanThread:
         units: Units,
         hold: SpanHold,
         *,
+        prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._inbox = inbox
         self._recorder = recorder
         self._units = units
         self._hold = hold
+        self._prepare = prepare
         self._clock = clock
         self.reset()
 
@@ -54,6 +57,10 @@ class SpanThread:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._markers: list[tuple[set[UnitKey], threading.Event]] = []
+
+    def now_ns(self) -> int:
+        """Return the time by the thread's own clock."""
+        return self._clock()
 
     @property
     def alive(self) -> bool:
@@ -96,6 +103,7 @@ class SpanThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        self._safely(self._prepare)
         while not self._stopping:
             self._inbox.wait(self._timeout_s())
             self.tick()
@@ -125,8 +133,8 @@ class SpanThread:
         """One bad unit must not end the thread that all others need."""
         try:
             work()
-        except Exception:
-            _log.exception("spanscore lost track of a unit; the application is not affected")
+        except Exception:  # noqa: BLE001
+            _log.warning("spanscore lost track of a unit; the application is not affected", exc_info=True)
 
     def _timeout_s(self) -> float | None:
         due = [t for t in (self._recorder.next_due_ns(), self._hold.next_due_ns()) if t is not None]
@@ -141,11 +149,11 @@ class SpanThread:
         if not self._markers:
             return
         waiting = set(self._units.busy) | set(self._recorder.closing_units())
+        self._markers = [(keys & waiting, done) for keys, done in self._markers]
         for keys, done in self._markers:
-            keys &= waiting
             if not keys:
                 done.set()
-        self._markers = [(keys, done) for keys, done in self._markers if keys]
+        self._markers = [marker for marker in self._markers if marker[0]]
 
 
 def _then(work: Callable[[], None], done: threading.Event) -> None:

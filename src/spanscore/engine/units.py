@@ -50,6 +50,10 @@ class Emission:
 class Units:
     """Implements ``Recorded``; owned by the span thread.
 
+    Attributes:
+        busy: units whose root has ended and that are not out yet, oldest first.
+        reasons: (metric, outcome) → the latest reason, for ``status()``.
+
     Args:
         metrics: names of all metrics.
         handover: gives chosen units to the loop, one call per tick.
@@ -93,6 +97,7 @@ class Units:
         self._undecided: dict[UnitKey, dict[str, Outcome]] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.busy: dict[UnitKey, None] = {}
+        self.reasons: dict[tuple[str, Outcome], str] = {}
 
     # --- Recorded ----------------------------------------------------------------------------------------------
 
@@ -120,7 +125,7 @@ class Units:
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""
-        self._assembler.broken(key)
+        self._assembler.broken(key, now_ns)
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
@@ -158,6 +163,7 @@ class Units:
         key = result.unit.key
         others = self._undecided.pop(key, {})
         scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
+        self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
         in_time = self._hold.release(key, self._on_span(scores, others))
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
@@ -167,11 +173,9 @@ class Units:
     def give_up(self, keys: Sequence[UnitKey]) -> None:
         """Settle these as ``shutdown``: nobody waits for them any more."""
         for key in keys:
-            if self._ledger.settle_all(key, Outcome.SHUTDOWN):
-                self._hold.drop(key)
-            ending = self._roots.pop(key, None)
-            if ending is not None:
-                ending.end(self._on_span([], {"": Outcome.SHUTDOWN}))
+            self._ledger.settle_all(key, Outcome.SHUTDOWN)
+            self._assembler.forget(key)
+            self._hold.drop(key)
             self._undecided.pop(key, None)
             self.busy.pop(key, None)
 

@@ -1,0 +1,250 @@
+"""Options → parts: the one place where the parts of a scorer are put together."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry.trace import Tracer
+
+from spanscore import semconv
+from spanscore.assembly import Assembler
+from spanscore.capture.handler import SpanCallbackHandler
+from spanscore.capture.recorder import Recorder
+from spanscore.capture.runs import Event
+from spanscore.dialects.extract import Extract
+from spanscore.dialects.genai import GenAIDialect
+from spanscore.engine.fork import Forkable
+from spanscore.engine.handover import Engine
+from spanscore.engine.span_thread import SpanThread
+from spanscore.engine.units import Units
+from spanscore.errors import ConfigurationError
+from spanscore.evaluation import Evaluation
+from spanscore.hold import Pace, SpanHold
+from spanscore.hooks import Hooks
+from spanscore.inbox import Inbox
+from spanscore.ledger import Ledger
+from spanscore.model.span import UnitKey
+from spanscore.pipeline import Pipeline
+from spanscore.protocols import Filter, Metric, Redactor, Sink
+from spanscore.providers import Providers
+from spanscore.queues.memory import MemoryQueue
+from spanscore.sampling import DEFAULT_KEY, RateSampler, Rule
+from spanscore.telemetry import Telemetry
+
+__all__ = ["Line", "Options", "rules_of"]
+
+_CLAIMS = 4_096
+"""Spans remembered as taken by a submitted sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything that can be chosen about a scorer, as plain values.
+
+    Attributes:
+        rate: share of units scored by each metric, [0, 1].
+        rates: metric → its own share.
+        key: of the sampling hash; None = the published one.
+        content: whether prompts, answers and documents are exported; None = by
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default.
+        hold_s: how long a unit's spans wait for scores after its end; None = 10 s for a trace's root, else 4 s.
+    """
+
+    rate: float = 1.0
+    rates: Mapping[str, float] = field(default_factory=dict)
+    rules: Sequence[Rule] = ()
+    key: bytes | None = None
+    content: bool | None = None
+    steps: bool = False
+    extract: Extract | None = None
+    redactor: Redactor | None = None
+    keep: Filter | None = None
+    span: bool = True
+    evaluation_span: bool = True
+    event: bool = True
+    instruments: bool = True
+    hold_s: float | None = None
+    inbox: int = 10_000
+    queue: int = 1_000
+    workers: int = 32
+    timeout_s: float = 60.0
+
+
+class Line:
+    """The parts of one scorer, from the inbox to the sinks.
+
+    Args:
+        ready: called on the application's thread before each root.
+    """
+
+    def __init__(
+        self, metrics: Sequence[Metric], options: Options, providers: Providers, *, ready: Callable[[], None]
+    ) -> None:
+        self.metrics = {metric.name: metric for metric in _checked(metrics, options)}
+        self.options = options
+        self.providers = providers
+        self.content = _exports_content() if options.content is None else options.content
+        self._tracer: Tracer | None = None
+        self._telemetry: Telemetry | None = None
+        self._sinks: list[Sink] = []
+        self._claimed: dict[UnitKey, None] = {}
+        self._make_parts(ready)
+
+    def _make_parts(self, ready: Callable[[], None]) -> None:
+        options = self.options
+        self.ledger = Ledger(self.metrics)
+        self.inbox: Inbox[Event] = Inbox(soft=options.inbox)
+        self.queue = MemoryQueue(options.queue)
+        rates = {name: options.rates.get(name, options.rate) for name in self.metrics}
+        self.sampler = RateSampler(rates, rules=options.rules, key=options.key or DEFAULT_KEY)
+        self.hold = SpanHold(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
+        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout_s)
+        pipeline = Pipeline([GenAIDialect(options.extract or Extract())], Hooks(options.redactor, options.keep))
+        self.engine = Engine(
+            self.queue,
+            pipeline,
+            self.evaluation,
+            post=lambda settled: self.inbox.post(lambda: self.units.settled(settled)),
+            workers=options.workers,
+        )
+        self.assembler = Assembler()
+        self.units = self._units()
+        self.handler = SpanCallbackHandler(
+            self.inbox,
+            self.sampler,
+            self.ledger,
+            tracer=self.tracer,
+            ready=ready,
+            content=self.content,
+            steps=options.steps,
+        )
+        self.recorder = Recorder(
+            self.units,
+            tracer=self.tracer,
+            forget=self.handler.forget,
+            content=self.content,
+            redactor=options.redactor,
+        )
+        self.span_thread = SpanThread(self.inbox, self.recorder, self.units, self.hold, prepare=self._open_sinks)
+
+    def _units(self) -> Units:
+        hold_s = self.options.hold_s
+        return Units(
+            list(self.metrics),
+            ledger=self.ledger,
+            assembler=self.assembler,
+            sampler=self.sampler,
+            queue=self.queue,
+            hold=self.hold,
+            sinks=self._sinks,
+            handover=self.engine.accept,
+            attach=self.options.span,
+            hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
+            hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
+        )
+
+    def tracer(self) -> Tracer:
+        """Return the tracer of the capture scope, one object for good."""
+        if self._tracer is None:
+            self._tracer = self.providers.tracer(semconv.CAPTURE_SCOPE)
+        return self._tracer
+
+    def claim(self, key: UnitKey) -> bool:
+        """Whether a submitted sample may ride on this span: the first one may."""
+        if key in self._claimed:
+            return False
+        self._claimed[key] = None
+        if len(self._claimed) > _CLAIMS:
+            self._claimed.pop(next(iter(self._claimed)), None)
+        return True
+
+    def reset(self) -> None:
+        """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
+        for part in self._resettable():
+            part.reset()
+
+    def _resettable(self) -> Sequence[Forkable]:
+        stores: list[Forkable] = [self.handler, self.ledger, self.inbox, self.queue, self.hold, self.assembler]
+        return [*stores, self.recorder, self.units, self.engine, self.evaluation, self.span_thread]
+
+    def close(self) -> None:
+        """Let the sinks and the instruments go."""
+        for sink in self._sinks:
+            sink.shutdown()
+        if self._telemetry is not None:
+            self._telemetry.close()
+
+    def _open_sinks(self) -> None:
+        """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
+        if self._sinks:
+            return
+        from spanscore.sinks.evaluation_span import EvaluationSpans
+        from spanscore.sinks.event import Events
+        from spanscore.sinks.instruments import Instruments
+
+        if self.options.evaluation_span:
+            self._sinks.append(EvaluationSpans(self.providers, self.content))
+        if self.options.event:
+            self._sinks.append(Events(self.providers, self.content))
+        if self.options.instruments:
+            self._telemetry = Telemetry(self.providers.meter(), self.ledger, self._gauges())
+            self._telemetry.declare(self.metrics.values())
+            self._sinks.append(Instruments(self._telemetry))
+
+    def _gauges(self) -> dict[str, Callable[[], float | Mapping[str, float]]]:
+        return {
+            semconv.QUEUE_SIZE: lambda: len(self.queue),
+            semconv.QUEUE_CAPACITY: lambda: self.queue.capacity,
+            semconv.HOLD_UNITS: lambda: len(self.hold),
+            semconv.HOLD_RELEASED: lambda: dict(self.hold.released),
+            semconv.HOLD_LOST: lambda: self.hold.lost,
+            semconv.CAPTURE_UNITS: lambda: self.handler.units,
+            semconv.CAPTURE_REFUSED: lambda: self.handler.refused,
+            semconv.CAPTURE_ABANDONED: lambda: self.recorder.abandoned,
+        }
+
+
+def _checked(metrics: Sequence[Metric], options: Options) -> Sequence[Metric]:
+    if not metrics:
+        raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
+    for metric in metrics:
+        if not isinstance(metric, Metric):
+            raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
+    twice = [name for name, times in Counter(metric.name for metric in metrics).items() if times > 1]
+    if twice:
+        raise ConfigurationError(f"two metrics are called {twice[0]!r}; give one of them another name=")
+    unknown = sorted(set(options.rates) - {metric.name for metric in metrics})
+    if unknown:
+        known = ", ".join(metric.name for metric in metrics)
+        raise ConfigurationError(
+            f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {known}"
+        )
+    return metrics
+
+
+def _exports_content() -> bool:
+    return os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper() in {
+        "SPAN_ONLY",
+        "SPAN_AND_EVENT",
+        "TRUE",
+        "1",
+    }
+
+
+def rules_of(settings: Any) -> list[Rule]:
+    """Return the sampling rules of a configuration."""
+    return [
+        Rule(
+            rate=rule.rate,
+            name=rule.name or f"rule_{position}",
+            status=rule.when.status,
+            workflow=rule.when.workflow,
+            min_duration_s=rule.when.slower_than,
+            metadata=None if rule.when.metadata is None else {rule.when.metadata: rule.when.equals},
+        )
+        for position, rule in enumerate(settings.rules, start=1)
+    ]

@@ -1,0 +1,62 @@
+"""The end: held spans leave first, then what is being scored gets what is left of the deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from spanscore.capture.handler import SpanCallbackHandler
+from spanscore.capture.recorder import Recorder
+from spanscore.engine.handover import Engine
+from spanscore.engine.span_thread import SpanThread
+from spanscore.engine.units import Units
+from spanscore.hold import SpanHold
+
+__all__ = ["Drainable", "drain"]
+
+
+class Drainable(Protocol):
+    """The parts that an end goes through."""
+
+    handler: SpanCallbackHandler
+    recorder: Recorder
+    units: Units
+    hold: SpanHold
+    engine: Engine
+    span_thread: SpanThread
+
+
+def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
+    """Release what is held, wait for what is being scored, settle the rest as ``shutdown``.
+
+    Returns:
+        Whether every unit that had ended was scored and out in time.
+    """
+    until = clock() + timeout_s
+
+    def left() -> float:
+        return max(0.0, until - clock())
+
+    parts.handler.close()
+    thread = parts.span_thread
+    released = thread.call(lambda: _release(parts), left())
+    whole = released and thread.flush(left())
+    parts.engine.stop()
+    if released:  # else the thread is stuck in somebody's exporter, and what it owns must be left alone
+        thread.call(lambda: _give_up(parts), max(left(), 0.2))
+    thread.stop(max(left(), 0.2))
+    return whole
+
+
+def _release(parts: Drainable) -> None:
+    now_ns = parts.span_thread.now_ns()
+    parts.units.give_up(parts.recorder.detach(now_ns))
+    parts.units.tick(now_ns)
+    parts.hold.release_all()
+    parts.units.pump(now_ns)
+
+
+def _give_up(parts: Drainable) -> None:
+    parts.units.give_up(list(parts.units.busy))
+    parts.units.pump(parts.span_thread.now_ns(), unpaced=True)

@@ -1,0 +1,364 @@
+"""OnlineScorer: what a user holds. Everything behind it is made by ``build.py`` and runs on two threads of our own."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic, time_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
+
+from opentelemetry import trace
+
+from spanscore.build import Line, Options, rules_of
+from spanscore.capture.handler import SpanCallbackHandler
+from spanscore.capture.install import Installation
+from spanscore.capture.recorder import LiveEnding
+from spanscore.dialects.extract import Extract
+from spanscore.engine.drain import drain
+from spanscore.engine.fork import reset_in_child
+from spanscore.errors import ConfigurationError
+from spanscore.model.sample import MultiTurnSample, Sample, Samples
+from spanscore.model.score import Outcome
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.model.status import Status
+from spanscore.protocols import Ending, Filter, Metric, Redactor
+from spanscore.providers import Providers
+from spanscore.sampling import Rule
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["OnlineScorer"]
+
+EXIT_TIMEOUT_S = 5.0
+"""An interpreter exit takes at most this, exporters included."""
+_SUBMITTED_SPAN = "sample"
+
+
+class OnlineScorer:
+    """Scores a sampled fraction of live runs, off the request path, and puts the scores onto their spans.
+
+    Attach ``scorer.handler`` per call (``config={"callbacks": [scorer.handler]}``) or per chain (``with_config``), or call
+    ``scorer.install()`` once per process.
+
+    Args:
+        metrics: at least one; no two with the same name.
+        sample_rate: share of units that each metric scores, [0, 1].
+        rates: metric name → a share of its own.
+        rules: raise the share for matching units; the largest matching rate wins.
+        sampling_key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
+        service_name: of our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
+        tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
+            starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
+        meter_provider: likewise for metrics.
+        logger_provider: likewise for events.
+        capture_content: whether prompts, answers and documents are exported; None = by
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
+        steps: whether prompts, parsers and lambdas get spans too.
+        extract: where question, answer and contexts are found, when the usual places do not have them.
+        redactor: applied to every text before the judge and before export; fails closed.
+        keep: samples for which it is false are not scored (``filtered``).
+        attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
+        hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
+        timeout: seconds for one metric on one sample.
+        workers: units scored at the same time.
+        queue_size: units waiting or being scored; more are ``queue_full``.
+        inbox_size: events waiting; new units past it are ``refused``.
+
+    Raises:
+        ConfigurationError: a metric is none, two share a name, or a rate is outside [0, 1].
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric],
+        *,
+        sample_rate: float = 1.0,
+        rates: Mapping[str, float] | None = None,
+        rules: Sequence[Rule] = (),
+        sampling_key: bytes | None = None,
+        service_name: str | None = None,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        capture_content: bool | None = None,
+        steps: bool = False,
+        extract: Extract | None = None,
+        redactor: Redactor | None = None,
+        keep: Filter | None = None,
+        attach: Sequence[str] = ("span", "evaluation_span", "event", "instruments"),
+        hold: float | None = None,
+        timeout: float = 60.0,
+        workers: int = 32,
+        queue_size: int = 1_000,
+        inbox_size: int = 10_000,
+    ) -> None:
+        options = Options(
+            rate=sample_rate,
+            rates=dict(rates or {}),
+            rules=tuple(rules),
+            key=sampling_key,
+            content=capture_content,
+            steps=steps,
+            extract=extract,
+            redactor=redactor,
+            keep=keep,
+            hold_s=hold,
+            timeout_s=timeout,
+            workers=workers,
+            queue=queue_size,
+            inbox=inbox_size,
+            **_places(attach),
+        )
+        self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
+        self._line = Line(metrics, options, self._providers, ready=self._ready)
+        self._installation = Installation(self._line.handler)
+        self._lock = threading.Lock()
+        self._ready_for_roots = False
+        self._closed = False
+        self._last_error = ""
+        reset_in_child(self._line)
+        self._providers.warm_up()
+
+    @classmethod
+    def from_config(cls, path: str | Path, **overrides: Any) -> Self:
+        """Make a scorer from a YAML file and ``SPANSCORE_*`` variables; keyword arguments override both.
+
+        Raises:
+            ConfigurationError: the file is missing, or a key or value is wrong; the message names each with what is allowed.
+        """
+        from spanscore.judges import judge
+        from spanscore.metrics import create
+        from spanscore.settings import Settings
+
+        settings = Settings.read(path)
+        judging = settings.judge
+        the_judge = judge(
+            judging.model, max_concurrency=judging.max_concurrency, timeout=judging.timeout, attempts=judging.attempts
+        )
+        metrics = [
+            create(name, judge=the_judge, **parameters)
+            for entry in settings.metrics
+            for name, parameters in (
+                [(entry, {})] if isinstance(entry, str) else [(k, v or {}) for k, v in entry.items()]
+            )
+        ]
+        attach, capture, limits, sampling = settings.attach, settings.capture, settings.limits, settings.sampling
+        found = {name: getattr(capture, name) for name in ("user_input", "response", "retrieved_contexts")}
+        given: dict[str, Any] = {
+            "metrics": metrics,
+            "sample_rate": sampling.rate,
+            "rates": sampling.rates,
+            "rules": rules_of(sampling),
+            "sampling_key": None if sampling.key is None else sampling.key.encode(),
+            "service_name": settings.service_name,
+            "capture_content": capture.content,
+            "steps": capture.steps,
+            "extract": Extract(**found) if any(found.values()) else None,
+            "attach": [place for place in _PLACES if getattr(attach, place)],
+            "hold": attach.hold,
+            "timeout": limits.timeout,
+            "workers": limits.workers,
+            "queue_size": limits.queue,
+            "inbox_size": limits.inbox,
+        }
+        return cls(**{**given, **overrides})
+
+    # --- attaching ---------------------------------------------------------------------------------------------
+
+    @property
+    def handler(self) -> SpanCallbackHandler:
+        """The callback to attach; one instance for everything."""
+        return self._line.handler
+
+    def install(self) -> None:
+        """Attach to every chain of the process that starts from now on; nothing needs to be passed."""
+        self._installation.install()
+
+    def uninstall(self) -> None:
+        """Attach to no further chain."""
+        self._installation.uninstall()
+
+    # --- scoring by hand ---------------------------------------------------------------------------------------
+
+    def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
+        """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
+
+        A second sample under the same span gets a span of its own, as its child: a span holds one score per metric.
+
+        Args:
+            item: the sample.
+            sample: whether the sampling rates apply; else every metric scores it, with probability 1.
+
+        Returns:
+            The trace id, 32 hex digits; None when it was turned away (counted as ``refused`` or ``not_exported``).
+        """
+        if self._closed:
+            return None
+        self._ready()
+        if not self._line.inbox.admits():
+            self._line.handler.refused += 1
+            self._line.ledger.turned_away(Outcome.REFUSED)
+            return None
+        return self._submit(item, sampled=sample)
+
+    def _submit(self, item: Sample, *, sampled: bool) -> str | None:
+        line, now = self._line, time_ns()
+        span, ending = trace.get_current_span(), None
+        ids = span.get_span_context()
+        if not ids.is_valid or not line.claim(UnitKey(ids.trace_id, ids.span_id)):
+            span = line.tracer().start_span(_SUBMITTED_SPAN, start_time=now)
+            ids = span.get_span_context()
+            ending = LiveEnding(span, now, None, 1_000)
+        if not ids.trace_flags & 1:
+            line.ledger.turned_away(Outcome.NOT_EXPORTED)
+            return None
+        unit = _unit_of(span, now)
+        samples = Samples(multi=item) if isinstance(item, MultiTurnSample) else Samples(single=item)
+        line.inbox.post(lambda: _take_in(line, unit, samples, ending, sampled))
+        return f"{ids.trace_id:032x}"
+
+    # --- looking -----------------------------------------------------------------------------------------------
+
+    def trace_id(self, run_id: UUID) -> str | None:
+        """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
+        known = self._line.handler.trace_id(run_id)
+        return None if known is None else f"{known:032x}"
+
+    def status(self) -> Status:
+        """Return what is going on; ``print`` it for a small table."""
+        line = self._line
+        outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}
+        for (metric, outcome), units in line.ledger.outcomes().items():
+            outcomes[metric][outcome.value] = units
+        return Status(
+            providers=[tuple(row) for row in self._providers.describe()],
+            units=line.handler.units,
+            refused=line.handler.refused,
+            eligible=line.ledger.eligible(),
+            pending=line.ledger.pending(),
+            outcomes=outcomes,
+            reasons={f"{metric} {outcome}": why for (metric, outcome), why in list(line.units.reasons.items())},
+            judges={name: _judge_of(metric) for name, metric in line.metrics.items()},
+            queue=(len(line.queue), line.queue.capacity),
+            hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
+            closed=self._closed,
+        )
+
+    # --- the end -----------------------------------------------------------------------------------------------
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Wait until every unit whose root had ended when this was called is scored and its spans are out. Blocks.
+
+        New traffic neither delays nor fails it.
+
+        Returns:
+            True only if that is so; with a provider of our own: and they were exported.
+        """
+        until = monotonic() + timeout
+        out = self._line.span_thread.flush(timeout)
+        if out and self._providers.is_own:
+            return self._providers.force_flush(max(0.0, until - monotonic()))
+        return out
+
+    def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
+        """Release the held spans, finish what is being scored, settle the rest as ``shutdown``. Blocks for at most ``timeout``.
+
+        What ends later is ended by the handler, marked as not scored. Only providers of our own are shut down.
+
+        Returns:
+            Whether every unit that had ended was scored and is out.
+        """
+        with self._lock:
+            if self._closed:
+                return True
+            self._closed = True
+        until = monotonic() + timeout
+        self._installation.uninstall()
+        atexit.unregister(self._exit_hook())
+        whole = drain(self._line, timeout * 0.6)
+        self._line.close()
+        return self._providers.shutdown(max(0.1, until - monotonic())) and whole
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if error is None:
+            self.flush()
+        self.shutdown()
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _ready(self) -> None:
+        """Before each root: choose the providers, register the exit hook after theirs, start the span thread."""
+        if not self._ready_for_roots:
+            with self._lock:
+                if not self._ready_for_roots:
+                    self._providers.resolve()
+                    _watch(self._line)
+                    atexit.register(self._exit_hook())
+                    self._ready_for_roots = True
+        self._line.span_thread.ensure()
+
+    def _exit_hook(self) -> Any:
+        if not hasattr(self, "_hook"):
+            this = weakref.ref(self)
+
+            def at_exit() -> None:
+                scorer = this()
+                if scorer is not None:
+                    scorer.shutdown(EXIT_TIMEOUT_S)
+
+            self._hook = at_exit
+        return self._hook
+
+
+_PLACES = ("span", "evaluation_span", "event", "instruments")
+
+
+def _places(attach: Sequence[str]) -> dict[str, Any]:
+    unknown = sorted(set(attach) - set(_PLACES))
+    if unknown:
+        raise ConfigurationError(f"attach names {unknown[0]!r}; allowed are {', '.join(_PLACES)}")
+    return {place: place in attach for place in _PLACES}
+
+
+def _judge_of(metric: Metric) -> str:
+    judge = getattr(metric, "_judge", None)
+    return judge.model if judge is not None else ""
+
+
+def _unit_of(span: trace.Span, now_ns: int) -> Unit:
+    ids, parent = span.get_span_context(), getattr(span, "parent", None)
+    root = SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=parent.span_id if parent is not None else None,
+        name=getattr(span, "name", _SUBMITTED_SPAN),
+        start_ns=now_ns,
+        end_ns=now_ns,
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+    )
+    return Unit(UnitKey(ids.trace_id, ids.span_id), (root,))
+
+
+def _take_in(line: Line, unit: Unit, samples: Samples, ending: Ending | None, sampled: bool) -> None:
+    line.units.submitted(unit, samples, ending, sampled=sampled, now_ns=line.span_thread.now_ns())
+
+
+def _watch(line: Line) -> None:
+    """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
+    add = getattr(line.providers.tracer_provider, "add_span_processor", None)
+    if add is not None and not line.providers.is_own:
+        from spanscore.engine.watch import ShutdownWatch
+
+        add(ShutdownWatch(line.hold))

@@ -1,0 +1,178 @@
+"""The configuration tree: YAML, overridden by ``SPANSCORE_*`` variables (``SPANSCORE_SAMPLING__RATE=0.2``)."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+from spanscore import semconv
+from spanscore.errors import ConfigurationError
+
+__all__ = [
+    "AttachSettings",
+    "CaptureSettings",
+    "JudgeSettings",
+    "LimitSettings",
+    "RuleSettings",
+    "SamplingSettings",
+    "Settings",
+]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
+    if found is None:
+        raise ValueError(f"{value!r} is no duration; write for example 30s, 500ms, 5m, 1h or a number of seconds")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class JudgeSettings(_Part):
+    """Who judges: a chat model by ``provider:model``, or ``lexical`` for the offline judge."""
+
+    model: str = "lexical"
+    max_concurrency: int | None = Field(default=None, ge=1)
+    timeout: Seconds | None = None
+    attempts: int | None = Field(default=None, ge=1)
+
+
+class RuleWhen(_Part):
+    """Which units a rule is for; what is left out matches all."""
+
+    status: str | None = Field(default=None, pattern="^(error|ok)$")
+    workflow: str | None = None
+    slower_than: Seconds | None = None
+    metadata: str | None = None
+    equals: Any = None
+
+
+class RuleSettings(_Part):
+    """Score units that match ``when`` at ``rate``, where that is larger than the metric's own rate."""
+
+    when: RuleWhen
+    rate: Rate
+    name: str | None = None
+
+
+class SamplingSettings(_Part):
+    """Which share is scored: ``rate`` for all metrics, ``rates`` per metric, ``rules`` that raise them."""
+
+    rate: Rate = 1.0
+    rates: dict[str, Rate] = Field(default_factory=dict)
+    rules: list[RuleSettings] = Field(default_factory=list)
+    key: str | None = None
+
+
+class AttachSettings(_Part):
+    """Where scores land, and how long a unit's span waits for them."""
+
+    span: bool = True
+    evaluation_span: bool = True
+    event: bool = True
+    instruments: bool = True
+    hold: Seconds | None = None
+
+
+class CaptureSettings(_Part):
+    """What is exported of a run, and where its question, answer and contexts are found."""
+
+    content: bool | None = None
+    steps: bool = False
+    user_input: str | None = None
+    response: str | None = None
+    retrieved_contexts: str | None = None
+
+
+class LimitSettings(_Part):
+    """Bounds: events in the inbox, jobs in the queue, jobs at once, seconds per score."""
+
+    inbox: int = Field(default=10_000, ge=1)
+    queue: int = Field(default=1_000, ge=1)
+    workers: int = Field(default=32, ge=1)
+    timeout: Seconds = 60.0
+
+
+class Settings(BaseSettings):
+    """The whole tree."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    metrics: list[str | dict[str, dict[str, Any] | None]] = Field(min_length=1)
+    judge: JudgeSettings = JudgeSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    attach: AttachSettings = AttachSettings()
+    capture: CaptureSettings = CaptureSettings()
+    limits: LimitSettings = LimitSettings()
+    service_name: str | None = None
+
+    @classmethod
+    def read(cls, path: str | Path) -> Settings:
+        """Read a YAML file and the environment.
+
+        Raises:
+            ConfigurationError: the file is not there, or a key or value is wrong; the message names each with what is allowed.
+        """
+        file = Path(path)
+        if not file.is_file():
+            raise ConfigurationError(f"there is no configuration file {file}")
+
+        class FromFile(cls):  # type: ignore[valid-type, misc]  # the file's path is known only here
+            @classmethod
+            def settings_customise_sources(
+                cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
+            ) -> tuple[PydanticBaseSettingsSource, ...]:
+                return sources["env_settings"], YamlConfigSettingsSource(settings_cls, yaml_file=file)
+
+        try:
+            settings: Settings = FromFile()
+        except pydantic.ValidationError as error:
+            raise ConfigurationError(_explained(error, file)) from None
+        except Exception as error:  # what YAML says of its syntax names the line
+            raise ConfigurationError(f"{file} cannot be read: {error}") from error
+        return settings
+
+
+def _explained(error: pydantic.ValidationError, file: Path) -> str:
+    lines = [_line(entry) for entry in error.errors(include_url=False)]
+    return "\n".join([f"{file}: {len(lines)} wrong setting{'s' if len(lines) > 1 else ''}", *lines])
+
+
+def _line(entry: Any) -> str:
+    key = ".".join(str(part) for part in entry["loc"])
+    if entry["type"] != "extra_forbidden":
+        given = "" if entry["type"] == "missing" else f" (given: {entry['input']!r})"
+        return f"  {key}: {entry['msg']}{given}"
+    allowed = _allowed(entry["loc"])
+    near = difflib.get_close_matches(str(entry["loc"][-1]), allowed, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"  {key}: no such setting{meant} Allowed here: {', '.join(allowed)}"
+
+
+def _allowed(location: tuple[Any, ...]) -> list[str]:
+    model: Any = Settings
+    for part in location[:-1]:
+        if isinstance(part, str):
+            annotation = model.model_fields[part].annotation
+            model = next(
+                (m for m in (annotation, *getattr(annotation, "__args__", ())) if hasattr(m, "model_fields")), model
+            )
+    return list(model.model_fields)
