@@ -93,12 +93,11 @@ class OtlpReceiver:
         self._forward_to = forward_to
         self._answers: dict[str, Answer] = {}
         self._changed = threading.Condition()
-        self._let_go = threading.Event()
         self._refusing = False
         self.spans: list[ReceivedSpan] = []
         self.events: list[ReceivedEvent] = []
         self.points: list[ReceivedPoint] = []
-        self.requests: Counter[Signal] = Counter()
+        self.requests: Counter[str] = Counter()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._server.block_on_close = False
@@ -111,7 +110,7 @@ class OtlpReceiver:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._let_go.set()
+        self.answer(503)  # whoever hangs may go
         self.refuse()
 
     @property
@@ -125,9 +124,11 @@ class OtlpReceiver:
         return Counter(span.span_id for span in self.spans)
 
     def answer(self, with_: Answer, *signals: Signal) -> None:
-        """Answer so from now on: a status code, or ``"hang"`` = not before the receiver is closed. No signal = all."""
-        for signal in signals or ("traces", "metrics", "logs"):
-            self._answers[f"/v1/{signal}"] = with_
+        """Answer so from now on: a status code, or ``"hang"`` = not before it is told otherwise. No signal = all."""
+        with self._changed:
+            for signal in signals or ("traces", "metrics", "logs"):
+                self._answers[f"/v1/{signal}"] = with_
+            self._changed.notify_all()
 
     def refuse(self) -> None:
         """Close the port: connections are refused from now on. Cannot be undone."""
@@ -166,16 +167,15 @@ class OtlpReceiver:
         return Handler
 
     def _received(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        answer = self._answers.get(path, 200 if path in _REQUESTS else 404)
         with self._changed:
-            self.requests[path.removeprefix("/v1/")] += 1  # type: ignore[index]  # counted under whatever was asked for
+            if path not in _REQUESTS:
+                return 404, b""
+            self.requests[path.removeprefix("/v1/")] += 1
             self._changed.notify_all()
-        if answer == "hang":
-            self._let_go.wait()
-            return 503, b""
-        if answer != 200:
-            return answer, b""
-        with self._changed:
+            self._changed.wait_for(lambda: self._answers.get(path) != "hang")
+            answer = self._answers.get(path, 200)
+            if answer != 200:
+                return int(answer), b""
             self._keep(_parse(path, body, headers))
             self._changed.notify_all()
         return self._forward(path, body, headers) if self._forward_to else (200, b"")

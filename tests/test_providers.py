@@ -1,0 +1,573 @@
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from tests.servers.otlp import OtlpReceiver, dead_endpoint
+from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
+from tests.sinks.memory import Memory, telemetry_of
+
+from spanscore.model.score import score_id
+from spanscore.providers import ProviderRow, Providers
+from spanscore.sinks.evaluation_span import EvaluationSpans
+from spanscore.sinks.event import Events
+from spanscore.sinks.instruments import Instruments
+
+ROOT = Path(__file__).parents[1]
+DEADLINE_S = 30.0
+"""No test waits so long; it only keeps a broken one from hanging."""
+
+
+@pytest.fixture(autouse=True)
+def no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("OTEL_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        yield receiver
+
+
+@pytest.fixture
+def own(receiver: OtlpReceiver) -> Iterator[Providers]:
+    providers = Providers(service_name="shop")
+    yield providers
+    providers.shutdown(DEADLINE_S)
+
+
+def rows(providers: Providers) -> dict[str, ProviderRow]:
+    return {row.what: row for row in providers.describe()}
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter, where nothing is set globally yet."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        env={**inherited, **environment},
+        check=False,
+    )
+
+
+def answer(code: str, **environment: str) -> str:
+    done = python(code, **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+# --- whose providers ------------------------------------------------------------------------------------------------
+
+
+def test_given_providers_come_before_all_others() -> None:
+    memory = Memory()
+
+    assert memory.providers.tracer("app") is memory.tracer_provider.get_tracer("app")
+    assert {row.which for row in memory.providers.describe()} == {"given"}
+    assert not memory.providers.is_own
+
+
+def test_a_tracer_provider_that_is_set_globally_is_used_also_when_set_after_construction() -> None:
+    found = answer("""
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        from spanscore.providers import Providers
+        providers = Providers()
+        providers.warm_up()
+        mine = TracerProvider()
+        trace.set_tracer_provider(mine)
+        print(providers.tracer("app") is mine.get_tracer("app"), providers.is_own)
+        print(*[row.which for row in providers.describe()])
+        """)
+
+    assert found.splitlines() == ["True False", "global none none"]
+
+
+def test_global_metric_and_log_providers_are_used_beside_an_own_tracer_provider() -> None:
+    found = answer(
+        """
+        from opentelemetry import metrics, _logs
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk._logs import LoggerProvider
+        from spanscore.providers import Providers
+        metrics.set_meter_provider(MeterProvider())
+        _logs.set_logger_provider(LoggerProvider())
+        providers = Providers()
+        providers.resolve()
+        print(*[row.which for row in providers.describe()])
+        """,
+        OTEL_EXPORTER_OTLP_ENDPOINT=dead_endpoint(),
+    )
+
+    assert found == "own global global"
+
+
+def test_nothing_is_ever_set_globally() -> None:
+    found = answer(
+        """
+        from opentelemetry import trace, metrics, _logs
+        from spanscore.providers import Providers
+        before = [trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider()]
+        providers = Providers()
+        providers.resolve()
+        after = [trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider()]
+        print(providers.is_own, before == after)
+        """
+    )
+
+    assert found == "True True"
+
+
+def test_own_metrics_and_logs_come_with_an_own_tracer_provider_or_where_it_is_said_where_to_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone, told = Providers(TracerProvider()), Providers(TracerProvider())
+    alone.resolve()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", dead_endpoint())
+    told.resolve()
+
+    assert [row.which for row in alone.describe()] == ["given", "none", "none"]
+    assert [row.which for row in told.describe()] == ["given", "own", "own"]
+    told.shutdown(0.1)
+
+
+def test_instruments_made_before_a_global_meter_provider_is_set_are_filled_by_it() -> None:
+    found = answer("""
+        from opentelemetry import metrics
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+        from opentelemetry.sdk.trace import TracerProvider
+        from spanscore.providers import Providers
+        from spanscore.telemetry import Telemetry
+        from tests.sinks.builders import score
+        from tests.sinks.memory import FixedCounts
+        both = [Telemetry(Providers(TracerProvider()).meter(), FixedCounts()) for _ in range(2)]
+        reader = InMemoryMetricReader()
+        metrics.set_meter_provider(MeterProvider([reader]))
+        for telemetry in both:
+            telemetry.record(None, score())
+        (resource,) = reader.get_metrics_data().resource_metrics
+        print(*[point.value for metric in resource.scope_metrics[0].metrics if metric.name == "spanscore.scored"
+                for point in metric.data.data_points])
+        """)
+
+    assert found == "2"
+
+
+def test_the_choice_is_made_once() -> None:
+    providers = Providers(TracerProvider())
+
+    providers.resolve()
+
+    assert providers.meter() is providers.meter()
+    assert providers.tracer() is providers.tracer()
+
+
+# --- the environment ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoints"),
+    [
+        ({}, [f"http://localhost:4318/v1/{what}" for what in ("traces", "metrics", "logs")]),
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:1/x/"},
+            [f"http://c:1/x/v1/{w}" for w in ("traces", "metrics", "logs")],
+        ),
+        (
+            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://user:key@t/full?token=1"},
+            ["https://t/full", "http://localhost:4318/v1/metrics", "http://localhost:4318/v1/logs"],
+        ),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, ["http://localhost:4317"] * 3),
+        (
+            {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"},
+            ["http://localhost:4317", "http://localhost:4318/v1/metrics", "http://localhost:4318/v1/logs"],
+        ),
+    ],
+    ids=["default", "one endpoint", "an endpoint with credentials", "grpc", "grpc for traces"],
+)
+def test_the_endpoint_is_that_of_the_specification(
+    monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], endpoints: list[str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    providers = Providers()
+
+    providers.resolve()
+
+    assert [row.endpoint for row in providers.describe()] == endpoints
+    providers.shutdown(0.1)
+
+
+def test_a_variable_set_after_construction_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    providers = Providers()
+    providers.warm_up()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://late:1")
+
+    providers.resolve()
+
+    assert rows(providers)["traces"].endpoint == "http://late:1/v1/traces"
+    providers.shutdown(0.1)
+
+
+def test_traces_exporter_none_leaves_spans_and_sends_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_LOGS_EXPORTER", "none")
+    providers = Providers()
+
+    assert providers.tracer().start_span("root").get_span_context().trace_flags.sampled
+    assert providers.describe() == [
+        ProviderRow("traces", "own", "", "OTEL_TRACES_EXPORTER=none"),
+        ProviderRow("metrics", "none", "", "OTEL_METRICS_EXPORTER=none"),
+        ProviderRow("logs", "none", "", "OTEL_LOGS_EXPORTER=none"),
+    ]
+    assert providers.force_flush(DEADLINE_S)
+    assert providers.shutdown(DEADLINE_S)
+
+
+def test_a_disabled_sdk_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    providers = Providers()
+
+    assert not providers.tracer().start_span("root").is_recording()
+    assert [(row.which, row.last) for row in providers.describe()] == [("none", "OTEL_SDK_DISABLED=true")] * 3
+
+
+def test_a_variable_that_cannot_be_read_is_said_and_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
+    providers = Providers()
+    providers.warm_up()
+
+    providers.tracer().start_span("root").end()
+
+    assert "no exporter could be built" in rows(providers)["traces"].last
+    assert len(caplog.messages) == 3
+    providers.shutdown(0.1)
+
+
+def test_own_providers_tell_service_and_instance(own: Providers, receiver: OtlpReceiver) -> None:
+    own.tracer().start_span("root").end()
+
+    assert own.force_flush(DEADLINE_S)
+    (span,) = receiver.spans
+    assert span.resource["service.name"] == "shop"
+    assert span.resource["service.instance.id"]
+
+
+def test_the_service_is_that_of_the_environment_when_none_is_given(
+    monkeypatch: pytest.MonkeyPatch, receiver: OtlpReceiver
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "from-env")
+    providers = Providers()
+    providers.tracer().start_span("root").end()
+
+    providers.shutdown(DEADLINE_S)
+
+    assert [span.resource["service.name"] for span in receiver.spans] == ["from-env"]
+
+
+# --- scores over the wire -------------------------------------------------------------------------------------------
+
+
+def test_scores_arrive_as_span_event_and_exemplar_of_the_scored_trace(own: Providers, receiver: OtlpReceiver) -> None:
+    memory = Memory()
+    memory.providers = own
+    for sink in (EvaluationSpans(own), Events(own), Instruments(telemetry_of(memory))):
+        sink.emit(unit(), [score()])
+
+    assert own.force_flush(DEADLINE_S)
+
+    (span,), (event,), (point,) = receiver.spans, receiver.events, receiver.points_of("spanscore.quality")
+    chosen = int(score_id(KEY, "faithfulness", "1")[:16], 16)
+    assert (span.name, span.span_id, span.parent_id) == ("evaluation faithfulness", chosen, SPAN_ID)
+    assert span.links == ((TRACE_ID, SPAN_ID),)
+    assert type(span.attributes["spanscore.score.faithfulness"]) is float
+    assert (event.event_name, event.trace_id, event.span_id) == ("gen_ai.evaluation.result", TRACE_ID, SPAN_ID)
+    assert point.exemplars == ((TRACE_ID, SPAN_ID),)
+    assert point.bounds == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    assert receiver.span_ids == {chosen: 1}
+
+
+def test_a_foreign_resource_travels_with_its_evaluation(own: Providers, receiver: OtlpReceiver) -> None:
+    EvaluationSpans(own).emit(unit(resource={"service.name": "billing"}), [score()])
+
+    assert own.force_flush(DEADLINE_S)
+    assert [span.resource for span in receiver.spans] == [{"service.name": "billing"}]
+
+
+def test_status_says_when_the_last_export_went_well(own: Providers, receiver: OtlpReceiver) -> None:
+    own.resolve()
+    before = rows(own)["traces"].last
+    own.tracer().start_span("root").end()
+    own.force_flush(DEADLINE_S)
+
+    assert before == "nothing sent yet"
+    assert rows(own)["traces"].last.startswith("ok at ")
+
+
+# --- a backend that fails -------------------------------------------------------------------------------------------
+
+
+def test_a_backend_without_metrics_and_logs_is_asked_once_and_said_once(
+    own: Providers, receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answer(404, "metrics", "logs")
+    memory = Memory()
+    memory.providers = own
+    telemetry, events = telemetry_of(memory), Events(own)
+
+    flushed = []
+    for _ in range(3):
+        telemetry.record(unit().root, score())
+        events.emit(unit(), [score()])
+        own.tracer().start_span("root").end()
+        flushed.append(own.force_flush(DEADLINE_S))
+
+    assert flushed == [True, True, True]
+    assert (receiver.requests["metrics"], receiver.requests["logs"], len(receiver.spans)) == (1, 1, 3)
+    assert [rows(own)[what].last.split(" at ")[0] for what in ("traces", "metrics", "logs")] == [
+        "ok",
+        "stopped",
+        "stopped",
+    ]
+    assert caplog.messages == []
+
+
+def test_traces_that_a_backend_does_not_take_are_not_flushed(own: Providers, receiver: OtlpReceiver) -> None:
+    receiver.answer(404, "traces")
+    own.tracer().start_span("root").end()
+
+    assert not own.force_flush(DEADLINE_S)
+    assert not own.force_flush(DEADLINE_S)
+    assert receiver.requests["traces"] == 1
+
+
+def test_flush_is_false_after_a_failed_export_and_true_again_after_a_good_one(
+    own: Providers, receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answer(400, "traces")
+    own.tracer().start_span("lost").end()
+    failed, still = own.force_flush(DEADLINE_S), own.force_flush(DEADLINE_S)
+    words = rows(own)["traces"].last
+    receiver.answer(200, "traces")
+    own.tracer().start_span("root").end()
+
+    assert (failed, still, own.force_flush(DEADLINE_S)) == (False, False, True)
+    assert words.startswith("failed at ")
+    assert "400" in words
+    assert caplog.messages == []
+
+
+def test_a_backend_that_hangs_holds_nobody_up(own: Providers, receiver: OtlpReceiver) -> None:
+    receiver.answer("hang")
+    own.tracer().start_span("root").end()
+
+    began = time.monotonic()
+    flushed = own.force_flush(0.2)
+    closed = own.shutdown(0.2)
+
+    assert (flushed, closed) == (False, False)
+    assert time.monotonic() - began < 5
+
+
+def test_a_flush_that_waits_behind_a_hanging_one_is_done_once(own: Providers, receiver: OtlpReceiver) -> None:
+    receiver.answer("hang", "traces")
+    own.tracer().start_span("root").end()
+    first = own.start_flush_of_spans()
+    assert receiver.wait_for(lambda: receiver.requests["traces"])
+
+    waiting = {id(own.start_flush_of_spans()) for _ in range(5)}
+
+    assert not first.done()
+    assert len(waiting) == 1
+    receiver.answer(200)
+    assert first.result(DEADLINE_S)
+
+
+def test_the_applications_own_exporters_log_as_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, own: Providers, receiver: OtlpReceiver
+) -> None:
+    receiver.answer(400)
+    theirs = TracerProvider(shutdown_on_exit=False)
+    theirs.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    own.tracer().start_span("ours").end()
+    own.force_flush(DEADLINE_S)
+    quiet = list(caplog.messages)
+    with caplog.at_level(logging.ERROR):
+        theirs.get_tracer("app").start_span("theirs").end()
+        theirs.shutdown()
+
+    assert quiet == []
+    assert len(caplog.messages) == 1
+
+
+def test_a_full_queue_of_ours_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "2")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
+    receiver.answer("hang")
+    providers = Providers()
+
+    for _ in range(100):
+        providers.tracer().start_span("root").end()
+
+    assert caplog.messages == []
+    providers.shutdown(0.1)
+
+
+EMIT_AND_EXIT = """
+    from spanscore.providers import Providers
+    from spanscore.sinks.evaluation_span import EvaluationSpans
+    from spanscore.sinks.event import Events
+    from spanscore.sinks.instruments import Instruments
+    from tests.sinks.builders import score, unit
+    from tests.sinks.memory import FixedCounts
+    from spanscore.telemetry import Telemetry
+    providers = Providers()
+    providers.warm_up()
+    sinks = EvaluationSpans(providers), Events(providers), Instruments(Telemetry(providers.meter(), FixedCounts()))
+    for n in range(1200):
+        for sink in sinks:
+            sink.emit(unit(), [score(revision=n)])
+    import time
+    print(time.time())
+    """
+
+
+def exit_of(code: str, **environment: str) -> tuple[float, str]:
+    """Return how long the interpreter took after it printed the time, and what stood on stderr."""
+    done = python(code, **environment)
+    ended = time.time()
+    assert done.returncode == 0, done.stderr
+    return ended - float(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_with_a_dead_collector_the_exit_is_bounded_and_nothing_is_printed(protocol: str) -> None:
+    took_s, stderr = exit_of(
+        EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=dead_endpoint(), OTEL_EXPORTER_OTLP_PROTOCOL=protocol
+    )
+
+    assert stderr == ""
+    assert took_s < 5
+
+
+@pytest.mark.parametrize("with_", [503, "hang"])
+def test_with_a_sick_collector_the_exit_is_bounded_and_nothing_is_printed(with_: int) -> None:
+    with OtlpReceiver() as receiver:
+        receiver.answer(with_)
+        took_s, stderr = exit_of(EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint)
+
+    assert stderr == ""
+    assert took_s < 5
+
+
+def test_what_was_made_before_the_exit_arrives() -> None:
+    with OtlpReceiver() as receiver:
+        exit_of(EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint)
+
+        assert (len(receiver.span_ids), len(receiver.events)) == (1200, 1200)
+        assert [point.value for point in receiver.points_of("spanscore.quality")][-1] == 1
+
+
+# --- shutdown, fork, import -----------------------------------------------------------------------------------------
+
+
+def test_shutdown_leaves_providers_of_others_alone() -> None:
+    memory = Memory()
+
+    assert memory.providers.shutdown(DEADLINE_S)
+    memory.tracer_provider.get_tracer("app").start_span("later").end()
+
+    assert [span.name for span in memory.spans] == ["later"]
+
+
+def test_shutdown_sends_what_is_waiting_and_twice_is_as_good_as_once(own: Providers, receiver: OtlpReceiver) -> None:
+    own.tracer().start_span("root").end()
+
+    closed = own.shutdown(DEADLINE_S)
+    again = own.shutdown(DEADLINE_S)
+    own.tracer().start_span("too late").end()
+
+    assert (closed, again, [span.name for span in receiver.spans]) == (True, True, ["root"])
+
+
+def test_flush_of_a_given_provider_is_what_it_says() -> None:
+    class Refusing(MeterProvider):
+        def force_flush(self, timeout_millis: float = 0) -> bool:
+            return False
+
+    providers = Providers(TracerProvider(), Refusing(shutdown_on_exit=False))
+    providers.resolve()
+
+    assert not providers.force_flush(DEADLINE_S)
+    assert providers.start_flush_of_spans().result(DEADLINE_S)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.parametrize("when", ["while warming up", "after the choice"])
+def test_a_forked_child_exports_its_own_spans(own: Providers, receiver: OtlpReceiver, when: str) -> None:
+    own.warm_up()
+    if when == "after the choice":
+        own.tracer().start_span("parent").end()
+
+    child = os.fork()
+    if child == 0:
+        own.tracer().start_span("child").end()
+        os._exit(0 if own.force_flush(DEADLINE_S) and own.shutdown(DEADLINE_S) else 1)
+    exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert exit_code == 0
+    assert own.force_flush(DEADLINE_S)
+    assert sorted(span.name for span in receiver.spans) == (
+        ["child", "parent"] if when == "after the choice" else ["child"]
+    )
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    found = answer("""
+        import sys
+        import spanscore.providers, spanscore.telemetry
+        import spanscore.sinks.evaluation_span, spanscore.sinks.event, spanscore.sinks.instruments
+        heavy = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry._logs", "numpy", "yaml", "grpc", "requests")
+        print([name for name in sys.modules if name.startswith(heavy)])
+        """)
+
+    assert found == "[]"
+
+
+def test_constructing_and_choosing_a_given_provider_loads_no_exporter() -> None:
+    found = answer("""
+        import sys
+        from opentelemetry.sdk.trace import TracerProvider
+        from spanscore.providers import Providers
+        providers = Providers(TracerProvider())
+        providers.warm_up()
+        providers.tracer()
+        print([name for name in sys.modules if name.startswith(("opentelemetry.exporter", "opentelemetry.sdk.metrics"))])
+        """)
+
+    assert found == "[]"
