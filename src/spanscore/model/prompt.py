@@ -53,9 +53,12 @@ class Reply:
         model: the model that answered, as its provider names it; empty when unknown.
         input_tokens: 0 when the judge does not tell.
         output_tokens: 0 when the judge does not tell.
+        duration_s: seconds the model itself took, without waiting for a place; None when the judge does not tell
+            (the asker's own clock counts then).
     """
 
     text: str
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
+    duration_s: float | None = None

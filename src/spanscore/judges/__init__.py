@@ -1,0 +1,25 @@
+"""Prompt → Reply: judges, and what stands around them."""
+
+from spanscore.judges.ask import ask
+from spanscore.judges.build import judge, shared_judge
+from spanscore.judges.langchain import LangChainJudge
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.limits import Limited, Retrying, Timed
+from spanscore.judges.record import record, recorded_calls
+from spanscore.judges.render import render
+from spanscore.judges.suppress import suppressed
+
+__all__ = [
+    "LangChainJudge",
+    "LexicalJudge",
+    "Limited",
+    "Retrying",
+    "Timed",
+    "ask",
+    "judge",
+    "record",
+    "recorded_calls",
+    "render",
+    "shared_judge",
+    "suppressed",
+]

@@ -1,0 +1,98 @@
+"""Chat model, name or judge → Judge, with limits around it."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakValueDictionary
+
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.judges.langchain import LangChainJudge
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.limits import Limited, Retrying, Timed
+from spanscore.protocols import Judge
+
+__all__ = ["judge", "shared_judge"]
+
+_MAX_CONCURRENCY = 16
+_TIMEOUT_S = 30.0
+_ATTEMPTS = 3
+
+# Keyed by the model's id: a judge holds its model, so the id is taken for as long as the entry lives.
+_shared: WeakValueDictionary[int, Retrying] = WeakValueDictionary()
+
+
+def judge(
+    model: Any,
+    *,
+    max_concurrency: int | None = None,
+    timeout: float | None = None,
+    attempts: int | None = None,
+    structured: bool = True,
+) -> Judge:
+    """Return a judge.
+
+    Args:
+        model: a LangChain chat model; the name of one as ``init_chat_model`` reads it (``"openai:gpt-4o-mini"``);
+            ``"lexical"`` for the offline judge; or a Judge, which is returned as it is, or wrapped in what is asked for here.
+        max_concurrency: questions at once; 16 when None.
+        timeout: seconds for one attempt, waiting for a place not counted; 30 when None.
+        attempts: the first one included; 3 when None.
+        structured: False asks a chat model in plain text from the start.
+
+    Raises:
+        ConfigurationError: it is none of these, or its library is missing (the message holds the ``pip install`` line).
+    """
+    if model == "lexical":
+        return LexicalJudge()
+    if isinstance(model, str):
+        model = _chat_model(model)
+    if not callable(getattr(model, "ask", None)):
+        model = LangChainJudge(model, structured=structured)
+        max_concurrency = _MAX_CONCURRENCY if max_concurrency is None else max_concurrency
+        timeout = _TIMEOUT_S if timeout is None else timeout
+        attempts = _ATTEMPTS if attempts is None else attempts
+    wrapped: Judge = model
+    wrapped = wrapped if timeout is None else Timed(wrapped, timeout)
+    wrapped = wrapped if max_concurrency is None else Limited(wrapped, max_concurrency)
+    return wrapped if attempts is None else Retrying(wrapped, attempts)
+
+
+def shared_judge(model: Any) -> Judge:
+    """Return ``judge(model)``, the same one for the same chat model: metrics that share a model share its limits."""
+    if isinstance(model, str) or callable(getattr(model, "ask", None)):
+        return judge(model)
+    known = _shared.get(id(model))
+    if known is None:
+        known = Retrying(Limited(Timed(LangChainJudge(model), _TIMEOUT_S), _MAX_CONCURRENCY), _ATTEMPTS)
+        _shared[id(model)] = known
+    return known
+
+
+def _chat_model(name: str) -> Any:
+    """Return LangChain's chat model of this name (``provider:model``)."""
+    provider, _, model = name.partition(":")
+    if provider == "openai" and model:
+        return _openai(model)
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise ConfigurationError(f"judge {name!r} needs LangChain. Install it with: pip install langchain") from error
+    try:
+        return init_chat_model(name)
+    except ImportError as error:
+        raise ConfigurationError(f"judge {name!r}: {error}") from error
+    except Exception as error:
+        raise ConfigurationError(
+            f"judge {name!r} cannot be made: {type(error).__name__}: {error}. Use 'provider:model', a chat model, or 'lexical'."
+        ) from error
+
+
+def _openai(model: str) -> Any:
+    try:
+        from langchain_openai import ChatOpenAI
+    except ImportError as error:
+        raise MissingExtraError("langchain-openai", "openai") from error
+    try:
+        return ChatOpenAI(model=model)
+    except Exception as error:  # a missing key, mostly: the client's message says which variable
+        raise ConfigurationError(f"judge 'openai:{model}' cannot be made: {error}") from error

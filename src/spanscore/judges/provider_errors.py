@@ -1,0 +1,63 @@
+"""Any provider's exception → JudgeError, told by its shape: no provider's library is imported.
+
+The clients of this field agree on little more than a ``status_code``, a ``response`` with headers, and words in the
+names of their classes.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from typing import Any
+
+from spanscore.errors import JudgeError, JudgeUnavailable
+
+__all__ = ["judge_error"]
+
+_MAY_PASS = frozenset({408, 409, 425, 429})
+_SERVER_ERROR = 500
+_AWAY = ("Timeout", "Connect", "Unavailable", "Overloaded", "RateLimit", "ServiceBusy", "Throttl", "RemoteProtocol")
+
+
+def judge_error(error: Exception, step: str) -> JudgeError:
+    """Return the error a judge raises for it. Its text names class and status, never the message, which quotes prompts."""
+    if isinstance(error, JudgeError):
+        return error
+    status, name = _status(error), type(error).__name__
+    if status is not None:
+        kind = JudgeUnavailable if status in _MAY_PASS or status >= _SERVER_ERROR else JudgeError
+        text = f"{step}: the judge's provider answered HTTP {status} ({name})"
+        return kind(text, error_type=f"http_{status}", retry_after_s=_retry_after_s(error))
+    if isinstance(error, OSError) or any(word in cls.__name__ for cls in type(error).__mro__ for word in _AWAY):
+        return JudgeUnavailable(f"{step}: the judge could not be reached ({name})", error_type=name)
+    return JudgeError(f"{step}: the judge's client raised {name}", error_type=name)
+
+
+def _status(error: Exception) -> int | None:
+    for holder in (error, getattr(error, "response", None)):
+        for attribute in ("status_code", "status", "code", "http_status"):
+            value = getattr(holder, attribute, None)
+            if isinstance(value, int) and 100 <= value < 600:  # noqa: PLR2004  (the HTTP status codes)
+                return int(value)
+    return None
+
+
+def _retry_after_s(error: Exception) -> float | None:
+    """Return how many seconds the provider asks us to stay away, None when it does not say."""
+    headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        if millis := headers.get("retry-after-ms"):
+            return max(0.0, float(millis) / 1000)
+        if seconds := headers.get("retry-after") or headers.get("Retry-After"):
+            return _seconds(str(seconds))
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return None
+
+
+def _seconds(value: str) -> float:
+    """Read both forms of RFC 9110: a number of seconds, or a date."""
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())

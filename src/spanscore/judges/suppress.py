@@ -1,0 +1,45 @@
+"""The evaluator never evaluates itself: inside ``suppressed()`` no instrumentation traces what a judge does.
+
+Each of the four marks stops somebody the others do not: OpenTelemetry instrumentations honour the context key (some the
+plain string), LangSmith only its own switch, and handlers of a configure hook, ours among them, only a context variable.
+``callbacks=[]`` is the fifth, in the LangChain judge.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from opentelemetry import context
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
+
+from spanscore.context import is_judging, judging
+
+__all__ = ["suppressed"]
+
+_PLAIN_KEY = "suppress_instrumentation"
+
+
+@contextmanager
+def suppressed() -> Iterator[None]:
+    """Mark the block as a judge's call, for us and for everybody else who traces. Enter and leave it in one task."""
+    if is_judging():
+        yield
+        return
+    marked = context.set_value(_PLAIN_KEY, True, context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    token = context.attach(marked)
+    try:
+        with judging(), _without_langsmith():
+            yield
+    finally:
+        context.detach(token)
+
+
+def _without_langsmith() -> AbstractContextManager[None]:
+    """Switch LangSmith off, if it is loaded at all: importing it costs half a second, and unloaded it traces nothing."""
+    if "langsmith" not in sys.modules and "langchain_core" not in sys.modules:
+        return nullcontext()
+    from langsmith import tracing_context
+
+    return tracing_context(enabled=False)

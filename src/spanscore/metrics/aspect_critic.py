@@ -1,0 +1,128 @@
+"""AspectCritic: does one aspect, described in plain words, hold?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.step import Step, Verdict
+from spanscore.metrics.votes import cast_ballots, majority, odd
+from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.model.score import BINARY, Ballots, Direction
+
+__all__ = ["AspectCritic", "Critique"]
+
+_FIELDS = ("user_input", "response", "retrieved_contexts", "reference_contexts", "reference")
+
+_INSTRUCTION = """\
+The evidence is an exchange between a user and an assistant, with whatever else is known about it. Judge one aspect of it:
+
+{definition}
+
+First give the reason in one or two sentences that point to the words that decide it. Then the verdict: 1 when the aspect \
+holds (a question is answered with yes), 0 when it does not. Judge this aspect alone, not the exchange as a whole."""
+
+
+class Critique(BaseModel):
+    """Why, and whether the aspect holds."""
+
+    reason: str = ""
+    verdict: Verdict
+
+
+def _critique(definition: str) -> Step[Critique]:
+    return Step(name="critique", instruction=_INSTRUCTION.format(definition=definition), output=Critique)
+
+
+class AspectCritic(JudgedMetric):
+    """Does the aspect hold for this answer or conversation?
+
+    Formula: the majority of ``strictness`` verdicts, each 0 or 1. Range {0, 1}. ``direction`` says which of the two is good:
+    by default 1 (``definition="The response is polite."``); ``"lower"`` for an aspect one does not want
+    (``definition="Could the response hurt somebody?"``).
+
+    Fields: single turn, at least one of ``user_input``, ``response``, ``retrieved_contexts``, ``reference_contexts``,
+    ``reference``; multi turn, ``user_input`` (and ``reference`` where there is one). Those that are there are shown.
+    Judge calls: ``strictness`` (step ``critique``), side by side.
+
+    Ballots that are lost do not count; at least one must come back, and the score reports how many did. A tie, which only a
+    lost ballot can cause, is the failing verdict: 0, or 1 when ``direction`` is ``"lower"``.
+
+    Blind spot: it is as good as its definition. Votes of one model at a low temperature agree with each other far more than
+    independent judges would: they show the judge's noise, not its bias.
+
+    Source: ragas 0.4.3's ``AspectCritic``. Deviations: ballots are really cast (ragas asks once, whatever the strictness); a
+    verdict outside {0, 1} is repaired once and then an error (ragas returns it); a tie is the failing verdict (ragas: the
+    first seen); in a conversation the reference is shown (ragas drops it).
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        definition: the aspect, as a sentence that holds or not, or a question with a yes or no. It is an instruction: never
+            build it from a sample.
+        name: under which its scores appear.
+        strictness: number of votes; an even one becomes the next odd.
+        direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is.
+        pass_at: lowest quality that passes; 1 when None.
+        prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        definition: str,
+        name: str = "aspect_critic",
+        strictness: int = 1,
+        direction: Direction = "higher",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        if not isinstance(definition, str) or not definition.strip():
+            raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")
+        if direction not in ("higher", "lower"):
+            raise ConfigurationError(f"{name}: direction is {direction!r}; it is 'higher' or 'lower'")
+        scale = replace(BINARY, direction=direction)
+        self._critique = _critique(definition.strip())
+        super().__init__(judge, steps=(self._critique,), name=name, scale=scale, pass_at=pass_at, prompts=prompts)
+        self.definition = definition.strip()
+        self.votes = odd(strictness)
+
+    def missing(self, sample: Sample) -> str | None:
+        """Single turn: any one field will do."""
+        if isinstance(sample, MultiTurnSample) or _evidence(sample):
+            return super().missing(sample)
+        return f"{self.name} needs at least one of {', '.join(_FIELDS)}, and the sample has none"
+
+    async def measure(self, sample: Sample) -> Finding:
+        """Cast the ballots, then count."""
+        evidence = _evidence(sample)
+        ballots = await cast_ballots(lambda ballot: self._ask(self._critique, evidence, ballot=ballot), self.votes)
+        failing = 0 if self.scale.direction == "higher" else 1
+        verdict = majority([ballot.verdict for ballot in ballots], tie=failing)
+        return Finding(
+            value=float(verdict),
+            explanation=_explained(ballots, verdict),
+            ballots=Ballots(asked=self.votes, received=len(ballots)),
+        )
+
+
+def _evidence(sample: Sample) -> dict[str, Any]:
+    if isinstance(sample, MultiTurnSample):
+        return {"user_input": sample.pretty(), "reference": sample.reference}
+    fields = {field: getattr(sample, field, None) for field in _FIELDS}
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+def _explained(ballots: list[Critique], verdict: int) -> str:
+    """Return the reason of a voter that cast the winning verdict, with the split where there was a vote."""
+    winners = [ballot for ballot in ballots if ballot.verdict == verdict]
+    reason = winners[0].reason
+    return reason if len(ballots) == 1 else f"{len(winners)} of {len(ballots)} votes for {verdict}: {reason}"

@@ -1,0 +1,254 @@
+"""Sample → Score: what all metrics share. A metric measures; this turns what it measured, or what went wrong, into a Score.
+
+    field check → measure → range check → Score
+
+Nothing a sample or a judge does makes ``score`` raise: a failure is an outcome, and it has no value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from math import isfinite, isnan
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from spanscore import loop
+from spanscore.errors import JudgeError, JudgeTimeout
+from spanscore.judges.record import recorded_calls
+from spanscore.judges.render import render
+from spanscore.metrics.step import Step
+from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
+from spanscore.model.score import UNIT_INTERVAL, Ballots, Outcome, Scale, Score, Usage
+from spanscore.protocols import Judge
+
+__all__ = ["BaseMetric", "Finding", "Measured"]
+
+SINGLE_TURN = "single_turn"
+MULTI_TURN = "multi_turn"
+_SLACK = 1e-9
+"""How far rounding may carry a mean out of its range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a metric found.
+
+    Attributes:
+        value: on the metric's scale; None when the metric is undefined on the sample.
+        reason: why it is undefined; without content.
+        explanation: the counts or words behind the value; may quote content.
+        ballots: votes asked for and received.
+    """
+
+    value: float | None
+    reason: str | None = None
+    explanation: str | None = None
+    ballots: Ballots | None = None
+
+
+Measured: TypeAlias = Finding | Score | float | None
+"""What ``measure`` may return. A bare number is a value; None and nan are "undefined"."""
+
+
+class BaseMetric:
+    """The mixin that makes a class with one method ``async measure(sample)`` a metric.
+
+    Public attributes are the metric's parameters: they are part of its version. What begins with an underscore is not.
+
+    Attributes:
+        name: lower snake case, unique within a scorer.
+        scale: kind, range, direction and pass mark of the values.
+        requires: ``single_turn`` and/or ``multi_turn`` → fields that must be there.
+        cpu_bound: ``measure`` computes rather than waits: the engine runs it in a pool thread, and ``score_sync`` in the
+            caller's.
+        base_version: raised by hand when the computation changes; prompts and parameters are hashed into ``version``.
+        steps: the prompted steps, by name.
+
+    Example:
+        >>> class Politeness(BaseMetric):
+        ...     name = "politeness"
+        ...     requires = {"single_turn": ("response",)}
+        ...
+        ...     async def measure(self, sample):
+        ...         return "please" in sample.response
+    """
+
+    name: str
+    scale: Scale = UNIT_INTERVAL
+    requires: Mapping[str, tuple[str, ...]] = MappingProxyType({SINGLE_TURN: ()})
+    cpu_bound: bool = False
+    base_version: str = "1"
+    steps: Mapping[str, Step[Any]] = MappingProxyType({})
+    votes: int = 1
+    _judge: Judge | None = None
+
+    async def measure(self, sample: Any) -> Measured:
+        """Measure one sample whose required fields are there. On the loop's thread; may raise JudgeError, or anything."""
+        raise NotImplementedError(f"{type(self).__name__} has no measure method")
+
+    async def score(self, sample: Sample) -> Score:
+        """Score one sample, from any loop; never raises for what a judge or a sample does.
+
+        Judges are asked on the one loop of the process. A ``cpu_bound`` metric computes where it is awaited.
+        """
+        if self.cpu_bound or loop.on_loop():
+            return await self._scored(sample)
+        return await asyncio.wrap_future(loop.submit(self._scored(sample)))
+
+    def score_sync(self, sample: Sample) -> Score:
+        """Score one sample and block until it is done; also inside a running loop (Jupyter)."""
+        return _driven(self._scored(sample)) if self.cpu_bound else loop.run(self._scored(sample))
+
+    @cached_property
+    def version(self) -> str:
+        """Base version and a hash of prompts and parameters: a change of any changes it."""
+        return f"{self.base_version}+{_digest(self._identity())}"
+
+    @property
+    def series(self) -> str:
+        """Version, judge model and votes: a change starts a new series, it is not a drop."""
+        return f"{self.version}/{self._judge.model if self._judge else 'none'}/{self.votes}"
+
+    def missing(self, sample: Sample) -> str | None:
+        """Say which required field is not there, None when all are. Called before the first paid call."""
+        absent = missing_fields(sample, self.requires[_turns(sample)])
+        return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
+
+    async def _scored(self, sample: Sample) -> Score:
+        with recorded_calls() as calls:
+            score = await self._outcome(sample)
+        answered = next((call.model for call in reversed(calls) if call.model), None)
+        return replace(
+            score,
+            series=self.series,
+            usage=Usage(tuple(calls)) if calls else score.usage,
+            judge_model=answered or score.judge_model or (self._judge.model if self._judge else None),
+        )
+
+    async def _outcome(self, sample: Sample) -> Score:
+        try:
+            refusal = self._refusal(sample)
+            return refusal or self._judged(await self.measure(sample))
+        except JudgeTimeout as error:
+            return self._failed(Outcome.TIMEOUT, str(error), error.error_type)
+        except JudgeError as error:
+            return self._failed(Outcome.JUDGE_ERROR, str(error), error.error_type)
+        except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
+            name = type(error).__name__
+            return self._failed(Outcome.METRIC_ERROR, f"{self.name} raised {name}", name)
+
+    def _refusal(self, sample: Sample) -> Score | None:
+        """Return the score of a sample that cannot be measured, None where it can."""
+        turns = _turns(sample)
+        if turns not in self.requires:
+            return self._without_value(
+                Outcome.NO_SAMPLE, f"{self.name} takes {' or '.join(self.requires)}, not {turns}"
+            )
+        reason = self.missing(sample)
+        return self._without_value(Outcome.MISSING_FIELD, reason) if reason else None
+
+    def _judged(self, measured: Measured) -> Score:
+        if isinstance(measured, Score):
+            return replace(measured, metric=self.name, version=self.version)
+        finding = measured if isinstance(measured, Finding) else Finding(value=measured)
+        value = _number(finding.value)
+        if value is None:
+            undefined = self._without_value(
+                Outcome.UNDEFINED, finding.reason or f"{self.name} has no value on this sample"
+            )
+            return replace(undefined, explanation=finding.explanation, ballots=finding.ballots)
+        return self._valued(value, finding)
+
+    def _valued(self, value: float, finding: Finding) -> Score:
+        bounded = _within(value, self.scale)
+        if bounded is None:
+            reason = f"{self.name} came out as {value:g}, outside its range {self.scale.range}"
+            return self._failed(Outcome.METRIC_ERROR, reason, "out_of_range")
+        quality = self.scale.quality(bounded)
+        return Score(
+            metric=self.name,
+            version=self.version,
+            outcome=Outcome.SCORED,
+            scale=self.scale,
+            value=bounded,
+            quality=quality,
+            label=self.scale.label(quality),
+            explanation=finding.explanation,
+            ballots=finding.ballots,
+        )
+
+    def _without_value(self, outcome: Outcome, reason: str | None) -> Score:
+        return Score(metric=self.name, version=self.version, outcome=outcome, scale=self.scale, reason=reason)
+
+    def _failed(self, outcome: Outcome, reason: str, error_type: str) -> Score:
+        return replace(self._without_value(outcome, reason), error_type=error_type)
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what the version is a hash of."""
+        parameters = {
+            key: _plain(value) for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"
+        }
+        prompts = {name: render(step.prompt({})) for name, step in self.steps.items()}
+        return {"parameters": parameters, "prompts": prompts, "scale": _plain(self.scale)}
+
+
+_NO_PARAMETERS = frozenset({"name", "version", "steps", "requires", "scale"})
+
+
+def _turns(sample: Any) -> str:
+    if isinstance(sample, MultiTurnSample):
+        return MULTI_TURN
+    return SINGLE_TURN if isinstance(sample, SingleTurnSample) else type(sample).__name__
+
+
+def _number(measured: Any) -> float | None:
+    """Return a bare result (bool, int, float, a NumPy scalar) as a float, None for None and nan."""
+    value = None if measured is None else float(measured)
+    return None if value is None or isnan(value) else value
+
+
+def _within(value: float, scale: Scale) -> float | None:
+    """Return a finite value inside the range, rounding pushed back in; None for one that is outside."""
+    if not isfinite(value):
+        return None
+    if scale.range is None:
+        return value
+    low, high = scale.range
+    if not low - _SLACK <= value <= high + _SLACK:
+        return None
+    return min(high, max(low, value))
+
+
+def _digest(identity: Any) -> str:
+    text = json.dumps(identity, sort_keys=True, ensure_ascii=False, default=_plain)
+    return blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON; of an object its class, for a default repr holds an address and differs every time."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        items = [_plain(item) for item in value]
+        return items if isinstance(value, Sequence) else sorted(items, key=str)
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def _driven(work: Coroutine[Any, Any, Score]) -> Score:
+    """Run a coroutine that waits for nothing, without any loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        score: Score = done.value
+        return score
+    work.close()
+    raise RuntimeError("a cpu_bound metric awaited something: declare it cpu_bound=False")

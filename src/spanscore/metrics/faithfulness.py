@@ -1,0 +1,79 @@
+"""Faithfulness: does the answer say only what the retrieved contexts support?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["Faithfulness"]
+
+
+class Faithfulness(JudgedMetric):
+    """Which share of what the answer claims do the retrieved contexts support?
+
+    Formula: supported statements / all statements. Range [0, 1], higher is better. A single statement that is not
+    supported already costs 1/n.
+
+    Fields: ``user_input``, ``response``, ``retrieved_contexts``. An empty context list supports nothing and is judged so.
+    Judge calls: 2 (``extract_statements``, ``verify_statements``); 1 when the answer states nothing, and the metric is then
+    undefined, as it is when the judge returns no verdict at all.
+
+    Blind spot: it measures loyalty to the contexts, not truth: an answer that repeats a wrong context scores 1, and so does
+    one that leaves out most of what was asked. It can be no better than the judge's cut of the answer into statements.
+
+    Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.4.3's
+    ``Faithfulness``. Deviations: verdicts are matched to statements, so a statement without a row counts as unsupported (the
+    explanation says so) and a row that belongs to no statement is ignored; ragas divides by the rows that came. A verdict
+    is 0 or 1, else it is repaired once and then an error; ragas takes every non-zero number for a yes. Missing fields are found
+    before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "retrieved_contexts")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "faithfulness",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        steps = (EXTRACT_STATEMENTS, VERIFY_STATEMENTS)
+        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Take the answer apart, then check the parts."""
+        extracted = await self._ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
+        statements = extracted.statements
+        if not statements:
+            return Finding(value=None, reason="the answer states nothing that could be checked")
+        context = "\n".join(sample.retrieved_contexts or ())
+        verdicts = await self._ask(VERIFY_STATEMENTS, {"context": context, "statements": statements})
+        if not verdicts.statements:
+            return Finding(value=None, reason=f"the judge gave no verdict on any of {len(statements)} statements")
+        aligned = align(statements, verdicts.statements)
+        return Finding(value=aligned.supported / len(statements), explanation=_explained(statements, aligned))
+
+
+def _explained(statements: list[str], aligned: Aligned) -> str:
+    lines = [f"{aligned.supported} of {len(statements)} statements are supported."]
+    for statement, row in zip(statements, aligned.rows, strict=True):
+        if row is None:
+            lines.append(f"No verdict, counted as not supported: {statement}")
+        elif row.verdict == 0:
+            lines.append(f"Not supported: {statement}" + (f" ({row.reason})" if row.reason else ""))
+    if aligned.extra:
+        lines.append(f"{aligned.extra} verdicts on other statements were ignored.")
+    return "\n".join(lines)

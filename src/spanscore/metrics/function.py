@@ -1,0 +1,113 @@
+"""A function → a metric."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+
+from spanscore.metrics.base import SINGLE_TURN, BaseMetric, Measured
+from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
+
+__all__ = ["FunctionMetric", "metric"]
+
+
+class FunctionMetric(BaseMetric):
+    """A metric made of a function by ``@metric``. Calling it calls the function."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        name: str | None,
+        requires: Mapping[str, Sequence[str]] | Sequence[str],
+        scale: Scale | None,
+        pass_at: float | None,
+        version: str,
+        cpu_bound: bool | None,
+    ) -> None:
+        self.__doc__ = function.__doc__
+        self._function = function
+        self._is_async = inspect.iscoroutinefunction(function)
+        self.name = checked_name(name or function.__name__)
+        self.scale = passing_at(scale or _scale_of(function), pass_at)
+        self.requires = _required(requires)
+        self.base_version = version
+        self.cpu_bound = not self._is_async if cpu_bound is None else cpu_bound
+
+    def __call__(self, sample: Any) -> Any:
+        """Call the function itself, without field check or outcome."""
+        return self._function(sample)
+
+    async def measure(self, sample: Any) -> Measured:
+        """Call the function and wait for it where it is async."""
+        result = self._function(sample)
+        measured: Measured = await result if inspect.isawaitable(result) else result
+        return measured
+
+
+@overload
+def metric(function: Callable[[Any], Any], /) -> FunctionMetric: ...
+@overload
+def metric(
+    *,
+    name: str | None = None,
+    requires: Mapping[str, Sequence[str]] | Sequence[str] = (),
+    scale: Scale | None = None,
+    pass_at: float | None = None,
+    version: str = "1",
+    cpu_bound: bool | None = None,
+) -> Callable[[Callable[[Any], Any]], FunctionMetric]: ...
+def metric(
+    function: Callable[[Any], Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    requires: Mapping[str, Sequence[str]] | Sequence[str] = (),
+    scale: Scale | None = None,
+    pass_at: float | None = None,
+    version: str = "1",
+    cpu_bound: bool | None = None,
+) -> Any:
+    """Make a function ``sample → number, bool, None, Finding or Score`` a metric. None means "undefined".
+
+    Args:
+        name: the function's own when None.
+        requires: fields of a single-turn sample; or ``{"single_turn": […], "multi_turn": […]}`` for what it takes. A sample of
+            the other kind, or without the fields, never reaches the function.
+        scale: pass or fail when None and the function is annotated ``-> bool``, else [0, 1] with higher better.
+        pass_at: lowest quality that passes; the scale's own when None.
+        version: raise it when the function changes: its text is not part of the version, a comment would start a new series.
+        cpu_bound: a plain function may compute or block, so it stays off the loop (True when None); an async one waits.
+
+    Example:
+        >>> @metric(requires=["response"])
+        ... def brief(sample) -> bool:
+        ...     return len(sample.response) < 400
+        >>> brief.name, brief.scale.kind
+        ('brief', 'binary')
+    """
+    settings: dict[str, Any] = {
+        "name": name,
+        "requires": requires,
+        "scale": scale,
+        "pass_at": pass_at,
+        "version": version,
+        "cpu_bound": cpu_bound,
+    }
+    if function is not None:
+        return FunctionMetric(function, **settings)
+    return lambda decorated: FunctionMetric(decorated, **settings)
+
+
+def _scale_of(function: Callable[[Any], Any]) -> Scale:
+    # A string under ``from __future__ import annotations``.
+    return BINARY if getattr(function, "__annotations__", {}).get("return") in (bool, "bool") else UNIT_INTERVAL
+
+
+def _required(requires: Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, tuple[str, ...]]:
+    if isinstance(requires, str):
+        requires = [requires]
+    kinds = requires if isinstance(requires, Mapping) else {SINGLE_TURN: requires}
+    return {kind: tuple(fields) for kind, fields in kinds.items()}

@@ -1,0 +1,103 @@
+"""What metrics with a judge share: the judge itself, and prompts a user may change."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.judges.build import shared_judge
+from spanscore.metrics.base import BaseMetric
+from spanscore.metrics.step import Step, overridden
+from spanscore.model.score import Scale
+from spanscore.protocols import Judge
+
+__all__ = ["JudgedMetric", "checked_name", "passing_at", "together"]
+
+T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+class JudgedMetric(BaseMetric):
+    """A metric that asks a judge.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name (``"openai:gpt-4o-mini"``, ``"lexical"``). Metrics that are given the
+            same chat model share its limits.
+        steps: the metric's questions.
+        name: under which its scores appear.
+        scale: of its values.
+        pass_at: lowest quality (0…1) that passes; the scale's own when None.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; part of the version.
+
+    Raises:
+        ConfigurationError: one of these is none of that.
+    """
+
+    _judge: Judge
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        steps: Iterable[Step[Any]],
+        name: str,
+        scale: Scale,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        if judge is None:
+            raise ConfigurationError(f"{name} needs a judge: a LangChain chat model, its name, or 'lexical'")
+        self.name = checked_name(name)
+        self.scale = passing_at(scale, pass_at)
+        self.steps = overridden(steps, prompts)
+        self._judge = shared_judge(judge)
+
+    async def _ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0) -> T:
+        """Ask a step, in the user's words where there are any."""
+        own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
+        return await own.ask(self._judge, evidence, ballot=ballot)
+
+
+def checked_name(name: str) -> str:
+    """Return a metric's name if it is one: it becomes part of attribute names.
+
+    Raises:
+        ConfigurationError: it is not lower snake case.
+    """
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise ConfigurationError(f"metric name {name!r}: use lower snake case, such as 'harmless' or 'on_topic'")
+    return name
+
+
+def passing_at(scale: Scale, pass_at: float | None) -> Scale:
+    """Return the scale with another pass mark on the quality scale, 0…1.
+
+    Raises:
+        ConfigurationError: it is not between 0 and 1.
+    """
+    if pass_at is None:
+        return scale
+    if not 0.0 <= pass_at <= 1.0:
+        raise ConfigurationError(f"pass_at is {pass_at}; it is on the quality scale, between 0 and 1")
+    return replace(scale, pass_at=float(pass_at))
+
+
+async def together(questions: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
+    """Ask questions that do not need each other side by side, and return the answers in order.
+
+    The first failure is raised and the questions still open are cancelled: their answers would be paid for nothing.
+    """
+    tasks = [asyncio.ensure_future(question) for question in questions]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,97 @@
+"""A name and plain parameters → a metric: what configuration files, the command line and the test kit use."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from spanscore.errors import ConfigurationError
+from spanscore.protocols import Metric
+
+__all__ = ["BUILT_IN", "create", "found"]
+
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "aspect_critic": "spanscore.metrics.aspect_critic:AspectCritic",
+        "exact_match": "spanscore.metrics.exact_match:ExactMatch",
+        "faithfulness": "spanscore.metrics.faithfulness:Faithfulness",
+    }
+)
+"""Name → where its class stands. A new metric is a new file and a line here."""
+
+
+def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **params: Any) -> Metric:
+    """Return a metric by name.
+
+    Args:
+        metric: a built-in (``"faithfulness"``), or ``"my_pkg.metrics:Politeness"`` from outside: a class, a function that
+            returns a metric, or a metric itself.
+        judge: handed on to metrics that take one; ignored by the others.
+        embeddings: likewise.
+        params: of the metric; ``name`` may be one.
+
+    Raises:
+        ConfigurationError: unknown name or parameter (the message names close ones), or a parameter that cannot be.
+    """
+    maker = found(metric)
+    if not callable(maker) or (isinstance(maker, Metric) and not isinstance(maker, type)):
+        return _as_it_is(metric, maker, params)
+    given = {**_wanted(maker, judge=judge, embeddings=embeddings), **params}
+    _check_parameters(metric, maker, given)
+    made = maker(**given)
+    if not isinstance(made, Metric):
+        raise ConfigurationError(f"metric {metric!r} made a {type(made).__name__}, which is no metric")
+    return made
+
+
+def found(metric: str) -> Any:
+    """Return the class, function or metric a name stands for.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    path = BUILT_IN.get(metric, metric)
+    module, colon, attribute = path.partition(":")
+    if not colon:
+        close = get_close_matches(metric, BUILT_IN, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(BUILT_IN))}"
+        raise ConfigurationError(
+            f"unknown metric {metric!r}: {hint} One from outside is written 'my_pkg.metrics:Politeness'"
+        )
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise ConfigurationError(f"metric {metric!r}: {error}") from error
+    except AttributeError as error:
+        raise ConfigurationError(f"metric {metric!r}: module {module} has no {attribute}") from error
+
+
+def _as_it_is(metric: str, made: Any, params: Mapping[str, Any]) -> Metric:
+    if not isinstance(made, Metric):
+        raise ConfigurationError(f"metric {metric!r} is a {type(made).__name__}, which is no metric")
+    if params:
+        raise ConfigurationError(f"metric {metric!r} is ready made and takes no parameters, got {sorted(params)}")
+    return made
+
+
+def _wanted(maker: Any, **offered: Any) -> dict[str, Any]:
+    parameters = inspect.signature(maker).parameters
+    return {name: value for name, value in offered.items() if name in parameters and value is not None}
+
+
+def _check_parameters(metric: str, maker: Any, given: Mapping[str, Any]) -> None:
+    signature = inspect.signature(maker)
+    known = [name for name in signature.parameters if name != "self"]
+    for name in given:
+        if name not in known and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
+            raise ConfigurationError(f"metric {metric!r} has no parameter {name!r}: {hint}")
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        raise ConfigurationError(f"metric {metric!r}: {error}") from error

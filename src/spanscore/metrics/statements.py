@@ -1,0 +1,178 @@
+"""The two steps that several metrics share: an answer → its statements; statements and a context → verdicts."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from spanscore.errors import JudgeUnparseable
+from spanscore.metrics.step import Step, Verdict
+from spanscore.model.prompt import Example
+
+__all__ = [
+    "EXTRACT_STATEMENTS",
+    "VERIFY_STATEMENTS",
+    "Aligned",
+    "StatementVerdict",
+    "Statements",
+    "Verdicts",
+    "align",
+]
+
+
+class Statements(BaseModel):
+    """Statements, each understandable on its own."""
+
+    statements: list[str]
+
+
+class StatementVerdict(BaseModel):
+    """One statement, why, and whether the context supports it."""
+
+    statement: str
+    reason: str = ""
+    verdict: Verdict
+
+
+class Verdicts(BaseModel):
+    """One verdict per statement."""
+
+    statements: list[StatementVerdict]
+
+
+EXTRACT_STATEMENTS: Step[Statements] = Step(
+    name="extract_statements",
+    instruction="""\
+The evidence holds a question and an answer to it. List what the answer claims.
+Make each claim one short sentence that can be checked without the rest: put names in place of pronouns, and one fact in \
+each. Take the question into account where the answer only makes sense with it.
+Leave out greetings, questions, and remarks that claim nothing. Add nothing, correct nothing.
+An answer that claims nothing gives an empty list.""",
+    output=Statements,
+    examples=(
+        Example(
+            evidence={
+                "question": "Who built the lighthouse on Skerry Point, and is it still in use?",
+                "answer": "It was built by Ada Holm in 1888 and, although automated, it still guides ships. Happy travels!",
+            },
+            output={
+                "statements": [
+                    "The lighthouse on Skerry Point was built by Ada Holm.",
+                    "The lighthouse on Skerry Point was built in 1888.",
+                    "The lighthouse on Skerry Point is automated.",
+                    "The lighthouse on Skerry Point still guides ships.",
+                ]
+            },
+        ),
+        Example(
+            evidence={"question": "When does the ferry leave?", "answer": "I am afraid I could not find that out."},
+            output={"statements": []},
+        ),
+    ),
+)
+
+VERIFY_STATEMENTS: Step[Verdicts] = Step(
+    name="verify_statements",
+    instruction="""\
+The evidence holds a context and a list of statements. Decide for each statement whether the context alone supports it.
+Verdict 1: a careful reader of the context would agree that it says so, or that it follows directly.
+Verdict 0: the context contradicts it, says something close but different (another number, name, date or condition), or \
+does not speak of it. What you know from elsewhere does not count.
+Give one row per statement, in their order, with the statement copied word for word and a short reason before the verdict.""",
+    output=Verdicts,
+    examples=(
+        Example(
+            evidence={
+                "context": "The Skerry Point lighthouse was built in 1888 by Ada Holm. Automated in 1974, it is still lit.",
+                "statements": [
+                    "Ada Holm built the lighthouse on Skerry Point.",
+                    "The lighthouse on Skerry Point was automated in 1947.",
+                    "The lighthouse on Skerry Point is open to visitors.",
+                ],
+            },
+            output={
+                "statements": [
+                    {
+                        "statement": "Ada Holm built the lighthouse on Skerry Point.",
+                        "reason": "The context names her as its builder.",
+                        "verdict": 1,
+                    },
+                    {
+                        "statement": "The lighthouse on Skerry Point was automated in 1947.",
+                        "reason": "The context says 1974.",
+                        "verdict": 0,
+                    },
+                    {
+                        "statement": "The lighthouse on Skerry Point is open to visitors.",
+                        "reason": "Visitors are not mentioned.",
+                        "verdict": 0,
+                    },
+                ]
+            },
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """Verdicts brought back to their statements.
+
+    Attributes:
+        rows: one per statement, same order; None where the judge gave none.
+        extra: rows that belong to no statement.
+    """
+
+    rows: tuple[StatementVerdict | None, ...]
+    extra: int
+
+    @property
+    def supported(self) -> int:
+        """How many statements the judge found supported."""
+        return sum(1 for row in self.rows if row is not None and row.verdict == 1)
+
+    @property
+    def missing(self) -> int:
+        """How many statements have no verdict."""
+        return sum(1 for row in self.rows if row is None)
+
+
+def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligned:
+    """Match rows to statements by text; what is left over, by position when there are as many rows as statements.
+
+    Raises:
+        JudgeUnparseable: there are rows and none belongs to any statement: the judge spoke about something else.
+    """
+    matched: list[StatementVerdict | None] = [None] * len(statements)
+    loose: list[int] = []
+    open_places = _places(statements)
+    for number, row in enumerate(rows):
+        places = open_places.get(_key(row.statement))
+        if places:
+            matched[places.pop(0)] = row
+        else:
+            loose.append(number)
+    if len(rows) == len(statements):  # it rewrote some statements, and kept the order
+        for number in [n for n in loose if matched[n] is None]:
+            matched[number] = rows[number]
+            loose.remove(number)
+    if rows and all(row is None for row in matched):
+        raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
+    return Aligned(tuple(matched), len(loose))
+
+
+def _places(statements: Sequence[str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for position, statement in enumerate(statements):
+        places.setdefault(_key(statement), []).append(position)
+    return places
+
+
+def _key(statement: str) -> str:
+    """Return what is left of a statement when case, width, white space and punctuation at its ends do not count."""
+    text = unicodedata.normalize("NFKC", statement).casefold()
+    return re.sub(r"\s+", " ", text).strip(" .!\"'")

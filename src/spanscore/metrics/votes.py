@@ -1,0 +1,50 @@
+"""Ballots, really cast, and what their majority says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from spanscore.errors import ConfigurationError, JudgeError
+
+__all__ = ["cast_ballots", "majority", "odd"]
+
+T = TypeVar("T")
+
+
+def odd(strictness: int) -> int:
+    """Return the number of ballots for a strictness: itself, or the next odd number, for an even jury can tie.
+
+    Raises:
+        ConfigurationError: it is not a positive whole number.
+    """
+    if isinstance(strictness, bool) or not isinstance(strictness, int) or strictness < 1:
+        raise ConfigurationError(f"strictness is {strictness!r}; it is a number of votes, 1 or more")
+    return strictness if strictness % 2 else strictness + 1
+
+
+async def cast_ballots(ballot: Callable[[int], Coroutine[Any, Any, T]], number: int) -> list[T]:
+    """Cast ballots 0 … number−1 side by side and return those that came back, in their order.
+
+    Raises:
+        JudgeError: none came back; the first ballot's error.
+    """
+    results = await asyncio.gather(*(ballot(i) for i in range(number)), return_exceptions=True)
+    lost = [result for result in results if isinstance(result, BaseException)]
+    for error in lost:
+        if not isinstance(error, JudgeError):  # a fault of ours, or a cancellation: no vote that was merely lost
+            raise error
+    if len(lost) == number:
+        raise lost[0]
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def majority(votes: Sequence[int], *, tie: int) -> int:
+    """Return the most frequent vote; ``tie`` when several are equally frequent.
+
+    Ties happen although juries are odd: a ballot can be lost.
+    """
+    (first, most), *others = Counter(votes).most_common()
+    return tie if any(count == most for _, count in others) else first
