@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakValueDictionary
 
-from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.judges.langchain import LangChainJudge
+from spanscore.judges.langchain import LangChainJudge, named_model
+from spanscore.judges.langchain_openai import openai_model
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.judges.limits import Limited, Retrying, Timed
 from spanscore.protocols import Judge
@@ -71,28 +71,4 @@ def shared_judge(model: Any) -> Judge:
 def _chat_model(name: str) -> Any:
     """Return LangChain's chat model of this name (``provider:model``)."""
     provider, _, model = name.partition(":")
-    if provider == "openai" and model:
-        return _openai(model)
-    try:
-        from langchain.chat_models import init_chat_model
-    except ImportError as error:
-        raise ConfigurationError(f"judge {name!r} needs LangChain. Install it with: pip install langchain") from error
-    try:
-        return init_chat_model(name)
-    except ImportError as error:
-        raise ConfigurationError(f"judge {name!r}: {error}") from error
-    except Exception as error:
-        raise ConfigurationError(
-            f"judge {name!r} cannot be made: {type(error).__name__}: {error}. Use 'provider:model', a chat model, or 'lexical'."
-        ) from error
-
-
-def _openai(model: str) -> Any:
-    try:
-        from langchain_openai import ChatOpenAI
-    except ImportError as error:
-        raise MissingExtraError("langchain-openai", "openai") from error
-    try:
-        return ChatOpenAI(model=model)
-    except Exception as error:  # a missing key, mostly: the client's message says which variable
-        raise ConfigurationError(f"judge 'openai:{model}' cannot be made: {error}") from error
+    return openai_model(model) if provider == "openai" and model else named_model(name)

@@ -18,7 +18,7 @@ from spanscore.model.prompt import Prompt, Reply
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = ["LangChainJudge"]
+__all__ = ["LangChainJudge", "named_model"]
 
 # An inherited callback would see the judge's prompts, and the handler of the application would trace its own evaluation.
 _UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
@@ -111,6 +111,25 @@ class LangChainJudge:
                 return None
             self._shaped[output] = bound
         return self._shaped[output]
+
+
+def named_model(name: str) -> Any:
+    """Return the chat model of this name, as ``init_chat_model`` reads it.
+
+    Raises:
+        ConfigurationError: a library is missing (the message holds the ``pip install`` line), or there is no such provider.
+    """
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise ConfigurationError(f"judge {name!r} needs LangChain. Install it with: pip install langchain") from error
+    try:
+        return init_chat_model(name)
+    except ImportError as error:  # names the provider's package and its pip line
+        raise ConfigurationError(f"judge {name!r}: {error}") from error
+    except Exception as error:
+        what = f"judge {name!r} cannot be made: {type(error).__name__}: {error}."
+        raise ConfigurationError(f"{what} Use 'provider:model', a chat model, or 'lexical'") from error
 
 
 def _messages(prompt: Prompt) -> list[Any]:

@@ -146,9 +146,8 @@ class BaseMetric:
         """Return the score of a sample that cannot be measured, None where it can."""
         turns = _turns(sample)
         if turns not in self.requires:
-            return self._without_value(
-                Outcome.NO_SAMPLE, f"{self.name} takes {' or '.join(self.requires)}, not {turns}"
-            )
+            kinds = " or ".join(kind.replace("_", "-") for kind in self.requires)
+            return self._without_value(Outcome.MISSING_FIELD, f"{self.name} needs a {kinds} sample, not a {turns} one")
         reason = self.missing(sample)
         return self._without_value(Outcome.MISSING_FIELD, reason) if reason else None
 
