@@ -72,6 +72,7 @@ class Options:
     queue: int = 1_000
     workers: int = 32
     timeout_s: float = 60.0
+    sinks: Sequence[Sink] = ()
 
 
 class Line:
@@ -90,6 +91,7 @@ class Line:
         self.content = _exports_content() if options.content is None else options.content
         self._tracer: Tracer | None = None
         self._telemetry: Telemetry | None = None
+        self._open = False
         self._sinks: list[Sink] = []
         self._claimed: dict[UnitKey, None] = {}
         self._make_parts(ready)
@@ -180,8 +182,9 @@ class Line:
 
     def _open_sinks(self) -> None:
         """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
-        if self._sinks:
+        if self._open:
             return
+        self._open = True
         from spanscore.sinks.evaluation_span import EvaluationSpans
         from spanscore.sinks.event import Events
         from spanscore.sinks.instruments import Instruments
@@ -194,6 +197,7 @@ class Line:
             self._telemetry = Telemetry(self.providers.meter(), self.ledger, self._gauges())
             self._telemetry.declare(self.metrics.values())
             self._sinks.append(Instruments(self._telemetry))
+        self._sinks.extend(self.options.sinks)
 
     def _gauges(self) -> dict[str, Callable[[], float | Mapping[str, float]]]:
         return {

@@ -100,7 +100,7 @@ class SpanHold:
         early_ns: a unit that runs longer lets its finished children go.
 
     Attributes:
-        released: reason → units that left (``scored``, ``deadline``, ``overflow``, ``shutdown``).
+        released: reason → units that left (``done``, ``deadline``, ``overflow``, ``shutdown``).
         lost: spans that left after the application had shut its provider down.
         provider_closed: set when that happens.
     """
@@ -160,11 +160,11 @@ class SpanHold:
         while self._parked and self._overflows():
             self._let_go(next(iter(self._parked)), _PENDING, "overflow")
 
-    def release(self, key: UnitKey, attributes: Mapping[str, Any]) -> bool:
+    def release(self, key: UnitKey, attributes: Mapping[str, Any], reason: str = "done") -> bool:
         """Let a unit leave with these attributes on its root. False: it has left already."""
         if key not in self._parked:
             return False
-        self._let_go(key, attributes, "scored")
+        self._let_go(key, attributes, reason)
         return True
 
     def leave(self, ending: Ending, spans: int) -> None:

@@ -26,7 +26,7 @@ from spanscore.model.sample import MultiTurnSample, Sample, Samples
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.model.status import Status
-from spanscore.protocols import Ending, Filter, Metric, Redactor
+from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
 from spanscore.providers import Providers
 from spanscore.sampling import Rule
 
@@ -66,6 +66,7 @@ class OnlineScorer:
         redactor: applied to every text before the judge and before export; fails closed.
         keep: samples for which it is false are not scored (``filtered``).
         attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
+        sinks: of your own, beside those of ``attach``; called on spanscore's span thread.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds for one metric on one sample.
         workers: units scored at the same time.
@@ -94,6 +95,7 @@ class OnlineScorer:
         redactor: Redactor | None = None,
         keep: Filter | None = None,
         attach: Sequence[str] = ("span", "evaluation_span", "event", "instruments"),
+        sinks: Sequence[Sink] = (),
         hold: float | None = None,
         timeout: float = 60.0,
         workers: int = 32,
@@ -115,6 +117,7 @@ class OnlineScorer:
             workers=workers,
             queue=queue_size,
             inbox=inbox_size,
+            sinks=tuple(sinks),
             **_places(attach),
         )
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)

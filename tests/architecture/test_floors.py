@@ -4,7 +4,8 @@
     testing  demo
     processor  dataset  replay  service
     scorer
-    engine  build
+    build
+    engine
     pipeline  evaluation  report
     metrics  assembly  sessions  sampling  hooks  hold  monitoring
     judges  capture  dialects  queues  sinks  sources

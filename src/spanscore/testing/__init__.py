@@ -1,4 +1,4 @@
-"""The public test kit: judges and embeddings with prepared answers, metrics by name. Loaded on first use."""
+"""The public test kit: judges and embeddings with prepared answers, metrics by name, clock, sink, builders. Loaded on first use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spanscore.testing.build import build_metric
+    from spanscore.testing.builders import a_score, a_span, a_unit
+    from spanscore.testing.clock import ManualClock
     from spanscore.testing.doubles import ScriptedEmbeddings, ScriptedJudge
+    from spanscore.testing.sinks import MemorySink
 
-__all__ = ["ScriptedEmbeddings", "ScriptedJudge", "build_metric"]
+__all__ = [
+    "ManualClock",
+    "MemorySink",
+    "ScriptedEmbeddings",
+    "ScriptedJudge",
+    "a_score",
+    "a_span",
+    "a_unit",
+    "build_metric",
+]
 
 _HOME = {
+    "ManualClock": "spanscore.testing.clock",
+    "MemorySink": "spanscore.testing.sinks",
+    "a_score": "spanscore.testing.builders",
+    "a_span": "spanscore.testing.builders",
+    "a_unit": "spanscore.testing.builders",
     "ScriptedEmbeddings": "spanscore.testing.doubles",
     "ScriptedJudge": "spanscore.testing.doubles",
     "build_metric": "spanscore.testing.build",

@@ -1,0 +1,55 @@
+"""Builders: spans, units and scores with everything a test does not care about filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from spanscore import semconv
+from spanscore.model.score import UNIT_INTERVAL, Outcome, Score
+from spanscore.model.span import SpanData, Unit, UnitKey
+
+__all__ = ["a_score", "a_span", "a_unit"]
+
+_ids = count(1)
+
+
+def a_span(
+    operation: str = semconv.INVOKE_WORKFLOW, /, *, attributes: Mapping[str, Any] | None = None, **fields: Any
+) -> SpanData:
+    """Return a span of the capture scope; a root unless ``parent_id`` is given."""
+    number = next(_ids)
+    given: dict[str, Any] = {
+        "trace_id": number,
+        "span_id": number,
+        "parent_id": None,
+        "name": f"{operation} test",
+        "start_ns": number * 1_000,
+        "end_ns": number * 1_000 + 500,
+        **fields,
+    }
+    return SpanData(attributes={semconv.OPERATION_NAME: operation, **(attributes or {})}, **given)
+
+
+def a_unit(root: SpanData, /, *children: SpanData) -> Unit:
+    """Return a complete unit of a root and its descendants, in start order."""
+    spans = tuple(sorted((root, *children), key=lambda span: span.start_ns))
+    return Unit(UnitKey(root.trace_id, root.span_id), spans)
+
+
+def a_score(value: float | None = 1.0, /, metric: str = "faithfulness", **fields: Any) -> Score:
+    """Return a score; without a value it is undefined unless ``outcome`` says otherwise."""
+    scale = fields.pop("scale", UNIT_INTERVAL)
+    quality = None if value is None else scale.quality(value)
+    given: dict[str, Any] = {
+        "version": "1",
+        "series": "1/judge/1",
+        "outcome": Outcome.UNDEFINED if value is None else Outcome.SCORED,
+        "quality": quality,
+        "label": scale.label(quality),
+        "probability": 1.0,
+        "threshold": 0,
+        **fields,
+    }
+    return Score(metric=metric, scale=scale, value=value, **given)

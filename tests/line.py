@@ -1,0 +1,139 @@
+"""The line for tests: a real provider with an in-memory exporter, real chains over fake models, metrics that need no judge."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import contextmanager
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnablePassthrough
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from spanscore import OnlineScorer
+from spanscore.metrics import BaseMetric, Finding
+
+QUESTION = "What is the capital of France?"
+ANSWER = "Paris is the capital of France."
+CONTEXT = "Paris has been the capital of France since 987."
+
+
+class Grounded(BaseMetric):
+    """Instant: 1 when the answer's first word is in the contexts."""
+
+    name = "grounded"
+    requires = {"single_turn": ("response", "retrieved_contexts")}  # noqa: RUF012
+
+    def __init__(self, name: str = "grounded") -> None:
+        self.name = name
+        self._seen: list[Any] = []
+
+    async def measure(self, sample: Any) -> Finding:
+        self._seen.append(sample)
+        found = sample.response.split()[0] in " ".join(sample.retrieved_contexts)
+        return Finding(value=float(found), explanation=f"looked for {sample.response}")
+
+
+class Slow(Grounded):
+    """Waits for ``gate`` (an event made on the loop) or some seconds."""
+
+    def __init__(self, seconds: float, name: str = "slow") -> None:
+        super().__init__(name)
+        self._seconds = seconds
+
+    async def measure(self, sample: Any) -> Finding:
+        await asyncio.sleep(self._seconds)
+        return await super().measure(sample)
+
+
+class Failing(Grounded):
+    """Raises what it is given."""
+
+    def __init__(self, error: BaseException | None, name: str = "failing") -> None:
+        super().__init__(name)
+        self._error = error
+
+    async def measure(self, sample: Any) -> Finding:
+        if self._error is None:
+            return Finding(value=None, reason="nothing to verify")
+        raise self._error
+
+
+class Library(BaseRetriever):
+    """Finds one document with an id."""
+
+    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+        return [Document(page_content=CONTEXT, id="doc-1", metadata={"score": 0.9})]
+
+
+def model(answer: str = ANSWER) -> GenericFakeChatModel:
+    """A chat model that always says the same, with usage."""
+    usage = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+    return GenericFakeChatModel(messages=itertools.repeat(AIMessage(content=answer, usage_metadata=usage)))
+
+
+def rag(answer: str = ANSWER) -> Any:
+    """A RAG chain: question → answer."""
+    prompt = ChatPromptTemplate.from_template("Use {context} to answer {question}")
+    return {"context": Library(), "question": RunnablePassthrough()} | prompt | model(answer) | StrOutputParser()
+
+
+class Trace:
+    """What was exported, with look-ups."""
+
+    def __init__(self, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+        self.provider, self.exporter = provider, exporter
+
+    @property
+    def spans(self) -> list[Any]:
+        return list(self.exporter.get_finished_spans())
+
+    def named(self, prefix: str) -> list[Any]:
+        return [span for span in self.spans if span.name.startswith(prefix)]
+
+    @property
+    def roots(self) -> list[Any]:
+        captured = [s for s in self.spans if s.instrumentation_scope.name == "spanscore.capture"]
+        ids = {s.context.span_id for s in captured}
+        return [s for s in captured if s.parent is None or s.parent.span_id not in ids]
+
+    @property
+    def evaluations(self) -> list[Any]:
+        return [s for s in self.spans if s.instrumentation_scope.name == "spanscore"]
+
+    def text(self) -> str:
+        return " ".join(str(dict(s.attributes)) + str(s.status.description) + str(s.events) for s in self.spans)
+
+
+def a_trace(**provider: Any) -> Trace:
+    exporter, tracer_provider = InMemorySpanExporter(), TracerProvider(**provider)
+    tracer_provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return Trace(tracer_provider, exporter)
+
+
+@contextmanager
+def a_line(*metrics: Any, trace: Trace | None = None, **options: Any):
+    """A scorer with its trace; shut down at the end."""
+    trace = trace or a_trace()
+    options.setdefault("meter_provider", MeterProvider(metric_readers=[InMemoryMetricReader()]))
+    scorer = OnlineScorer(list(metrics) or [Grounded()], tracer_provider=trace.provider, **options)
+    try:
+        yield scorer, trace
+    finally:
+        scorer.shutdown(timeout=2)
+
+
+def identity_holds(scorer: OnlineScorer) -> bool:
+    """Eligible = Σ outcomes + pending, for each metric."""
+    status = scorer.status()
+    return all(n == sum(status.outcomes[m].values()) + status.pending[m] for m, n in status.eligible.items())
