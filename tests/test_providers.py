@@ -7,8 +7,10 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
@@ -80,7 +82,9 @@ def answer(code: str, **environment: str) -> str:
 def test_given_providers_come_before_all_others() -> None:
     memory = Memory()
 
-    assert memory.providers.tracer("app") is memory.tracer_provider.get_tracer("app")
+    memory.providers.tracer("app").start_span("root").end()
+
+    assert [span.name for span in memory.spans] == ["root"]
     assert {row.which for row in memory.providers.describe()} == {"given"}
     assert not memory.providers.is_own
 
@@ -88,13 +92,14 @@ def test_given_providers_come_before_all_others() -> None:
 def test_a_tracer_provider_that_is_set_globally_is_used_also_when_set_after_construction() -> None:
     found = answer("""
         from opentelemetry import trace
+        from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from spanscore.providers import Providers
         providers = Providers()
         providers.warm_up()
-        mine = TracerProvider()
+        mine = TracerProvider(resource=Resource({"service.name": "mine"}))
         trace.set_tracer_provider(mine)
-        print(providers.tracer("app") is mine.get_tracer("app"), providers.is_own)
+        print(providers.tracer("app").start_span("root").resource is mine.resource, providers.is_own)
         print(*[row.which for row in providers.describe()])
         """)
 
@@ -380,6 +385,36 @@ def test_flush_is_false_after_a_failed_export_and_true_again_after_a_good_one(
     assert caplog.messages == []
 
 
+def test_status_tells_why_a_collector_could_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", dead_endpoint())
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    providers = Providers()
+    providers.tracer().start_span("root").end()
+
+    assert not providers.force_flush(DEADLINE_S)
+    assert "refused" in rows(providers)["traces"].last
+    providers.shutdown(0.1)
+
+
+def test_a_grpc_backend_without_a_signal_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = grpc.server(ThreadPoolExecutor(2))  # knows no service, and so answers UNIMPLEMENTED
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    providers = Providers()
+    Events(providers).emit(unit(), [score()])
+
+    providers.force_flush(DEADLINE_S)
+
+    assert rows(providers)["logs"].last.startswith("stopped at ")
+    assert caplog.messages == []
+    providers.shutdown(DEADLINE_S)
+    server.stop(None)
+
+
 def test_a_backend_that_hangs_holds_nobody_up(own: Providers, receiver: OtlpReceiver) -> None:
     receiver.answer("hang")
     own.tracer().start_span("root").end()
@@ -421,6 +456,24 @@ def test_the_applications_own_exporters_log_as_ever(
 
     assert quiet == []
     assert len(caplog.messages) == 1
+
+
+def test_an_applications_line_is_no_repetition_of_ours(caplog: pytest.LogCaptureFixture, own: Providers) -> None:
+    own.resolve()
+    sdk = logging.getLogger("opentelemetry.sdk._shared_internal")  # lets one line through per 20 s
+
+    def queue_full() -> None:
+        sdk.warning("Queue full, dropping %s.", "Span")
+
+    chosen = own._chosen
+    assert chosen is not None
+    exporter = chosen["traces"].exporter
+    assert exporter is not None
+    with exporter.hushed():
+        queue_full()
+    queue_full()
+
+    assert caplog.messages == ["Queue full, dropping Span."]
 
 
 def test_a_full_queue_of_ours_says_nothing(

@@ -29,6 +29,9 @@ __all__ = ["SIGNALS", "OwnParts", "QuietExporter", "Signal", "exporter_name", "o
 Signal = Literal["traces", "metrics", "logs"]
 SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
 
+MAX_WORDS = 400
+"""Characters of an exporter's own words in ``last()``; a refused connection takes 250."""
+
 _OTLP_EXPORTERS = {
     ("http", "traces"): ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLPSpanExporter"),
     ("http", "metrics"): ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "OTLPMetricExporter"),
@@ -65,6 +68,12 @@ class _Hush(logging.Filter):
 _hush = _Hush()
 
 
+def _hush_first(logger: logging.Logger) -> None:
+    """Put our filter before the SDK's DuplicateFilter, which else took an application's own line for a repetition of ours."""
+    if _hush not in logger.filters:
+        logger.filters.insert(0, _hush)
+
+
 class QuietExporter:
     """An SDK exporter of any signal that prints nothing, remembers how it went, and stops when it is not wanted.
 
@@ -77,7 +86,8 @@ class QuietExporter:
 
     def __init__(self, inner: Any, endpoint: str = "") -> None:
         self._inner = inner
-        self._words = ""
+        self._error = ""
+        self._cause = ""
         self._rejection: Any = None
         self.endpoint = endpoint
         self.failures = 0
@@ -85,7 +95,7 @@ class QuietExporter:
         self.last_ns = 0
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
         for name in (*modules, *_NOISY_LOGGERS):
-            logging.getLogger(name).addFilter(_hush)  # adding it twice changes nothing
+            _hush_first(logging.getLogger(name))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -99,12 +109,12 @@ class QuietExporter:
         """Export through the inner exporter. Never raises, never logs; None is a failure too."""
         if self.unsupported:
             return self._rejection
-        self._words = ""
+        self._error = self._cause = ""
         with self.hushed():
             try:
                 result = self._inner.export(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  (kept as the last result: the SDK would print it)
-                self._words = f"{type(error).__name__}: {error}"
+                self._error = f"{type(error).__name__}: {error}"
                 result = None
         self._keep(result)
         return result
@@ -116,7 +126,10 @@ class QuietExporter:
 
     def heard(self, record: logging.LogRecord) -> None:
         """Keep a log line of an export that is under way: only there do the exporters tell why."""
-        self._words = record.getMessage()
+        if record.levelno >= logging.ERROR:
+            self._error = record.getMessage()
+        elif record.levelno == logging.WARNING:  # why it tries again; the error then only says that it gave up
+            self._cause = record.getMessage()
 
     @contextmanager
     def hushed(self) -> Iterator[None]:
@@ -136,9 +149,12 @@ class QuietExporter:
         if self.last_ok is None:
             return "nothing sent yet"
         when = datetime.fromtimestamp(self.last_ns / 1e9, UTC).strftime("%H:%M:%S UTC")
+        if self.last_ok:
+            return f"ok at {when}"
+        words = " ".join(filter(None, (self._error, self._cause)))[:MAX_WORDS] or "no reason given"
         if self.unsupported:
-            return f"stopped at {when}: the backend does not take this signal ({self._words})"
-        return f"ok at {when}" if self.last_ok else f"failed at {when}: {self._words or 'no reason given'}"
+            return f"stopped at {when}: the backend does not take this signal ({words})"
+        return f"failed at {when}: {words}"
 
     def _keep(self, result: Any) -> None:
         self.last_ns = time.time_ns()
@@ -146,7 +162,7 @@ class QuietExporter:
         if self.last_ok:
             return
         self.failures += 1
-        if result is not None and _UNSUPPORTED.search(self._words):
+        if result is not None and _UNSUPPORTED.search(self._error):
             self._rejection = result
 
 

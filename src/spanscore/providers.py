@@ -89,10 +89,12 @@ class Providers:
         self._service_name = service_name
         self._lock = Lock()
         self._chosen: dict[Signal, _Chosen] | None = None
+        self._tracers: dict[str, Tracer] = {}
         self._warming: Thread | None = None
         self._parts: OwnParts | None = None
         self._helper = _Helper()
         self._closed = False
+        weakref.finalize(self, self._helper.stop).atexit = False
         _alive.add(self)
 
     def warm_up(self) -> None:
@@ -100,7 +102,7 @@ class Providers:
 
         Without it the first request would pay for it: 70 ms and more.
         """
-        if self._warming is None and self._chosen is None and self._to_build():
+        if self._warming is None and self._chosen is None:
             self._warming = Thread(target=self._build_ahead, name="spanscore-warm-up", daemon=True)
             self._warming.start()
 
@@ -118,9 +120,19 @@ class Providers:
         """Whether the tracer provider is a private one; False before ``resolve``."""
         return self._chosen is not None and self._chosen["traces"].which == "own"
 
+    @property
+    def tracer_provider(self) -> TracerProvider:
+        """The tracer provider in use; chooses the providers if nobody has."""
+        provider: TracerProvider = self._provider("traces")
+        return provider
+
     def tracer(self, scope: str = semconv.SCOPE) -> Tracer:
         """Return the tracer of a scope; chooses the providers if nobody has."""
-        tracer: Tracer = self._provider("traces").get_tracer(scope)
+        tracer = self._tracers.get(scope)
+        if (
+            tracer is None
+        ):  # the SDK makes a new one at each call before 1.45, and chosen span ids are a matter of the tracer
+            tracer = self._tracers.setdefault(scope, self._provider("traces").get_tracer(scope))
         return tracer
 
     def meter(self) -> Meter:
@@ -194,8 +206,8 @@ class Providers:
         if build and (self._parts is None or self._parts.environment != otel_environment()):
             self._parts = OwnParts(self._service_name)  # nothing was built ahead, or for other variables
         chosen = {what: self._build(what) if what in build else self._found(what) or _nothing(what) for what in SIGNALS}
+        self._helper.start()  # now, as no thread can be started any more at interpreter exit (from Python 3.12 on)
         if any(one.which == "own" for one in chosen.values()):
-            self._helper.start()  # now, as no thread can be started any more at interpreter exit (from Python 3.12 on)
             atexit.register(self._at_exit)
         return chosen
 
@@ -244,7 +256,7 @@ class Providers:
     def _after_fork(self) -> None:
         """In the child no thread but this one exists; whoever held the lock never gives it back."""
         self._lock, self._warming, self._helper = Lock(), None, _Helper()
-        if self._own() and not self._closed:
+        if self._chosen is not None and not self._closed:
             self._helper.start()
 
 
