@@ -22,9 +22,8 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpMeter, 
 from spanscore import semconv
 from spanscore.model.score import JudgeCall, Outcome, Scale, Score
 from spanscore.model.span import SpanData
-from spanscore.protocols import Counts
 
-__all__ = ["Declared", "Reading", "Telemetry"]
+__all__ = ["Counted", "Declared", "Reading", "Telemetry"]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: name and value in a fixed order."""
@@ -75,6 +74,19 @@ _READ_GAUGES = {
 }
 
 
+class Counted(Protocol):
+    """How the units ended: the seam ``Counts``, as parts of one floor do not import each other."""
+
+    def eligible(self) -> Mapping[str, int]:
+        """Metric → units that entered."""
+
+    def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
+        """(metric, outcome) → units that ended so."""
+
+    def pending(self) -> Mapping[str, int]:
+        """Metric → units between."""
+
+
 class Declared(Protocol):
     """What must be known of a metric for its sums to be there as 0; every ``Metric`` has it."""
 
@@ -105,7 +117,7 @@ class Telemetry:
     def __init__(
         self,
         meter: Meter | None,
-        counts: Counts,
+        counts: Counted,
         gauges: Mapping[str, Reading] | None = None,
         *,
         segments: Mapping[str, Sequence[str]] | None = None,
