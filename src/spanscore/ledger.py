@@ -25,7 +25,7 @@ class Ledger:
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
-        self._metrics = frozenset(metrics)
+        self._metrics = tuple(metrics)
         self.reset()
 
     def reset(self) -> None:

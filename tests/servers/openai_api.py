@@ -1,0 +1,90 @@
+"""A loopback server that speaks OpenAI's chat completions, answering what a test tells it to.
+
+with OpenAIServer(lambda request: '{"verdict": 1}') as server:
+    ChatOpenAI(base_url=server.url, api_key="none")
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[[dict[str, Any]], "str | tuple[int, dict[str, str]]"]
+
+
+class OpenAIServer:
+    """Serves ``POST /v1/chat/completions`` on 127.0.0.1.
+
+    Args:
+        answer: request body → the assistant's text, or (status, headers) to fail with.
+
+    Attributes:
+        requests: every request body, in order of arrival.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.requests: list[dict[str, Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.requests.append(body)
+                said = answer(body)
+                status, headers = (200, {}) if isinstance(said, str) else said
+                payload = json.dumps(
+                    completion(said, body) if isinstance(said, str) else {"error": {"message": "no"}}
+                ).encode()
+                self.send_response(status)
+                for name, value in {
+                    "Content-Type": "application/json",
+                    "Content-Length": str(len(payload)),
+                    **headers,
+                }.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(payload)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def __enter__(self) -> OpenAIServer:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def completion(text: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat completion that says ``text``."""
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": body.get("model", "fake"),
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25},
+    }
+
+
+def judged(body: dict[str, Any]) -> str:
+    """Answer any prompt of the judge as somebody who finds everything right."""
+    asked = json.dumps(body)
+    if "verify_statements" in asked or '\\"verdicts\\"' in asked or "supported" in asked:
+        return json.dumps(
+            {"statements": [{"index": 1, "statement": "It is so.", "reason": "it says so", "verdict": 1}]}
+        )
+    if "statements" in asked:
+        return json.dumps({"statements": ["It is so."]})
+    return json.dumps({"reason": "fine", "verdict": 1})

@@ -1,0 +1,81 @@
+"""A scorer from a file: what it says is what it does, and what is wrong is named."""
+
+import pytest
+from tests.line import QUESTION, a_trace, rag
+
+from spanscore import ConfigurationError, OnlineScorer
+
+WHOLE = """
+judge: {model: lexical}
+sampling: {rate: 0.05, rates: {faithfulness: 0.02}, rules: [{when: {status: error}, rate: 1.0}, {when: {metadata: user_tier, equals: gold}, rate: 0.5}]}
+metrics:
+  - faithfulness: {pass_at: 0.7}
+  - aspect_critic: {name: harmless, definition: "Could the response cause harm?"}
+attach: {hold: 10s, event: false}
+limits: {timeout: 5s}
+"""
+
+
+def write(tmp_path, text):
+    file = tmp_path / "spanscore.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_a_file_makes_a_scorer(tmp_path):
+    trace = a_trace()
+    file = write(tmp_path, WHOLE.replace("rate: 0.05, rates: {faithfulness: 0.02}", "rate: 1.0"))
+
+    with OnlineScorer.from_config(file, tracer_provider=trace.provider) as scorer:
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+
+    root = trace.roots[0].attributes
+    assert root["spanscore.score.faithfulness"] == 1.0
+    assert "spanscore.score.harmless" in root
+
+
+def test_the_environment_overrides_the_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPANSCORE_SAMPLING__RATE", "0")
+    trace = a_trace()
+
+    with OnlineScorer.from_config(write(tmp_path, "metrics: [exact_match]"), tracer_provider=trace.provider) as scorer:
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        scorer.flush(5)
+
+        assert scorer.status().outcomes == {"exact_match": {"not_sampled": 1}}
+
+
+WRONG = {
+    "metrics: [faithfullness]": ["faithfullness", "faithfulness"],
+    "metrics: [exact_match]\nsampling: {rate: 3}": ["sampling.rate", "3"],
+    "metrics: [exact_match]\nsampling: {rte: 0.3}": ["sampling.rte", "'rate'"],
+    "metrics: [exact_match]\nattach: {hold: soon}": ["attach.hold", "soon", "30s"],
+    "metrics: [exact_match]\nsampling: {rates: {faith: 0.1}}": ["faith", "exact_match"],
+    "metrics: []": ["metrics"],
+    "judge: {model: lexical}": ["metrics", "required"],
+    "metrics: [exact_match": ["spanscore.yaml"],
+    "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["nonesuch"],
+    "metrics: [exact_match, exact_match]": ["exact_match", "name="],
+    "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "strictness"],
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path, text):
+    with pytest.raises(ConfigurationError) as raised:
+        OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider)
+
+    assert all(word in str(raised.value) for word in WRONG[text]), str(raised.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"nowhere\.yaml"):
+        OnlineScorer.from_config(tmp_path / "nowhere.yaml")
+
+
+def test_a_status_prints_as_a_small_table(tmp_path):
+    with OnlineScorer.from_config(write(tmp_path, WHOLE), tracer_provider=a_trace().provider) as scorer:
+        text = str(scorer.status())
+
+    assert "faithfulness" in text
+    assert max(map(len, text.splitlines())) <= 110

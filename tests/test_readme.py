@@ -1,0 +1,72 @@
+"""Every code block of the README runs, and the quickstart prints what it promises."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.line import QUESTION, rag
+from tests.servers.openai_api import OpenAIServer, judged
+
+from spanscore import OnlineScorer
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_every_python_block_runs_in_order(monkeypatch):
+    namespace = {"chain": rag(), "question": QUESTION}
+    with OpenAIServer(judged) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+        for block in blocks("python"):
+            exec(compile(block.replace("sample_rate=0.1", "sample_rate=1.0"), "README.md", "exec"), namespace)
+            assert namespace["scorer"].shutdown()
+
+    assert len(blocks("python")) == 3
+
+
+def test_the_attach_block_fits_in_eight_lines():
+    assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 8
+
+
+def test_the_configuration_block_makes_a_scorer(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (block,) = blocks("yaml")
+    (tmp_path / "spanscore.yaml").write_text(block)
+
+    OnlineScorer.from_config(tmp_path / "spanscore.yaml").shutdown()
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_every_example_runs_without_key_or_server(example):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "OPENAI_"))}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / example)],
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "faithfulness 0.50" in done.stdout
+    assert "faithfulness 1.00" in done.stdout
+
+
+def test_the_quickstart_speaks_to_a_real_model_where_there_is_a_key(monkeypatch, capsys):
+    with OpenAIServer(judged) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        runpy.run_path(str(ROOT / "examples" / "quickstart.py"), run_name="__main__")
+
+    assert "chat gpt-4o-mini" in capsys.readouterr().out
