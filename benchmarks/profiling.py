@@ -1,4 +1,8 @@
-"""Profiling: where spanscore's own time goes, by thread and by function, sampled while one workload runs."""
+"""Profiling: where spanscore's own time goes, by thread and by function, sampled while one workload runs.
+
+A sample weighs the CPU time that its thread used since the sample before: waiting weighs nothing, and the weights of a thread
+add up to its CPU time.
+"""
 
 from __future__ import annotations
 
@@ -13,56 +17,103 @@ from benchmarks.workloads import Workload
 
 __all__ = ["profile"]
 
-INTERVAL_S = 0.001
-SHOWN = 18
+INTERVAL_S = 0.0005
+SHOWN = 20  # rows per thread
 OURS = "/spanscore/"
+PROFILER = "profiler"
+
+Weights = Counter[tuple[str, str]]
+
+
+class Sampler:
+    """Looks at every thread again and again, from a thread of its own.
+
+    Attributes:
+        spent: thread → CPU seconds.
+        within: (thread, function of ours) → CPU seconds in it and in what it called.
+        leaves: (thread, ``function of ours → innermost function``) → CPU seconds.
+    """
+
+    def __init__(self) -> None:
+        self.spent: Counter[str] = Counter()
+        self.within: Weights = Counter()
+        self.leaves: Weights = Counter()
+        self._clocks = _clocks()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=PROFILER, daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._before = sys.getswitchinterval()
+        sys.setswitchinterval(0.0001)  # else a busy thread is only ever seen where it lets go of the GIL
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        sys.setswitchinterval(self._before)
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            self._look()
+
+    def _look(self) -> None:
+        clocks, frames = _clocks(), sys._current_frames()
+        for (ident, name), now in clocks.items():
+            weight = now - self._clocks.get((ident, name), 0.0)
+            if weight > 0 and ident in frames:
+                self._count(name, frames[ident], weight)
+        self._clocks = clocks
+
+    def _count(self, thread: str, frame: FrameType, weight: float) -> None:
+        self.spent[thread] += weight
+        ours = [one for one in _stack(frame) if OURS in one.f_code.co_filename]
+        for name in {_name(one) for one in ours}:
+            self.within[thread, name] += weight
+        if ours:
+            leaf = _name(ours[0]) if ours[0] is frame else f"{_name(ours[0])} → {_name(frame)}"
+            self.leaves[thread, leaf] += weight
 
 
 def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
-    """Run a workload under one variant; return each thread's CPU per invoke and the functions it was seen in."""
+    """Run a workload under one variant; return CPU per invoke by thread and by function."""
     for _ in range(20):
         variant.run(workload)
     variant.settle()
-    seen: Counter[tuple[str, str]] = Counter()
-    stop = threading.Event()
-    sampler = threading.Thread(target=_sample, args=(stop, seen), name="profiler", daemon=True)
-    before = _cpu_by_thread()
-    sampler.start()
-    for _ in range(invokes):
-        variant.run(workload)
-    variant.settle()
-    after = _cpu_by_thread()
-    stop.set()
-    sampler.join()
+    with Sampler() as sampler:
+        for _ in range(invokes):
+            variant.run(workload)
+        variant.settle()
     variant.close()
-    cpu = {name: (spent - before.get(name, 0.0)) / invokes * 1e6 for name, spent in after.items()}
-    return "\n".join([f"== {workload.name}: {invokes} invokes", *_threads(cpu), *_functions(seen), ""])
+    per_invoke = 1e6 / invokes
+    return "\n".join(
+        [
+            f"== {workload.name}: {invokes} invokes; µs of CPU per invoke (the profiler slows everything down)",
+            *(f"{spent * per_invoke:9.1f}  {name}" for name, spent in sampler.spent.most_common()),
+            "-- in a function of ours and what it calls",
+            *_rows(sampler.within, per_invoke),
+            "-- where it was seen",
+            *_rows(sampler.leaves, per_invoke),
+            "",
+        ]
+    )
 
 
-def _sample(stop: threading.Event, seen: Counter[tuple[str, str]]) -> None:
-    """Count, per thread, the innermost frame, and the innermost frame of ours that called it."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.0002)  # else a busy thread is only ever seen where it lets go of the GIL
-    try:
-        while not stop.wait(INTERVAL_S):
-            names = {thread.ident: thread.name for thread in threading.enumerate()}
-            for ident, frame in sys._current_frames().items():
-                where = _where(frame)
-                if where is not None and names.get(ident) != "profiler":
-                    seen[(names.get(ident, "?"), where)] += 1
-    finally:
-        sys.setswitchinterval(before)
+def _rows(weights: Weights, per_invoke: float) -> list[str]:
+    """Return the heaviest rows of each thread, thread by thread."""
+    rows = []
+    for name in sorted({thread for thread, _ in weights}):
+        mine = Counter({where: spent for (thread, where), spent in weights.items() if thread == name})
+        rows += [f"{spent * per_invoke:9.1f}  {name:16} {where}" for where, spent in mine.most_common(SHOWN)]
+    return rows
 
 
-def _where(frame: FrameType) -> str | None:
-    """Return ``ours → innermost``; None when nothing of ours is on the stack."""
-    innermost, ours = frame, frame
-    while OURS not in ours.f_code.co_filename:
-        if ours.f_back is None:
-            return None
-        ours = ours.f_back
-    mine = _name(ours)
-    return mine if ours is innermost else f"{mine} → {_name(innermost)}"
+def _stack(frame: FrameType | None) -> list[FrameType]:
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
 
 
 def _name(frame: FrameType) -> str:
@@ -70,19 +121,10 @@ def _name(frame: FrameType) -> str:
     return f"{folder.rpartition('/')[2]}/{file}:{frame.f_code.co_qualname}"
 
 
-def _cpu_by_thread() -> dict[str, float]:
-    """Return CPU seconds so far, by thread name; the profiler's own left out."""
-    spent: Counter[str] = Counter()
-    for thread in threading.enumerate():
-        if thread.ident is not None and thread.name != "profiler":
-            spent[thread.name] += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))  # type: ignore[attr-defined,unused-ignore]
-    return dict(spent)
-
-
-def _threads(cpu: dict[str, float]) -> list[str]:
-    return [f"{us:9.0f} µs CPU per invoke   {name}" for name, us in sorted(cpu.items(), key=lambda item: -item[1])]
-
-
-def _functions(seen: Counter[tuple[str, str]]) -> list[str]:
-    total = sum(seen.values()) or 1
-    return [f"{100 * count / total:6.1f} %   {thread:24} {where}" for (thread, where), count in seen.most_common(SHOWN)]
+def _clocks() -> dict[tuple[int, str], float]:
+    """Return the CPU seconds of every thread but the profiler, by identity and name."""
+    return {
+        (thread.ident, thread.name): time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        for thread in threading.enumerate()
+        if thread.ident is not None and thread.name != PROFILER
+    }
