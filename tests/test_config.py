@@ -7,7 +7,10 @@ from spanscore import ConfigurationError, OnlineScorer
 
 WHOLE = """
 judge: {model: lexical}
-sampling: {rate: 0.05, rates: {faithfulness: 0.02}, rules: [{when: {status: error}, rate: 1.0}, {when: {metadata: user_tier, equals: gold}, rate: 0.5}]}
+sampling:
+  rate: 0.05
+  rates: {faithfulness: 0.02}
+  rules: [{when: {status: error}, rate: 1.0}, {when: {metadata: user_tier, equals: gold}, rate: 0.5}]
 metrics:
   - faithfulness: {pass_at: 0.7}
   - aspect_critic: {name: harmless, definition: "Could the response cause harm?"}
@@ -24,7 +27,7 @@ def write(tmp_path, text):
 
 def test_a_file_makes_a_scorer(tmp_path):
     trace = a_trace()
-    file = write(tmp_path, WHOLE.replace("rate: 0.05, rates: {faithfulness: 0.02}", "rate: 1.0"))
+    file = write(tmp_path, WHOLE.replace("0.05", "1.0").replace("0.02", "1.0"))
 
     with OnlineScorer.from_config(file, tracer_provider=trace.provider) as scorer:
         rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})

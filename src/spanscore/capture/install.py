@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.tracers.context import register_configure_hook
 
 from spanscore import context
 
@@ -32,6 +31,8 @@ class Installation:
     def install(self) -> None:
         """Attach to every chain that starts from now on."""
         if not self._registered:
+            from langchain_core.tracers.context import register_configure_hook  # brings the LangSmith client: 290 ms
+
             self._registered = True
             register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)  # only get() is ever called
         self._on = True

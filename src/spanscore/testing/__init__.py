@@ -1,4 +1,4 @@
-"""The public test kit: judges and embeddings with prepared answers, metrics by name, clock, sink, builders. Loaded on first use."""
+"""The public test kit: prepared judges and embeddings, metrics by name, clock, sink, builders. Loaded on first use."""
 
 from __future__ import annotations
 
