@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakValueDictionary
 
+from spanscore.errors import ConfigurationError
 from spanscore.judges.langchain import LangChainJudge, named_model
 from spanscore.judges.langchain_openai import openai_model
 from spanscore.judges.lexical import LexicalJudge
@@ -45,7 +46,7 @@ def judge(
     if model == "lexical":
         return LexicalJudge()
     if isinstance(model, str):
-        model = _chat_model(model)
+        model = _chat_model(model.strip())
     if not callable(getattr(model, "ask", None)):
         model = LangChainJudge(model, structured=structured)
         max_concurrency = _MAX_CONCURRENCY if max_concurrency is None else max_concurrency
@@ -70,5 +71,7 @@ def shared_judge(model: Any) -> Judge:
 
 def _chat_model(name: str) -> Any:
     """Return LangChain's chat model of this name (``provider:model``)."""
+    if not name:
+        raise ConfigurationError("judge is empty. Use 'provider:model', a chat model, or 'lexical'")
     provider, _, model = name.partition(":")
     return openai_model(model) if provider == "openai" and model else named_model(name)

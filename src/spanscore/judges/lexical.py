@@ -43,8 +43,8 @@ class LexicalJudge:
     English only. A critique it can only pretend: see ``_critique``.
 
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
-    ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.99 on the ten topics it was not tuned
-    on (1.00 on the ten it was), mean scores 0.73, 0.42 and 0.03. Paraphrases cost it most: a grounded answer loses a quarter.
+    ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not
+    tuned on (1.00 on the ten it was), mean scores 0.83, 0.42 and 0.03. Paraphrases cost it most: a grounded answer loses a sixth.
 
     Raises JudgeError for a step it has no heuristic for.
     """
@@ -143,18 +143,21 @@ def _objection(statement: str, context: str) -> str | None:
 
 
 def _contradiction(said: Words, place: Words) -> str | None:
-    if denied := sorted(
-        stem for stem in said.affirmed if _among(stem, place.denied) and not _among(stem, place.affirmed)
-    ):
-        return f"The context denies it: {', '.join(denied)}."
-    if denied := sorted(stem for stem in said.denied if _among(stem, place.affirmed)):
-        return f"The context says so, the statement denies it: {', '.join(denied)}."
-    if said.denied and not place.denied:
-        return "The statement denies something, the context does not."
+    if not any(_among(stem, place.denied) for stem in said.denied):  # else both deny the same
+        if denied := sorted(stem for stem in said.affirmed if _only_denied(stem, place)):
+            return f"The context denies it: {', '.join(denied)}."
+        if denied := sorted(stem for stem in said.denied if _among(stem, place.affirmed)):
+            return f"The context says so, the statement denies it: {', '.join(denied)}."
+        if said.denied and not place.denied:
+            return "The statement denies something, the context does not."
     opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
     if opposed := [stem for stem in opposed if not _held(stem, place)]:
         return f"The context says the opposite of {', '.join(opposed)}."
     return None
+
+
+def _only_denied(stem: str, place: Words) -> bool:
+    return _among(stem, place.denied) and not _among(stem, place.affirmed)
 
 
 def _windows(context: str) -> list[Words]:

@@ -1,0 +1,99 @@
+"""Chat model, name or judge → judge."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import pytest
+from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
+
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.judges import LangChainJudge, LexicalJudge, Limited, Retrying, Timed, judge, shared_judge
+
+
+def test_a_chat_model_gets_all_limits() -> None:
+    made = judge(PlainModel(), max_concurrency=4, timeout=5.0, attempts=2)
+
+    assert isinstance(made, Retrying)
+    assert isinstance(made.judge, Limited)
+    assert isinstance(made.judge.judge, Timed)
+    assert isinstance(made.judge.judge.judge, LangChainJudge)
+    assert (made.attempts, made.judge.max_concurrency, made.judge.judge.timeout_s) == (2, 4, 5.0)
+    assert made.model == "plain-1"
+
+
+async def test_the_judge_made_of_a_chat_model_answers() -> None:
+    assert (await judge(PlainModel()).ask(QUESTION)).text == CRITIQUE_JSON
+
+
+def test_a_judge_is_returned_as_it_is() -> None:
+    own = Answers("x")
+
+    assert judge(own) is own
+
+
+def test_a_judge_is_wrapped_in_what_is_asked_for() -> None:
+    own = Answers("x")
+
+    assert judge(own, timeout=3.0) == Timed(own, 3.0)
+
+
+def test_the_offline_judge_has_a_name() -> None:
+    assert isinstance(judge("lexical"), LexicalJudge)
+
+
+def test_an_openai_model_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    assert judge("openai:gpt-4o-mini").model == "gpt-4o-mini"
+
+
+def test_a_missing_key_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        judge("openai:gpt-4o-mini")
+
+
+def test_a_missing_library_is_answered_with_its_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)
+
+    with pytest.raises(MissingExtraError, match=r"pip install 'spanscore\[openai\]'"):
+        judge("openai:gpt-4o-mini")
+
+
+def test_without_langchain_another_provider_s_name_is_answered_with_a_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+
+    with pytest.raises(ConfigurationError, match="pip install langchain"):
+        judge("anthropic:claude")
+
+
+def test_an_uninstalled_provider_is_answered_with_its_package() -> None:
+    with pytest.raises(ConfigurationError, match="langchain-anthropic"):
+        judge("anthropic:claude")
+
+
+@pytest.mark.parametrize("model", ["no such thing", "", 7, None])
+def test_what_makes_no_judge_is_refused(model: object) -> None:
+    with pytest.raises(ConfigurationError):
+        judge(model)
+
+
+def test_metrics_that_share_a_model_share_its_limits() -> None:
+    model = PlainModel()
+
+    assert shared_judge(model) is shared_judge(model)
+    assert shared_judge(model) is not shared_judge(PlainModel())
+
+
+def test_a_forgotten_model_is_not_kept() -> None:
+    from spanscore.judges import build
+
+    made = shared_judge(PlainModel())
+    before = len(build._shared)
+    del made
+    gc.collect()
+
+    assert len(build._shared) == before - 1

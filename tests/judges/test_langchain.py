@@ -1,0 +1,206 @@
+"""A LangChain chat model as a judge: structured output, plain text, provider's errors, suppression."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from email.utils import formatdate
+from time import time
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import RunnableLambda
+from langsmith.run_helpers import get_tracing_context
+from opentelemetry import context
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
+from tests.judges.models import (
+    CRITIQUE_JSON,
+    QUESTION,
+    Answer,
+    PlainModel,
+    ProviderError,
+    RefusingModel,
+    ToolModel,
+    openai_server,
+)
+
+from spanscore.context import is_judging
+from spanscore.errors import ConfigurationError, JudgeError, JudgeUnavailable
+from spanscore.judges import LangChainJudge, ask
+from spanscore.metrics import AspectCritic
+from spanscore.metrics.statements import VERIFY_STATEMENTS
+from spanscore.model.sample import SingleTurnSample
+
+
+async def test_a_model_without_structured_output_is_asked_in_text() -> None:
+    reply = await LangChainJudge(PlainModel()).ask(QUESTION)
+
+    assert (reply.text, reply.model, reply.input_tokens, reply.output_tokens) == (CRITIQUE_JSON, "plain-1-0601", 30, 5)
+    assert reply.duration_s is not None
+
+
+async def test_structured_output_is_used_where_the_model_has_it() -> None:
+    model = ToolModel()
+
+    answer = await ask(LangChainJudge(model), QUESTION)
+
+    assert answer == Answer(reason="polite", verdict=1)
+    assert len(model.tools_seen) == 1
+    assert model.seen == []
+
+
+async def test_a_nested_shape_is_handed_to_the_provider_without_references() -> None:
+    model = ToolModel(args={"statements": [{"statement": "s", "reason": "r", "verdict": 1}]})
+
+    await VERIFY_STATEMENTS.ask(LangChainJudge(model), {"context": "c", "statements": ["s"]})
+
+    assert "$ref" not in str(model.tools_seen)
+
+
+async def test_a_wrong_shape_from_structured_output_is_repaired() -> None:
+    model = ToolModel(args={"verdict": "maybe"})
+
+    with pytest.raises(JudgeError):  # the double gives the same answer to the repair
+        await ask(LangChainJudge(model), QUESTION)
+
+    assert len(model.tools_seen) == 2
+
+
+async def test_a_model_that_refuses_structured_output_is_asked_in_text_from_then_on() -> None:
+    model = ToolModel(error=ProviderError(400))
+    judge = LangChainJudge(model)
+
+    await judge.ask(QUESTION)
+    reply = await judge.ask(QUESTION)
+
+    assert reply.text == CRITIQUE_JSON
+    assert (len(model.tools_seen), len(model.seen)) == (1, 2)
+
+
+@pytest.mark.parametrize("status", [401, 503])
+async def test_a_refusal_for_another_reason_is_not_asked_again_in_text(status: int) -> None:
+    model = ToolModel(error=ProviderError(status))
+
+    with pytest.raises(JudgeError):
+        await LangChainJudge(model).ask(QUESTION)
+
+    assert model.seen == []
+
+
+async def test_structured_output_can_be_switched_off() -> None:
+    model = ToolModel()
+
+    await LangChainJudge(model, structured=False).ask(QUESTION)
+
+    assert (len(model.tools_seen), len(model.seen)) == (0, 1)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+async def test_what_may_pass_is_unavailability(status: int) -> None:
+    with pytest.raises(JudgeUnavailable) as raised:
+        await LangChainJudge(RefusingModel(error=ProviderError(status))).ask(QUESTION)
+
+    assert raised.value.error_type == f"http_{status}"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+async def test_what_will_not_pass_is_an_error_that_names_its_status_and_quotes_nothing(status: int) -> None:
+    with pytest.raises(JudgeError) as raised:
+        await LangChainJudge(RefusingModel(error=ProviderError(status))).ask(QUESTION)
+
+    assert type(raised.value) is JudgeError
+    assert raised.value.error_type == f"http_{status}"
+    assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError("x"), TimeoutError("x"), type("APIConnectionError", (Exception,), {})()]
+)
+async def test_a_provider_out_of_reach_is_unavailability(error: Exception) -> None:
+    with pytest.raises(JudgeUnavailable):
+        await LangChainJudge(RefusingModel(error=error)).ask(QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"Retry-After": "2.5"}, 2.5),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({"retry-after": formatdate(time() + 3600, usegmt=True)}, 3600.0),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+    ],
+)
+async def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    with pytest.raises(JudgeUnavailable) as raised:
+        await LangChainJudge(RefusingModel(error=ProviderError(429, headers))).ask(QUESTION)
+
+    assert raised.value.retry_after_s == (
+        None if seconds is None else pytest.approx(seconds, abs=240.0 if seconds == 3600.0 else 0.0)
+    )
+
+
+def test_what_is_no_chat_model_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="object is no LangChain chat model"):
+        LangChainJudge(object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", [PlainModel, ToolModel])
+async def test_a_judges_call_is_marked_for_everybody_who_traces(model: type[PlainModel]) -> None:
+    seen: dict[str, Any] = {}
+
+    def look() -> None:
+        seen["opentelemetry"] = context.get_value(_SUPPRESS_INSTRUMENTATION_KEY)
+        seen["plain key"] = context.get_value("suppress_instrumentation")
+        seen["langsmith"] = get_tracing_context()["enabled"]
+        seen["ours"] = is_judging()
+
+    await LangChainJudge(model(before=look)).ask(QUESTION)
+
+    assert seen == {"opentelemetry": True, "plain key": True, "langsmith": False, "ours": True}
+    assert context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
+
+
+@pytest.mark.parametrize("model", [PlainModel, ToolModel])
+async def test_an_application_s_callbacks_never_see_the_judge(model: type[PlainModel]) -> None:
+    class Counting(BaseCallbackHandler):
+        models = 0
+
+        def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+            self.models += 1
+
+    handler, judge = Counting(), LangChainJudge(model())
+
+    async def step(_: Any) -> str:
+        return (await judge.ask(QUESTION)).text
+
+    await RunnableLambda(step).ainvoke("x", config={"callbacks": [handler]})
+
+    assert handler.models == 0
+
+
+def test_one_chat_model_serves_three_loops() -> None:
+    from langchain_openai import ChatOpenAI
+
+    sample = SingleTurnSample(user_input="Hello?", response="Good morning.")
+    scores: list[Any] = []
+
+    def application(critic: AspectCritic) -> None:
+        async def ten() -> None:
+            scores.extend(await asyncio.gather(*(critic.score(sample) for _ in range(10))))
+
+        asyncio.run(ten())
+
+    with openai_server() as url:
+        critic = AspectCritic(ChatOpenAI(model="gpt-4o-mini", base_url=url, api_key="none"), definition="Polite?")
+        threads = [threading.Thread(target=application, args=(critic,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert [score.value for score in scores] == [1.0] * 30
+    assert {score.judge_model for score in scores} == {"gpt-4o-mini-2024-07-18"}
+    assert scores[0].usage.input_tokens == 40
