@@ -10,7 +10,12 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler
 
 from benchmarks.variants import Variant
 from benchmarks.workloads import Workload
@@ -18,6 +23,8 @@ from benchmarks.workloads import Workload
 __all__ = ["profile"]
 
 INTERVAL_S = 0.0005
+SWITCH_S = 0.0001  # of the GIL; at the usual 5 ms a busy thread is only ever seen where it lets go by itself
+HOLD_S = 0.1
 SHOWN = 20  # rows per thread
 OURS = "/spanscore/"
 PROFILER = "profiler"
@@ -44,7 +51,7 @@ class Sampler:
 
     def __enter__(self) -> Sampler:
         self._before = sys.getswitchinterval()
-        sys.setswitchinterval(0.0001)  # else a busy thread is only ever seen where it lets go of the GIL
+        sys.setswitchinterval(SWITCH_S)
         self._thread.start()
         return self
 
@@ -55,7 +62,10 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):
-            self._look()
+            sys.setswitchinterval(HOLD_S)  # a stack that runs on while it is read is garbage
+            with suppress(AttributeError):
+                self._look()
+            sys.setswitchinterval(SWITCH_S)
 
     def _look(self) -> None:
         clocks, frames = _clocks(), sys._current_frames()
@@ -76,10 +86,16 @@ class Sampler:
 
 
 def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
-    """Run a workload under one variant; return CPU per invoke by thread and by function."""
+    """Run a workload under one variant; return what it cost, by callback, by thread and by function."""
+    callbacks = _time_callbacks(variant.handlers[0])
     for _ in range(20):
         variant.run(workload)
     variant.settle()
+    callbacks.clear()
+    for _ in range(invokes):
+        variant.run(workload)
+    variant.settle()
+    timed = Counter(callbacks)
     with Sampler() as sampler:
         for _ in range(invokes):
             variant.run(workload)
@@ -88,7 +104,10 @@ def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
     per_invoke = 1e6 / invokes
     return "\n".join(
         [
-            f"== {workload.name}: {invokes} invokes; µs of CPU per invoke (the profiler slows everything down)",
+            f"== {workload.name}: {invokes} invokes, µs per invoke",
+            f"-- {sum(timed.values()) * per_invoke:.1f} in callbacks, on the application's threads",
+            *(f"{spent * per_invoke:9.1f}  {name}" for name, spent in timed.most_common()),
+            "-- CPU by thread (from here on slowed down by the profiler)",
             *(f"{spent * per_invoke:9.1f}  {name}" for name, spent in sampler.spent.most_common()),
             "-- in a function of ours and what it calls",
             *_rows(sampler.within, per_invoke),
@@ -99,10 +118,31 @@ def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
     )
 
 
+def _time_callbacks(handler: BaseCallbackHandler) -> Counter[str]:
+    """Wrap every callback of a handler in a clock; return the seconds by name, filled as they are called."""
+    seconds: Counter[str] = Counter()
+    for name in [name for name in dir(handler) if name.startswith("on_")]:
+        setattr(handler, name, _timed(name, getattr(handler, name), seconds))
+    return seconds
+
+
+def _timed(name: str, callback: Callable[..., Any], seconds: Counter[str]) -> Callable[..., Any]:
+    clock = time.perf_counter
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begun = clock()
+        try:
+            return callback(*args, **kwargs)
+        finally:
+            seconds[name] += clock() - begun
+
+    return timed
+
+
 def _rows(weights: Weights, per_invoke: float) -> list[str]:
-    """Return the heaviest rows of each thread, thread by thread."""
+    """Return the heaviest rows of our own threads, thread by thread."""
     rows = []
-    for name in sorted({thread for thread, _ in weights}):
+    for name in sorted({thread for thread, _ in weights if thread.startswith("spanscore")}):
         mine = Counter({where: spent for (thread, where), spent in weights.items() if thread == name})
         rows += [f"{spent * per_invoke:9.1f}  {name:16} {where}" for where, spent in mine.most_common(SHOWN)]
     return rows
@@ -122,9 +162,13 @@ def _name(frame: FrameType) -> str:
 
 
 def _clocks() -> dict[tuple[int, str], float]:
-    """Return the CPU seconds of every thread but the profiler, by identity and name."""
+    """Return the CPU seconds of every thread but the profiler, by identity and name; pools count as one."""
     return {
-        (thread.ident, thread.name): time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        (thread.ident, thread.name.partition("-")[0] if "Pool" in thread.name else thread.name): _cpu_s(thread.ident)
         for thread in threading.enumerate()
         if thread.ident is not None and thread.name != PROFILER
     }
+
+
+def _cpu_s(ident: int) -> float:
+    return time.clock_gettime(time.pthread_getcpuclockid(ident))
