@@ -34,7 +34,7 @@ def test_the_package_alone_loads_no_part_of_itself() -> None:
 
 @pytest.mark.parametrize("name", ["OnlineScorer"])
 def test_public_name_adds_nothing_heavy_to_what_an_application_has_loaded(name: str) -> None:
-    application = "import langchain_core.runnables, opentelemetry.sdk.trace"
+    application = "import langchain_core.messages, langchain_core.runnables, opentelemetry.sdk.trace"
 
     assert set(_heavy_after(f"{application}; from spanscore import {name}")) <= set(_heavy_after(application))
 
