@@ -1,0 +1,125 @@
+"""Spans of the OpenTelemetry GenAI conventions (our own capture's first of all) → samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spanscore import semconv
+from spanscore.codec.messages import is_message
+from spanscore.codec.text import as_text
+from spanscore.dialects.extract import Extract
+from spanscore.dialects.samples import no_sample, samples_of
+from spanscore.dialects.view import GenAIMessage, ModelRun, Retrieved, Side, ToolRun, View, documents_in, topmost
+from spanscore.model.sample import Samples
+from spanscore.model.span import SpanData, Unit
+
+__all__ = ["GenAIDialect"]
+
+_MODELS = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, "generate_content"})
+_RETRIEVERS = frozenset({semconv.RETRIEVAL})
+_TOOLS = frozenset({semconv.EXECUTE_TOOL})
+_NOT_SCORED = frozenset({semconv.EVALUATION, "create_agent"})
+"""Operations that answer nobody: some instrumentations give an agent's construction a trace of its own."""
+_UNFINISHED = {
+    "abandoned": "the stream was abandoned before its end",
+    "cancelled": "the run was cancelled",
+    "interrupted": "the turn was interrupted and waits to be resumed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GenAIDialect:
+    """Reads spans of the GenAI conventions.
+
+    Attributes:
+        extract: where question, answer and contexts are found.
+        score_abandoned: score also what was said of a stream that its reader left.
+    """
+
+    extract: Extract = field(default_factory=Extract)
+    score_abandoned: bool = False
+
+    def claims(self, span: SpanData) -> bool:
+        """Whether this is a span of the GenAI conventions, and of something that can be scored."""
+        if span.scope == semconv.SCOPE:
+            return False
+        operation = span.operation
+        if span.scope == semconv.CAPTURE_SCOPE:
+            return operation not in _NOT_SCORED
+        return isinstance(operation, str) and operation not in _NOT_SCORED
+
+    def samples(self, unit: Unit) -> Samples:
+        """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
+        root = unit.root
+        if root is None:
+            return no_sample("the unit's root never arrived")
+        ended = root.attributes.get(semconv.RUN_END)
+        if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
+            return no_sample(_UNFINISHED[ended])
+        view = _view(unit, root)
+        if isinstance(view.output.value, dict) and "__interrupt__" in view.output.value:
+            return no_sample(_UNFINISHED["interrupted"])
+        return samples_of(view, self.extract)
+
+
+def _view(unit: Unit, root: SpanData) -> View:
+    retrievers = [span for span in _of(unit, _RETRIEVERS) if _has_documents(span)]
+    tools = _of(unit, _TOOLS)
+    artifacts = [span for span in tools if _has_documents(span)]
+    models = sorted(topmost(_of(unit, _MODELS), tools, unit), key=lambda span: span.end_ns)
+    operation = root.operation or ""
+    expected = root.attributes.get(semconv.EXPECTED)
+    return View(
+        unit=unit,
+        input=_side(root, semconv.INPUT_MESSAGES, _INPUT_OF.get(operation, semconv.INPUT_VALUE)),
+        output=_side(root, semconv.OUTPUT_MESSAGES, _OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE)),
+        models=[_model(span) for span in models],
+        retrievals=[_documents(span) for span in topmost(retrievers, retrievers, unit)],
+        artifacts=[_documents(span) for span in topmost(artifacts, artifacts, unit)],
+        tools=[_tool(span) for span in topmost(tools, tools, unit)],
+        expected=expected if isinstance(expected, dict) else {},
+        failed=root.status == "error",
+    )
+
+
+_INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
+_OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
+"""A retriever or tool that is called alone is its own root."""
+
+
+def _of(unit: Unit, operations: frozenset[str]) -> list[SpanData]:
+    return [span for span in unit.spans if span.operation in operations]
+
+
+def _side(span: SpanData, messages: str, value: str) -> Side:
+    return Side(_messages(span, messages), span.attributes.get(value))
+
+
+def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
+    """Return a span's messages; a content attribute that was cut on its way is text, and holds none."""
+    given = span.attributes.get(name)
+    return [message for message in given if is_message(message)] if isinstance(given, (list, tuple)) else []
+
+
+def _model(span: SpanData) -> ModelRun:
+    return ModelRun(_messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES))
+
+
+def _tool(span: SpanData) -> ToolRun:
+    identity = span.attributes.get(semconv.TOOL_CALL_ID)
+    return ToolRun(
+        name=as_text(span.attributes.get(semconv.TOOL_NAME) or span.name),
+        id=None if identity is None else as_text(identity),
+        arguments=span.attributes.get(semconv.TOOL_CALL_ARGUMENTS),
+        result=span.attributes.get(semconv.TOOL_CALL_RESULT),
+    )
+
+
+def _has_documents(span: SpanData) -> bool:
+    """Whether a retriever found something or nothing, or a tool has an artifact; one that failed has neither."""
+    return isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))
+
+
+def _documents(span: SpanData) -> list[Retrieved]:
+    return documents_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS]) or []

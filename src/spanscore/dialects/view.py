@@ -1,0 +1,195 @@
+"""View: what a unit did, in one form for every dialect. A dialect fills it from its spans; ``extract`` searches in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spanscore.codec.messages import USER, is_message, message_text, role_of, tool_calls
+from spanscore.codec.text import as_text, safe_text
+from spanscore.model.span import SpanData, Unit
+
+__all__ = [
+    "GenAIMessage",
+    "ModelRun",
+    "Retrieved",
+    "Side",
+    "ToolRun",
+    "View",
+    "calls_tools",
+    "documents_in",
+    "human_turns",
+    "is_resume",
+    "last_human_text",
+    "topmost",
+    "turn_of",
+]
+
+GenAIMessage = Mapping[str, Any]
+_TEXT_KEYS = ("page_content", "content", "text", "document", "chunk")
+_NESTED_DOCUMENTS = ("documents", "docs", "results", "context")
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """One retrieved document.
+
+    Attributes:
+        id: as its store gives it, None where it gives none.
+    """
+
+    content: str
+    id: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The root's input or its output.
+
+    Attributes:
+        messages: where it is a conversation, or holds one.
+        value: what it holds besides; None = nothing.
+    """
+
+    messages: Sequence[GenAIMessage] = ()
+    value: Any = None
+
+    def whole(self) -> Any:
+        """Return it as the application had it: the state with its messages, the messages, or the value."""
+        if not self.messages:
+            return self.value
+        return {**self.value, "messages": list(self.messages)} if isinstance(self.value, dict) else list(self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """One call of a model: what it was asked, what it said."""
+
+    asked: Sequence[GenAIMessage]
+    said: Sequence[GenAIMessage]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """One run of a tool."""
+
+    name: str
+    id: str | None
+    arguments: Any
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a unit did.
+
+    Attributes:
+        models: in the order of their ends; a model inside a tool is part of it.
+        retrievals: what each retriever run found, in the order of their starts; a retriever inside another is part of it.
+        artifacts: documents in the artifact of each tool run that has any, likewise.
+        tools: in the order of their starts; a tool inside another is part of it.
+        failed: the root ended with an error.
+    """
+
+    unit: Unit
+    input: Side = field(default_factory=Side)
+    output: Side = field(default_factory=Side)
+    models: Sequence[ModelRun] = ()
+    retrievals: Sequence[Sequence[Retrieved]] = ()
+    artifacts: Sequence[Sequence[Retrieved]] = ()
+    tools: Sequence[ToolRun] = ()
+    expected: Mapping[str, Any] = field(default_factory=dict)
+    failed: bool = False
+
+    def thread(self) -> list[GenAIMessage]:
+        """Return the root's conversation; a LangGraph output holds the whole thread, other outputs only the answer."""
+        whole = human_turns(self.output.messages) > 0
+        return [*(() if whole else self.input.messages), *self.output.messages]
+
+
+def human_turns(messages: Iterable[GenAIMessage]) -> int:
+    """Return how many messages are a human's."""
+    return sum(_is_human(message) for message in messages)
+
+
+def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
+    """Whether any of the messages calls a tool."""
+    return any(tool_calls(message) for message in messages)
+
+
+def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
+    """Return the messages after the last human one: this turn's."""
+    last = max((at for at, message in enumerate(messages) if _is_human(message)), default=-1)
+    return messages[last + 1 :]
+
+
+def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
+    """Return what the last human message says, None where there is none or it holds no words."""
+    return next((message_text(message) for message in reversed(messages) if _is_human(message)), None)
+
+
+def _is_human(message: GenAIMessage) -> bool:
+    """Whether a human speaks; a user message that only brings tools' answers is none."""
+    return role_of(message.get("role")) == USER and not _only_responses(message)
+
+
+def _only_responses(message: GenAIMessage) -> bool:
+    parts = message.get("parts")
+    kinds = {part.get("type") for part in parts if isinstance(part, Mapping)} if isinstance(parts, list) else set()
+    return kinds == {"tool_call_response"}
+
+
+def is_resume(value: Any) -> bool:
+    """Whether an input is LangGraph's ``Command(resume=…)``, as the codec renders it."""
+    return isinstance(value, dict) and value.get("type") == "Command"
+
+
+def topmost(spans: Sequence[SpanData], under: Sequence[SpanData], unit: Unit) -> list[SpanData]:
+    """Return the spans that are not inside one of ``under``: what an outer retriever gives is what the model saw."""
+    within = {span.span_id: span for span in unit.spans}
+    standing = {span.span_id for span in under}
+    return [span for span in spans if standing.isdisjoint(_ancestors(span, within))]
+
+
+def _ancestors(span: SpanData, within: Mapping[int, SpanData]) -> set[int]:
+    seen: set[int] = set()
+    parent = span.parent_id
+    while parent is not None and parent in within and parent not in seen:
+        seen.add(parent)
+        parent = within[parent].parent_id
+    return seen - {span.span_id}
+
+
+def documents_in(value: Any, depth: int = 3) -> list[Retrieved] | None:
+    """Return the documents a value holds: documents, texts, lists of them, a text alone; None where it holds none.
+
+    An empty text or list is a retrieval that found nothing: ``[]``.
+    """
+    if isinstance(value, str):
+        return [Retrieved(safe_text(value))] if value else []
+    if depth <= 0:
+        return None
+    if isinstance(value, Mapping):
+        return _document(value, depth)
+    if not isinstance(value, (list, tuple)):
+        return None
+    found = [inner for item in value if (inner := documents_in(item, depth - 1)) is not None]
+    return [document for inner in found for document in inner] if found or not value else None
+
+
+def _document(value: Mapping[str, Any], depth: int) -> list[Retrieved] | None:
+    if is_message(value):
+        text = message_text(value)
+        return None if text is None else [Retrieved(text)]
+    text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
+    if text is not None:
+        return [Retrieved(safe_text(text), _id(value.get("id")))]
+    inner = next((value[key] for key in _NESTED_DOCUMENTS if isinstance(value.get(key), (list, tuple, str))), None)
+    return None if inner is None else documents_in(inner, depth - 1)
+
+
+def _id(value: Any) -> str | int | None:
+    if isinstance(value, bool) or value in (None, ""):
+        return None
+    return value if isinstance(value, int) else as_text(value)
