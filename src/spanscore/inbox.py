@@ -81,19 +81,26 @@ class Inbox(Generic[Event]):
         self._wake.set()
 
     def wait(self, timeout_s: float | None) -> None:
-        """Sleep until something arrives (then gather) or the timeout passes. Reader only."""
-        self._asleep = True
-        if not self._events and not self._urgent:
-            self._wake.wait(timeout_s)
-        self._asleep = False
-        self._wake.clear()
-        if self._urgent or not self._events:
-            return
+        """Sleep until something arrives (then gather) or the timeout passes. Reader only.
+
+        Under traffic the reader only gathers, by the clock: no event pays for a wake-up. After a quiet moment it sleeps.
+        """
+        if not self._gather(timeout_s) and (timeout_s is None or timeout_s > self._gather_s):
+            self._asleep = True
+            if not self._events and not self._urgent:
+                self._wake.wait(timeout_s)
+            self._asleep = False
+            self._wake.clear()
+            self._gather(timeout_s)
+
+    def _gather(self, timeout_s: float | None) -> bool:
+        """Wait for a batch, a nudge or the moment's end; return whether there is something to read."""
         self._gathering = True
         if len(self._events) < self._batch and not self._urgent:
-            self._full.wait(self._gather_s)
+            self._full.wait(self._gather_s if timeout_s is None else min(self._gather_s, timeout_s))
         self._gathering = False
         self._full.clear()
+        return bool(self._events or self._urgent)
 
     def take(self) -> Event | None:
         """Return the oldest event, None when there is none. Reader only."""

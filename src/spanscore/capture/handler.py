@@ -66,6 +66,10 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     run_inline = True
     raise_error = False
+    # Plain attributes: the base class's properties are a call each, eight times per small chain.
+    ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = False
+    ignore_agent = False  # tools, too
+    ignore_retry = ignore_custom_event = True
 
     def __init__(
         self,
@@ -127,27 +131,43 @@ class SpanCallbackHandler(BaseCallbackHandler):
     # --- chains ------------------------------------------------------------------------------------------------
 
     def on_chain_start(
-        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+        self,
+        serialized: Any,
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
+        name: str | None = None,
+        **kwargs: Any,
     ) -> None:
         """Open a root, or remember a step."""
         try:
-            metadata, name = kwargs.get("metadata"), kwargs.get("name") or "chain"
-            agent = metadata is not None and metadata.get("lc_agent_name") == name
             parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
+            agent = metadata is not None and name is not None and metadata.get("lc_agent_name") == name
+            if parent is not None and not agent and not self._steps:  # most runs are this
+                if run_id.int not in self._runs:
+                    self._runs[run_id.int] = parent
+                    parent.root.open[run_id.int] = None
+                return
             operation = semconv.INVOKE_AGENT if agent else semconv.INVOKE_WORKFLOW
             if parent is None:
-                self._begin(run_id.int, operation, name, metadata, codec.snapshot, inputs)
-            elif agent or self._steps:
-                self._child(run_id.int, parent, operation if agent else None, name, metadata, codec.snapshot, inputs)
+                self._begin(run_id.int, operation, name or "chain", metadata, codec.snapshot, inputs)
             else:
-                self._step(run_id.int, parent)
+                nested = operation if agent else None
+                self._child(run_id.int, parent, nested, name or "chain", metadata, codec.snapshot, inputs)
         except Exception:  # noqa: BLE001
             _harmless("on_chain_start")
 
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
         """End a root; a stream's true input arrives only here."""
         try:
-            self._end(run_id.int, codec.snapshot, outputs, None, kwargs.get("inputs"))
+            run = self._runs.get(run_id.int)
+            if run is not None and run.id != run_id.int:  # a step
+                del self._runs[run_id.int]
+                run.root.open.pop(run_id.int, None)
+                return
+            self._end(run_id.int, codec.snapshot, outputs, None, inputs)
         except Exception:  # noqa: BLE001
             _harmless("on_chain_end")
 
@@ -354,7 +374,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             return False
         root.span, root.key = span, UnitKey(ids.trace_id, ids.span_id)
         root.is_trace_root = getattr(span, "parent", None) is None
-        root.context = trace.set_span_in_context(span, ambient)
+        root.context = ambient
         self._trace_ids[root.id] = ids.trace_id
         if len(self._trace_ids) > self._max_roots:
             self._trace_ids.popitem(last=False)

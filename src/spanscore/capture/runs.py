@@ -50,7 +50,7 @@ class Root(Run):
 
     Attributes:
         key: None while ``ignored``.
-        context: the caller's OpenTelemetry context, root span included: children start in it.
+        context: the caller's OpenTelemetry context: children start in it.
         may: whether any metric could still take the unit.
         wanted: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.

@@ -60,95 +60,122 @@ def chat_attributes(
 ) -> dict[str, Any]:
     """Return the attributes of a model's span that quote nothing. Never raises.
 
+    Called for every recorded model run, sampled or not: plain look-ups, no search where the usual place has it.
+
     Args:
         serialized_name: the run's name; stands for the provider where nothing else tells (``ChatOpenAI`` → ``openai``).
         metadata: of the run's start; ``ls_*`` keys are LangChain's own.
         invocation_params: of the run's start, as the provider's class names them.
         generation: of ``snapshot_generation``; None = there was no answer.
     """
-    run = metadata if isinstance(metadata, Mapping) else {}
-    asked = invocation_params if isinstance(invocation_params, Mapping) else {}
+    run, asked = _dict(metadata), _dict(invocation_params)
+    tokens = _number(run, _LS_MAX_TOKENS)
+    temperature = _number(run, _LS_TEMPERATURE)
     found = {
-        semconv.REQUEST_MODEL: _first(_texts(run, "ls_model_name"), _texts(asked, "model", "model_name", "model_id")),
-        semconv.PROVIDER_NAME: _first(_texts(run, "ls_provider")) or _provider(serialized_name),
-        semconv.REQUEST_TEMPERATURE: _first(_numbers(run, "ls_temperature"), _numbers(asked, "temperature")),
-        semconv.REQUEST_MAX_TOKENS: _whole(_first(_numbers(run, "ls_max_tokens"), _numbers(asked, *_MAX_TOKENS))),
-        **(_answered(generation) if isinstance(generation, TakenGeneration) else {}),
+        semconv.REQUEST_MODEL: _text(run, _LS_MODEL) or _text(asked, _REQUEST_MODELS),
+        semconv.PROVIDER_NAME: _text(run, _LS_PROVIDER) or _provider(serialized_name),
+        semconv.REQUEST_TEMPERATURE: _number(asked, _TEMPERATURE) if temperature is None else temperature,
+        semconv.REQUEST_MAX_TOKENS: _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens),
     }
+    if isinstance(generation, TakenGeneration):
+        found |= _answered(generation)
     return {name: value for name, value in found.items() if value is not None}
 
 
+_LS_MODEL, _LS_PROVIDER, _LS_TEMPERATURE = ("ls_model_name",), ("ls_provider",), ("ls_temperature",)
+_LS_MAX_TOKENS, _TEMPERATURE = ("ls_max_tokens",), ("temperature",)
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+_REQUEST_MODELS = ("model", "model_name", "model_id")
+_RESPONSE_MODELS = ("model_name", "model", "model_id", "modelId")
+_RESPONSE_IDS = ("id", "request_id")
 
 
 def finish_reason(choice: TakenChoice) -> str | None:
     """Return why a model stopped, in its provider's word; None where it does not say."""
     _, _, _, reported, info = choice
-    reason: str | None = _first(_texts(reported, *_FINISH_KEYS), _texts(info, *_FINISH_KEYS))
-    return reason
+    return _text(_dict(reported), _FINISH_KEYS) or _text(_dict(info), _FINISH_KEYS)
 
 
 def _answered(generation: TakenGeneration) -> dict[str, Any]:
     choices, llm_output = generation
-    reasons = [reason for choice in choices if (reason := finish_reason(choice)) is not None]
-    said = {semconv.RESPONSE_FINISH_REASONS: reasons or None}
     if not choices:
-        return {**said, **_tokens([llm_output])}
+        return _tokens([llm_output])
     _, identity, usage, reported, info = choices[0]
+    said, output = _dict(reported), _dict(llm_output)
+    own_id = identity if isinstance(identity, str) and not identity.startswith(_OURS) else None
     return {
-        **said,
-        semconv.RESPONSE_MODEL: _first(
-            _texts(reported, "model_name", "model", "model_id", "modelId"), _texts(llm_output, "model_name", "model")
-        ),
-        semconv.RESPONSE_ID: _first(
-            _texts(reported, "id", "request_id"),
-            [identity] if isinstance(identity, str) and not identity.startswith(_OURS) else [],
-            _texts(llm_output, "id"),
-        ),
-        **_tokens([usage, llm_output, reported, info]),
+        semconv.RESPONSE_FINISH_REASONS: [reason for c in choices if (reason := finish_reason(c)) is not None] or None,
+        semconv.RESPONSE_MODEL: _text(said, _RESPONSE_MODELS) or _text(output, _RESPONSE_MODELS),
+        semconv.RESPONSE_ID: _text(said, _RESPONSE_IDS) or own_id or _text(output, _RESPONSE_IDS),
+        **(_usage(usage) or _tokens([usage, llm_output, reported, info])),
     }
+
+
+def _usage(usage: Any) -> dict[str, Any]:
+    """Read LangChain's own form; empty where it is not that."""
+    if (
+        type(usage) is not dict
+        or type(usage.get("input_tokens")) is not int
+        or type(usage.get("output_tokens")) is not int
+    ):
+        return {}
+    sent, received = _dict(usage.get("input_token_details")), _dict(usage.get("output_token_details"))
+    return {
+        semconv.USAGE_INPUT_TOKENS: usage["input_tokens"],
+        semconv.USAGE_OUTPUT_TOKENS: usage["output_tokens"],
+        semconv.USAGE_CACHE_READ_INPUT_TOKENS: _whole(_number(sent, _CACHE_READ)),
+        semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: _whole(_number(sent, _CACHE_WRITE)),
+        semconv.USAGE_REASONING_OUTPUT_TOKENS: _whole(_number(received, _REASONING)),
+    }
+
+
+_CACHE_READ, _CACHE_WRITE, _REASONING = ("cache_read",), ("cache_creation",), ("reasoning",)
 
 
 def _tokens(places: Iterable[Any]) -> dict[str, Any]:
     """Read one report, the first that knows the input or the output: two of them may count differently."""
     for report in (report for place in places for report in _reports(place)):
-        counts = {name: _first(_paths(report, paths)) for name, paths in _TOKENS.items()}
+        counts = {name: _at(report, paths) for name, paths in _TOKENS.items()}
         if counts[semconv.USAGE_INPUT_TOKENS] is not None or counts[semconv.USAGE_OUTPUT_TOKENS] is not None:
             return {name: _whole(count) for name, count in counts.items()}
     return {}
 
 
-def _reports(place: Any) -> Iterable[Mapping[str, Any]]:
-    if not isinstance(place, Mapping):
-        return ()
-    nested = (place.get(name) for name in _REPORTS)
-    return [place, *(report for report in nested if isinstance(report, Mapping))]
+def _reports(place: Any) -> Iterable[dict[str, Any]]:
+    outer = _dict(place)
+    return [report for report in (outer, *(_dict(outer.get(name)) for name in _REPORTS)) if report]
 
 
-def _paths(report: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> list[float]:
-    found: list[float] = []
+def _at(report: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> float | None:
     for path in paths:
-        place: Any = report
-        for key in path[:-1]:
-            place = place.get(key) if isinstance(place, Mapping) else None
-        found += _numbers(place, path[-1])
-    return found
+        place = report if len(path) == 1 else _dict(report.get(path[0]))
+        count = _number(place, path[-1:])
+        if count is not None:
+            return count
+    return None
 
 
-def _texts(place: Any, *keys: str) -> list[str]:
-    return [safe_text(value) for value in _values(place, keys) if isinstance(value, str) and value]
+def _dict(place: Any) -> dict[str, Any]:
+    """Return a mapping as a dict, anything else as an empty one."""
+    if type(place) is dict:
+        return place
+    return dict(place) if isinstance(place, Mapping) else {}
 
 
-def _numbers(place: Any, *keys: str) -> list[float]:
-    return [value for value in _values(place, keys) if isinstance(value, (int, float)) and not isinstance(value, bool)]
+def _text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        value = place.get(key)
+        if isinstance(value, str) and value:
+            return value if value.isascii() else safe_text(value)
+    return None
 
 
-def _values(place: Any, keys: Iterable[str]) -> list[Any]:
-    return [place.get(key) for key in keys] if isinstance(place, Mapping) else []
-
-
-def _first(*found: list[Any]) -> Any:
-    return next((value for values in found for value in values), None)
+def _number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+    for key in keys:
+        value = place.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value
+    return None
 
 
 def _whole(number: float | None) -> int | None:

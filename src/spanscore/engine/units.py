@@ -88,6 +88,7 @@ class Units:
         self._attach = attach
         self._hold_root_ns = hold_root_ns
         self._hold_ns = hold_ns
+        self._passed = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
         self.reset()
 
     def reset(self) -> None:
@@ -121,7 +122,7 @@ class Units:
     def passed(self, key: UnitKey, ending: Ending, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
         self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
-        ending.end(self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED)))
+        ending.end(self._passed)
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""

@@ -135,9 +135,10 @@ class Unit:
         return replace(self, spans=() if root is None else (root.without_content(),))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """What a sampling rule may look at. Never the random number.
+
+    A named tuple: one is made per root, on the application's thread.
 
     Attributes:
         is_trace_root: the unit's root has no parent at all, so the trace's own randomness speaks for it.
@@ -154,5 +155,5 @@ class Facts:
     operation: str | None = None
     status: SpanStatus | None = None
     duration_ns: int | None = None
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    metadata: Mapping[str, Any] = _EMPTY
     conversation_id: str | None = None
