@@ -10,7 +10,7 @@ from typing import Any
 
 from spanscore.judges.record import recorded_calls
 from spanscore.model.job import Decision, Job
-from spanscore.model.sample import Sample, Samples
+from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Metric
@@ -48,7 +48,8 @@ class Evaluation:
         if sample is None:
             return _unscored(metric, *_why_not(metric, samples))
         with recorded_calls() as calls:
-            return await self._within_deadline(metric, sample, calls)
+            score = await self._within_deadline(metric, sample, calls)
+        return _told_where(score, metric, sample, samples) if score.outcome is Outcome.MISSING_FIELD else score
 
     async def _within_deadline(self, metric: Metric, sample: Sample, calls: list[JudgeCall]) -> Score:
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
@@ -99,6 +100,14 @@ def _why_not(metric: Metric, samples: Samples) -> tuple[Outcome, str]:
         return samples.outcome, samples.reason or samples.outcome.value
     kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
     return Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none"
+
+
+def _told_where(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
+    """Add to a missing field's reason where it was looked for."""
+    kind = "multi_turn" if sample is samples.multi else "single_turn"
+    missing = missing_fields(sample, metric.requires[kind])
+    places = [f"{name} was looked for in {where}" for name, where in samples.looked_in if name in missing]
+    return replace(score, reason="; ".join([score.reason or score.outcome.value, *places]))
 
 
 def _unscored(

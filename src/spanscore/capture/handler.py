@@ -121,6 +121,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """Drop what is left of a root whose unit has closed. Any thread."""
         self._roots.pop(root.id, None)
         self._runs.pop(root.id, None)
+        root.given = None  # its content is not remembered with it
         self._lingering.append((time_ns(), root))
 
     def remembered(self) -> int:
