@@ -123,6 +123,8 @@ class RateSampler:
         t = self._most_threshold
         if self._rules:
             t = threshold(max(self._most, *(rule.rate for rule in self._rules if rule.matches(facts)), 0.0))
+        if not facts.trace_state:  # the usual case, on the application's thread
+            return self._hashed(facts) >= t
         r, upstream = self._randomness(facts)
         return r >= (t if upstream is None else _thinned(t, upstream))
 

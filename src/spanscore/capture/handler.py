@@ -57,8 +57,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         inbox: the way to the span thread.
         sampler: asked once per root whether the unit may be scored at all.
         turnstile: counts the roots that are turned away here.
-        tracer: gives the tracer of the capture scope; called per root.
-        ready: called before each root: starts the span thread if it is not running.
+        tracer: gives the tracer of the capture scope; called once, before the first root.
+        ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and so wanted for every unit.
         steps: whether prompts, parsers and lambdas get spans too.
         max_roots: roots remembered; the oldest is given up when there are more.
@@ -86,7 +86,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._inbox = inbox
         self._sampler = sampler
         self._turnstile = turnstile
-        self._tracer = tracer
+        self._get_tracer = tracer
         self._ready = ready
         self._content = content
         self._steps = steps
@@ -98,6 +98,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     def reset(self) -> None:
         """Forget every run: in a forked child, where roots open at the fork are never ended."""
+        self._tracer: trace.Tracer | None = None
         self._runs: dict[int, Run] = {}
         self._roots: OrderedDict[int, Root] = OrderedDict()
         self._lingering: deque[tuple[int, Root]] = deque()
@@ -329,7 +330,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if run_id in self._runs:  # the same handler attached twice
             return None
         now = time_ns()
-        self._sweep(now)
+        if self._lingering and now - self._lingering[0][0] >= _LINGER_NS or len(self._roots) >= self._max_roots:
+            self._sweep(now)
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
         root.ignored = not self._admit(root)
@@ -339,7 +341,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         facts = Facts(
             key=root.key,
             is_trace_root=root.is_trace_root,
-            trace_state=_trace_state(root.span),
+            trace_state=root.trace_state,
             name=name,
             operation=operation,
             metadata=metadata or {},
@@ -362,8 +364,10 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self.refused += 1
             self._turnstile.turned_away(Outcome.REFUSED)
             return False
-        self._ready()
-        span = self._tracer().start_span(
+        if self._tracer is None:
+            self._ready()
+            self._tracer = self._get_tracer()
+        span = self._tracer.start_span(
             f"{root.operation} {root.name}",
             context=ambient,
             attributes={semconv.OPERATION_NAME: root.operation or ""},
@@ -375,6 +379,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             return False
         root.span, root.key = span, UnitKey(ids.trace_id, ids.span_id)
         root.is_trace_root = getattr(span, "parent", None) is None
+        root.trace_state = ids.trace_state.to_header() if ids.trace_state else ""
         root.context = ambient
         self._trace_ids[root.id] = ids.trace_id
         if len(self._trace_ids) > self._max_roots:
@@ -445,7 +450,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             for run_id in list(root.open):
                 self._runs.pop(run_id, None)
             root.open.clear()
-        if len(self._roots) > self._max_roots:
+        if len(self._roots) >= self._max_roots:
             try:
                 _, oldest = self._roots.popitem(last=False)
             except KeyError:
@@ -453,11 +458,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self.forget(oldest)
             if not oldest.ignored:
                 self._inbox.put((oldest, now_ns, None, TimeoutError()), must=True)
-
-
-def _trace_state(span: trace.Span | None) -> str:
-    state = span.get_span_context().trace_state if span is not None else None
-    return state.to_header() if state else ""
 
 
 def _is_control_flow(error: BaseException) -> bool:

@@ -72,6 +72,7 @@ class Root(Run):
         "key",
         "may",
         "open",
+        "trace_state",
         "wanted",
     )
 
@@ -89,6 +90,7 @@ class Root(Run):
         self.broken = False
         self.detached = False
         self.is_trace_root = False
+        self.trace_state = ""
 
 
 Event = tuple[Run, int, Any, BaseException | None]
