@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from pydantic import BaseModel
@@ -57,6 +58,14 @@ def test_an_answer_is_found_whatever_stands_around_it(text: str) -> None:
 )
 def test_what_is_no_answer_is_not_read_as_one(text: str) -> None:
     assert read(text, Answer) is None
+
+
+@pytest.mark.parametrize("text", ["{" * 100_000, '{"a":' * 100_000, '{"verdict": ' + "[" * 100_000, '"{' * 50_000])
+def test_an_answer_of_nothing_but_brackets_is_given_up_quickly(text: str) -> None:
+    started = time.perf_counter()
+
+    assert read(text, Answer) is None
+    assert time.perf_counter() - started < 2.0
 
 
 def test_a_row_of_a_broken_list_is_no_answer() -> None:

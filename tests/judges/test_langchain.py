@@ -128,7 +128,7 @@ async def test_a_provider_out_of_reach_is_unavailability(error: Exception) -> No
         ({"retry-after": "7"}, 7.0),
         ({"Retry-After": "2.5"}, 2.5),
         ({"retry-after-ms": "250"}, 0.25),
-        ({"retry-after": formatdate(time() + 3600, usegmt=True)}, 3600.0),
+        ({"retry-after": formatdate(time() - 60, usegmt=True)}, 0.0),
         ({"retry-after": "soon"}, None),
         ({}, None),
     ],
@@ -137,9 +137,7 @@ async def test_retry_after_is_read(headers: dict[str, str], seconds: float | Non
     with pytest.raises(JudgeUnavailable) as raised:
         await LangChainJudge(RefusingModel(error=ProviderError(429, headers))).ask(QUESTION)
 
-    assert raised.value.retry_after_s == (
-        None if seconds is None else pytest.approx(seconds, abs=240.0 if seconds == 3600.0 else 0.0)
-    )
+    assert raised.value.retry_after_s == seconds
 
 
 def test_what_is_no_chat_model_is_refused() -> None:

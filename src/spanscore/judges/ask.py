@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -28,6 +29,9 @@ Keep what it says. Do not judge anew, and do not add what is not there.
 Give the rewritten object as a string in "text"."""
 # strict=False: models write raw line breaks inside strings.
 _DECODER = json.JSONDecoder(strict=False)
+_MAX_CANDIDATES = 20
+_MAX_TOKENS = 5_000
+"""Brackets and strings looked at for one closer. An answer of nothing but brackets must not hold up the loop."""
 _FENCE = re.compile(r"```(?:json)?", re.IGNORECASE)
 _BRACKET_OR_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
@@ -131,10 +135,13 @@ def _objects(text: str) -> Iterator[Any]:
 
 
 def _objects_from(text: str, position: int) -> Iterator[Any]:
-    while (position := text.find("{", position)) >= 0:
+    for _ in range(_MAX_CANDIDATES):
+        position = text.find("{", position)
+        if position < 0:
+            return
         try:
             value, position = _DECODER.raw_decode(text, position)
-        except ValueError:
+        except (ValueError, RecursionError):
             # Not inside: a row of a broken list is no answer.
             position = _closer(text, position) + 1
         else:
@@ -144,7 +151,7 @@ def _objects_from(text: str, position: int) -> Iterator[Any]:
 def _closer(text: str, start: int) -> int:
     """Return where the bracket at ``start`` closes, brackets in strings left out; ``start`` itself when it never does."""
     depth = 0
-    for token in _BRACKET_OR_STRING.finditer(text, start):
+    for token in islice(_BRACKET_OR_STRING.finditer(text, start), _MAX_TOKENS):
         depth += {"{": 1, "}": -1}.get(token.group(), 0)
         if depth == 0:
             return token.start()

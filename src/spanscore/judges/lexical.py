@@ -44,7 +44,7 @@ class LexicalJudge:
 
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
     ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not
-    tuned on (1.00 on the ten it was), mean scores 0.83, 0.42 and 0.03. Paraphrases cost it most: a grounded answer loses a sixth.
+    tuned on (1.00 on the ten it was), mean scores 0.83, 0.42 and 0.03. A grounded answer loses a sixth to its paraphrases.
 
     Raises JudgeError for a step it has no heuristic for.
     """

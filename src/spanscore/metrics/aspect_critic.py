@@ -43,8 +43,8 @@ def _critique(definition: str) -> Step[Critique]:
 class AspectCritic(JudgedMetric):
     """Does the aspect hold for this answer or conversation?
 
-    Formula: the majority of ``strictness`` verdicts, each 0 or 1. Range {0, 1}. ``direction`` says which of the two is good:
-    by default 1 (``definition="The response is polite."``); ``"lower"`` for an aspect one does not want
+    Formula: the majority of ``strictness`` verdicts, each 0 or 1. Range {0, 1}, higher is better
+    (``definition="The response is polite."``), or lower with ``direction="lower"``, for an aspect one does not want
     (``definition="Could the response hurt somebody?"``).
 
     Fields: single turn, at least one of ``user_input``, ``response``, ``retrieved_contexts``, ``reference_contexts``,

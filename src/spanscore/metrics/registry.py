@@ -79,8 +79,13 @@ def _as_it_is(metric: str, made: Any, params: Mapping[str, Any]) -> Metric:
 
 
 def _wanted(maker: Any, **offered: Any) -> dict[str, Any]:
+    """Return what the maker takes of it. A required one that is None is handed on: the metric says best what it needs."""
     parameters = inspect.signature(maker).parameters
-    return {name: value for name, value in offered.items() if name in parameters and value is not None}
+    return {
+        name: value
+        for name, value in offered.items()
+        if name in parameters and (value is not None or parameters[name].default is inspect.Parameter.empty)
+    }
 
 
 def _check_parameters(metric: str, maker: Any, given: Mapping[str, Any]) -> None:

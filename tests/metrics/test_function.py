@@ -1,0 +1,98 @@
+"""A function becomes a metric."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from spanscore.metrics import metric
+from spanscore.model.sample import MultiTurnSample, SingleTurnSample
+from spanscore.model.score import BINARY, Outcome, Scale, Score
+from spanscore.protocols import Metric
+
+SAMPLE = SingleTurnSample(response="short")
+
+
+def test_a_predicate_is_a_pass_or_fail_metric() -> None:
+    @metric
+    def brief(sample: SingleTurnSample) -> bool:
+        return len(sample.response or "") < 10
+
+    score = brief.score_sync(SAMPLE)
+
+    assert isinstance(brief, Metric)
+    assert (score.metric, score.value, score.label, score.scale) == ("brief", 1.0, "pass", BINARY)
+
+
+async def test_an_async_function_runs_on_the_loop() -> None:
+    @metric(name="where", requires=["response"])
+    async def somewhere(sample: Any) -> float:
+        return float(threading.current_thread().name == "spanscore-loop")
+
+    score = await somewhere.score(SAMPLE)
+
+    assert (score.metric, score.value) == ("where", 1.0)
+
+
+def test_a_plain_function_is_kept_off_the_loop_and_an_async_one_is_not() -> None:
+    async def waits(sample: Any) -> float:
+        return 0.5
+
+    def computes(sample: Any) -> float:
+        return 0.5
+
+    assert (metric(computes).cpu_bound, metric(waits).cpu_bound) == (True, False)
+    assert metric(cpu_bound=False)(computes).cpu_bound is False
+
+
+def test_the_fields_it_requires_are_checked_first() -> None:
+    @metric(requires=["reference"])
+    def never(sample: Any) -> float:
+        raise AssertionError
+
+    assert never.score_sync(SAMPLE).outcome is Outcome.MISSING_FIELD
+    assert never.score_sync(MultiTurnSample(user_input=[])).outcome is Outcome.MISSING_FIELD
+
+
+def test_a_conversation_is_scored_where_it_is_declared() -> None:
+    @metric(requires={"multi_turn": ["user_input"]}, scale=Scale(range=None))
+    def turns(sample: MultiTurnSample) -> int:
+        return len(sample.user_input)
+
+    assert turns.score_sync(MultiTurnSample(user_input=[])).value == 0.0
+
+
+def test_what_it_raises_is_an_outcome() -> None:
+    @metric
+    def broken(sample: Any) -> float:
+        return 1 / 0
+
+    score = broken.score_sync(SAMPLE)
+
+    assert (score.outcome, score.error_type) == (Outcome.METRIC_ERROR, "ZeroDivisionError")
+
+
+def test_it_may_return_a_whole_score() -> None:
+    @metric
+    def whole(sample: Any) -> Score:
+        return Score(metric="", version="", outcome=Outcome.SCORED, value=0.5, explanation="because")
+
+    assert whole.score_sync(SAMPLE).explanation == "because"
+
+
+def test_the_function_itself_can_still_be_called() -> None:
+    @metric
+    def half(sample: Any) -> float:
+        """Always half."""
+        return 0.5
+
+    assert half(None) == 0.5
+    assert half.__doc__ == "Always half."
+
+
+def test_its_author_raises_the_version() -> None:
+    def half(sample: Any) -> float:
+        return 0.5
+
+    assert metric(half).version.startswith("1+")
+    assert metric(version="2")(half).version.startswith("2+")

@@ -1,0 +1,90 @@
+"""Metrics by name."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics import AspectCritic, BaseMetric, ExactMatch, Faithfulness, create, metric
+from spanscore.testing import ScriptedJudge
+
+
+class Politeness(BaseMetric):
+    """A user's metric."""
+
+    name = "politeness"
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
+
+
+@metric
+def brief(sample: Any) -> bool:
+    return True
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("my_metrics")
+    module.Politeness = Politeness  # type: ignore[attr-defined]
+    module.brief = brief  # type: ignore[attr-defined]
+    module.seven = 7  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "my_metrics", module)
+
+
+def test_a_built_in_is_made_with_judge_and_parameters() -> None:
+    judge = ScriptedJudge()
+
+    critic = create("aspect_critic", judge=judge, name="polite", definition="Polite?", strictness=3)
+
+    assert isinstance(critic, AspectCritic)
+    assert (critic.name, critic.votes, critic._judge) == ("polite", 3, judge)
+
+
+def test_a_judge_offered_to_a_metric_that_takes_none_is_ignored() -> None:
+    assert isinstance(create("exact_match", judge=ScriptedJudge()), ExactMatch)
+
+
+def test_the_name_can_be_a_parameter() -> None:
+    assert create("exact_match", name="same_as_gold").name == "same_as_gold"
+
+
+def test_a_class_from_outside_is_found() -> None:
+    made = create("my_metrics:Politeness", judge=ScriptedJudge(), strict=True)
+
+    assert isinstance(made, Politeness)
+    assert made.strict
+
+
+def test_a_ready_made_metric_from_outside_is_found() -> None:
+    assert create("my_metrics:brief") is brief
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("faithfullness", {}, "did you mean faithfulness?"),
+        ("zzz", {}, "built in are aspect_critic, exact_match, faithfulness"),
+        ("no_such_package.metrics:X", {}, "No module named"),
+        ("my_metrics:Nope", {}, "has no Nope"),
+        ("my_metrics:seven", {}, "is a int, which is no metric"),
+        ("my_metrics:brief", {"strict": True}, "takes no parameters"),
+        ("faithfulness", {"pass_att": 1}, "did you mean pass_at?"),
+        ("faithfulness", {}, "faithfulness needs a judge"),
+        ("aspect_critic", {"judge": ScriptedJudge()}, "missing a required argument: 'definition'"),
+    ],
+)
+def test_a_wrong_name_or_parameter_is_answered_with_what_is_right(
+    name: str, params: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        create(name, **params)
+
+
+def test_no_judge_is_said_in_plain_words() -> None:
+    with pytest.raises(ConfigurationError, match="faithfulness needs a judge"):
+        Faithfulness(None)
