@@ -43,6 +43,8 @@ from langchain_core.outputs import LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
+from spanscore.codec.text import plain_dict
+
 __all__ = [
     "Opaque",
     "Taken",
@@ -284,17 +286,30 @@ def _command(command: Any, *, with_artifacts: bool = False) -> TakenCommand:
 
 
 def _items(values: list[Any], takers: _Takers) -> Any:
-    if _MESSAGES.issuperset(map(type, values)) and 0 < len(values) <= MAX_ITEMS:
-        return _thread(values)
     if len(values) > MAX_ITEMS or (len(values) > MANY_NUMBERS and type(values[0]) in _NUMBERS):
         return values
-    return [takers[type(value)](value) for value in values]
+    try:
+        if values and _MESSAGES.issuperset(map(type, values)):
+            return _thread(values)
+        return [takers[type(value)](value) for value in values]
+    except Exception:  # noqa: BLE001 - one half-built object is no reason to lose its neighbours
+        return [_or_opaque(takers, value) for value in values]
 
 
 def _entries(values: dict[Any, Any], takers: _Takers) -> dict[Any, Any]:
     if len(values) > MAX_ITEMS:
         return values
-    return {key: takers[type(value)](value) for key, value in values.items()}
+    try:
+        return {key: takers[type(value)](value) for key, value in values.items()}
+    except Exception:  # noqa: BLE001 - as above
+        return {key: _or_opaque(takers, value) for key, value in values.items()}
+
+
+def _or_opaque(takers: _Takers, value: Any) -> Any:
+    try:
+        return takers[type(value)](value)
+    except Exception:  # noqa: BLE001 - as above
+        return _opaque(value)
 
 
 def _share(value: Any) -> Any:
@@ -354,7 +369,7 @@ def _table(inner: _Takers | None) -> _Takers:
 
     takers: dict[type, Taker] = {
         **dict.fromkeys(_UNCHANGEABLE, _share),
-        dict: lambda value: entries(dict.copy(value)),
+        dict: lambda value: entries(plain_dict(value)),
         list: whole_list,
         tuple: whole_tuple,
         set: lambda value: items(list(set.__iter__(value))),

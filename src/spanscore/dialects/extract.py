@@ -154,6 +154,7 @@ def _question_text(value: Any) -> str | None:
 
 
 def _answers(view: View) -> Iterator[str | None]:
+    yield _structured_response(view.output)
     yield _final(turn_of(view.output.messages))
     yield from _keyed(view.output.value, ANSWER_KEYS, _answer_text)
     yield _plain(view.output.value)
@@ -164,6 +165,15 @@ def _answers(view: View) -> Iterator[str | None]:
         yield _final(said)
         if calls_tools(said) and not view.output.messages:
             yield _structured(view.output.value)
+
+
+def _structured_response(output: Side) -> str | None:
+    """Return what a LangChain agent with a response format answers, where its last message only says that it does."""
+    turn = turn_of(output.messages)
+    only_told = bool(turn) and role_of(turn[-1].get("role")) == TOOL
+    return (
+        _structured(output.value.get("structured_response")) if only_told and isinstance(output.value, dict) else None
+    )
 
 
 def _final(turn: Sequence[GenAIMessage]) -> str | None:

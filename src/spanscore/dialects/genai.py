@@ -77,7 +77,7 @@ def _view(unit: Unit, root: SpanData) -> View:
         models=[_model(span) for span in models],
         retrievals=[_documents(span) for span in topmost(retrievers, retrievers, unit)],
         artifacts=[_documents(span) for span in topmost(artifacts, artifacts, unit)],
-        tools=[_tool(span) for span in topmost(tools, tools, unit)],
+        tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
         expected=expected if isinstance(expected, dict) else {},
         failed=root.status == "error",
     )

@@ -88,7 +88,7 @@ class View:
         models: in the order of their ends; a model inside a tool is part of it.
         retrievals: what each retriever run found, in the order of their starts; a retriever inside another is part of it.
         artifacts: documents in the artifact of each tool run that has any, likewise.
-        tools: in the order of their starts; a tool inside another is part of it.
+        tools: in the order of their starts, the root aside; a tool inside another is part of it.
         failed: the root ended with an error.
     """
 
