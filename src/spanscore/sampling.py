@@ -148,10 +148,12 @@ class RateSampler:
         return self._hashed(facts), None
 
     def _hashed(self, facts: Facts) -> int:
+        trace_id, span_id = facts.key
         digest = self._hash.copy()
-        digest.update(facts.key.trace_id.to_bytes(16, "big"))
-        if not facts.is_trace_root:
-            digest.update(facts.key.span_id.to_bytes(8, "big"))
+        if facts.is_trace_root:
+            digest.update(trace_id.to_bytes(16, "big"))
+        else:
+            digest.update((trace_id << 64 | span_id).to_bytes(24, "big"))
         return int.from_bytes(digest.digest()[:7], "big")
 
 

@@ -330,7 +330,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if run_id in self._runs:  # the same handler attached twice
             return None
         now = time_ns()
-        if self._lingering and now - self._lingering[0][0] >= _LINGER_NS or len(self._roots) >= self._max_roots:
+        if (self._lingering and now - self._lingering[0][0] >= _LINGER_NS) or len(self._roots) >= self._max_roots:
             self._sweep(now)
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
@@ -338,14 +338,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if root.ignored or root.key is None:
             return None
         root.details = metadata
-        facts = Facts(
-            key=root.key,
-            is_trace_root=root.is_trace_root,
-            trace_state=root.trace_state,
-            name=name,
-            operation=operation,
-            metadata=metadata or {},
-        )
+        given_metadata = metadata or {}
+        facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, given_metadata)
         root.may = self._sampler.may(facts)
         root.wanted = root.may or self._content
         if root.wanted:

@@ -77,7 +77,13 @@ class Root(Run):
     )
 
     def __init__(self, run_id: int, operation: str, name: str, start_ns: int) -> None:
-        super().__init__(run_id, None, operation, name, start_ns)
+        self.id = run_id  # written out: one call less per root, on the application's thread
+        self.parent = None
+        self.operation = operation
+        self.name = name
+        self.start_ns = start_ns
+        self.given = self.details = self.span = None
+        self.first_ns = 0
         self.root = self
         self.key: UnitKey | None = None
         self.context: Context | None = None
