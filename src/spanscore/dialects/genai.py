@@ -54,7 +54,7 @@ class GenAIDialect:
         root = unit.root
         if root is None:
             return no_sample("the unit's root never arrived")
-        ended = root.attributes.get(semconv.RUN_END)
+        ended = str(root.attributes.get(semconv.RUN_END))
         if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
             return no_sample(_UNFINISHED[ended])
         view = _view(unit, root)
@@ -68,7 +68,7 @@ def _view(unit: Unit, root: SpanData) -> View:
     tools = _of(unit, _TOOLS)
     artifacts = [span for span in tools if _has_documents(span)]
     models = sorted(topmost(_of(unit, _MODELS), tools, unit), key=lambda span: span.end_ns)
-    operation = root.operation or ""
+    operation = str(root.operation)
     expected = root.attributes.get(semconv.EXPECTED)
     return View(
         unit=unit,
@@ -89,7 +89,7 @@ _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 
 
 def _of(unit: Unit, operations: frozenset[str]) -> list[SpanData]:
-    return [span for span in unit.spans if span.operation in operations]
+    return [span for span in unit.spans if str(span.operation) in operations]
 
 
 def _side(span: SpanData, messages: str, value: str) -> Side:

@@ -1,0 +1,163 @@
+"""GenAIDialect: which spans it claims, foreign writers of the same conventions, and that no payload makes it raise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.codec.payloads import MESSAGES, SCALARS, payloads
+
+from spanscore import semconv
+from spanscore.codec.sdk import exported
+from spanscore.codec.text import from_wire
+from spanscore.dialects import Extract, GenAIDialect
+from spanscore.model import sample as ours
+from spanscore.model.score import Outcome
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.protocols import Dialect
+
+OPERATIONS = ("chat", "retrieval", "execute_tool", "invoke_agent", "invoke_workflow", "text_completion", "embeddings")
+
+
+def span(number: int, operation: str | None, *, parent: int | None = None, **given: Any) -> SpanData:
+    attributes = {semconv.OPERATION_NAME: operation} if operation else {}
+    return SpanData(
+        trace_id=1,
+        span_id=number,
+        parent_id=parent,
+        name="x",
+        start_ns=number,
+        end_ns=100 - number,
+        attributes=attributes | given.pop("attributes", {}),
+        **given,
+    )
+
+
+def samples(*spans: SpanData, dialect: GenAIDialect | None = None) -> ours.Samples:
+    return (dialect or GenAIDialect()).samples(Unit(UnitKey(1, spans[0].span_id), spans))
+
+
+def test_it_is_a_dialect() -> None:
+    dialect: Dialect = GenAIDialect()
+
+    assert dialect.claims(span(1, "chat"))
+
+
+@pytest.mark.parametrize(
+    ("scope", "operation", "claimed"),
+    [
+        (semconv.CAPTURE_SCOPE, "invoke_workflow", True),
+        (semconv.CAPTURE_SCOPE, None, True),
+        (semconv.SCOPE, "evaluation", False),
+        (semconv.SCOPE, "chat", False),
+        ("other", "chat", True),
+        ("other", "invoke_agent", True),
+        ("other", "create_agent", False),
+        ("other", "evaluation", False),
+        ("other", None, False),
+    ],
+)
+def test_it_claims_spans_of_the_conventions_and_never_evaluations(
+    scope: str, operation: str | None, claimed: bool
+) -> None:
+    assert GenAIDialect().claims(span(1, operation, scope=scope)) is claimed
+
+
+def test_a_foreign_agent_is_read() -> None:
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "q"}]}]
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": "a"}], "finish_reason": "stop"}]
+    found = [{"id": "1", "score": 0.5, "content": "c"}]
+
+    made = samples(
+        span(1, "invoke_agent", scope="x", attributes={semconv.INPUT_MESSAGES: asked, semconv.OUTPUT_MESSAGES: said}),
+        span(2, "retrieval", scope="x", parent=1, attributes={semconv.RETRIEVAL_DOCUMENTS: found}),
+    )
+
+    assert made.single == ours.SingleTurnSample(
+        user_input="q", response="a", retrieved_contexts=["c"], retrieved_context_ids=["1"]
+    )
+
+
+def test_result_is_read_as_response_and_arguments_as_json_text() -> None:
+    talk = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "f", "arguments": '{"a": 1}'}]},
+        {"role": "user", "parts": [{"type": "tool_call_response", "id": "1", "result": {"b": 2}}]},
+        {"role": "model", "content": "a"},
+    ]
+
+    made = samples(span(1, "invoke_agent", attributes={semconv.OUTPUT_MESSAGES: talk}))
+
+    assert made.multi is not None
+    assert made.multi.user_input == [
+        ours.HumanMessage(content="q"),
+        ours.AIMessage(tool_calls=[ours.ToolCall(name="f", args={"a": 1}, id="1")]),
+        ours.ToolMessage(content='{"b":2}', tool_call_id="1"),
+        ours.AIMessage(content="a"),
+    ]
+    assert made.single is not None
+    assert (made.single.user_input, made.single.response) == ("q", "a")
+
+
+def test_messages_that_were_cut_on_their_way_hold_none() -> None:
+    attributes = {semconv.INPUT_MESSAGES: '[{"role": "user", "par', semconv.OUTPUT_MESSAGES: '[{"role'}
+
+    made = samples(span(1, "chat", attributes=attributes))
+
+    assert made.outcome is Outcome.NO_SAMPLE
+
+
+def test_a_loop_of_parents_ends() -> None:
+    found = {semconv.RETRIEVAL_DOCUMENTS: [{"content": "c"}]}
+
+    made = samples(
+        span(1, "invoke_workflow", attributes={semconv.INPUT_VALUE: "q", semconv.OUTPUT_VALUE: "a"}),
+        span(2, "retrieval", parent=3, attributes=found),
+        span(3, "execute_tool", parent=2),
+    )
+
+    assert made.single is not None
+    assert made.single.retrieved_contexts == ["c"]
+
+
+CONTENT = st.dictionaries(
+    st.sampled_from([*sorted(semconv.CONTENT_ATTRIBUTES), semconv.RUN_END, semconv.TOOL_NAME, semconv.TOOL_CALL_ID]),
+    payloads() | st.lists(MESSAGES, max_size=4) | st.fixed_dictionaries({"messages": st.lists(MESSAGES, max_size=3)}),
+    max_size=6,
+)
+SPANS = st.tuples(st.sampled_from(OPERATIONS) | SCALARS, st.integers(0, 4), st.sampled_from(["ok", "error"]), CONTENT)
+DIALECTS = st.sampled_from(
+    [
+        GenAIDialect(),
+        GenAIDialect(Extract(retrieval_tools=("a", "name")), score_abandoned=True),
+        GenAIDialect(Extract("input.messages.0", "output.answer", "output.docs.content")),
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(SPANS, min_size=1, max_size=5), DIALECTS)
+def test_no_payload_makes_it_raise(runs: list[Any], dialect: GenAIDialect) -> None:
+    spans = [
+        span(n, None, parent=parent or None, status=status, attributes={semconv.OPERATION_NAME: operation, **content})
+        for n, (operation, parent, status, content) in enumerate(runs, 1)
+    ]
+
+    dialect.claims(spans[0])
+    made = samples(*spans, dialect=dialect)
+
+    assert (made.single is None) == (made.outcome is Outcome.NO_SAMPLE)
+    assert made.outcome is None or made.reason
+    for sample in (made.single, made.multi):
+        assert sample is None or sample.model_dump_json().encode()
+
+
+@settings(max_examples=100, deadline=None)
+@given(CONTENT)
+def test_the_wire_changes_nothing(content: dict[str, Any]) -> None:
+    clean = {name: from_wire(value) if isinstance(value, str) else value for name, value in exported(content).items()}
+    again = {name: from_wire(value) if isinstance(value, str) else value for name, value in exported(clean).items()}
+
+    assert samples(span(1, "invoke_agent", attributes=clean)) == samples(span(1, "invoke_agent", attributes=again))
