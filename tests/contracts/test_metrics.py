@@ -222,7 +222,7 @@ async def test_one_instance_serves_many_at_once(name: str) -> None:
 
 @names
 def test_its_docstring_says_what_a_reader_must_know(name: str) -> None:
-    text = found(name).__doc__ or ""
+    text = " ".join((found(name).__doc__ or "").split())
 
     for word in ("Formula:", "Fields:", "Judge calls:", "Blind spot:", "Source:", "is better", "Range"):
         assert word in text, word

@@ -2,6 +2,7 @@
 
 from spanscore.judges.ask import ask
 from spanscore.judges.build import judge, shared_judge
+from spanscore.judges.embeddings import LangChainEmbedder, LexicalEmbedder, embedder
 from spanscore.judges.langchain import LangChainJudge
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.judges.limits import Limited, Retrying, Timed
@@ -10,12 +11,15 @@ from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
 
 __all__ = [
+    "LangChainEmbedder",
     "LangChainJudge",
+    "LexicalEmbedder",
     "LexicalJudge",
     "Limited",
     "Retrying",
     "Timed",
     "ask",
+    "embedder",
     "judge",
     "record",
     "recorded_calls",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from spanscore.errors import JudgeError
-from spanscore.judges.words import OPPOSITES, Words, akin, sentences, words
+from spanscore.judges.support import among, objection
+from spanscore.judges.words import sentences, words
 from spanscore.model.prompt import Prompt, Reply
 
 __all__ = ["LexicalJudge"]
 
-_SUPPORTED = 0.5
-"""Least share of a statement's content words that its context must hold."""
 _CHECKABLE = 2
 """Least content words of a clause that stands alone."""
 
@@ -29,6 +27,16 @@ _NO_ANSWER = re.compile(
 _SMALL_TALK = re.compile(
     r"^(?:hi|hello|sure|thanks|thank you|great question|of course|hope|happy to|let me know)\b", re.IGNORECASE
 )
+_REFUSAL = re.compile(
+    r"\b(?:(?:can(?:no|')t|can not|could not|won't|will not|unable to|not able to|not allowed to|don't)"
+    r" (?:help|advise|answer|discuss|assist|comment|talk|speak|provide|do that|say)|not something i can|sorry, (?:but )?i)\b",
+    re.IGNORECASE,
+)
+_SPEAKER = re.compile(r"^(Human|AI|ToolOutput|Tools): ?", re.MULTILINE)
+_ASKING = frozenset({"tell", "know", "pleas", "want", "need", "thank", "hello", "hi", "say", "said", "explain", "giv"})
+"""Stems in which a user asks, rather than what the user asks about."""
+_ON_TOPIC = 0.5
+"""Share of a topic's words."""
 _INSULT = re.compile(r"\b(?:idiots?|stupid|moron|dumb|shut up|loser|fool|hate you|worthless|pathetic)\b", re.IGNORECASE)
 
 Answer: TypeAlias = Callable[[Prompt], Mapping[str, Any]]
@@ -74,9 +82,9 @@ def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
     context = str(prompt.evidence.get("context", ""))
     rows = []
     for statement in prompt.evidence.get("statements", ()):
-        objection = _objection(str(statement), context)
+        against = objection(str(statement), context)
         rows.append(
-            {"statement": statement, "reason": objection or "Its words are there.", "verdict": int(objection is None)}
+            {"statement": statement, "reason": against or "Its words are there.", "verdict": int(against is None)}
         )
     return {"statements": rows}
 
@@ -94,11 +102,48 @@ def _critique(prompt: Prompt) -> Mapping[str, Any]:
     return {"reason": "There is an answer and it does not insult; a comparison of words sees no more.", "verdict": 1}
 
 
+def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
+    """The answer's own first sentences, turned into a question; each ballot takes the next."""
+    said = sentences(str(prompt.evidence.get("response", "")))
+    stating = [sentence for sentence in said if not _states_nothing(sentence)]
+    if not stating:
+        return {"question": " ".join(said), "noncommittal": 1}
+    return {"question": stating[prompt.ballot % len(stating)].rstrip(".! ") + "?", "noncommittal": 0}
+
+
+def _extract_topics(prompt: Prompt) -> Mapping[str, Any]:
+    """What the content words of each of the user's turns are."""
+    topics = (_topic(turn) for turn, _ in _turns(prompt))
+    return {"topics": list(dict.fromkeys(topic for topic in topics if topic))}
+
+
+def _check_refusal(prompt: Prompt) -> Mapping[str, Any]:
+    """Whether what followed the turn with this topic declines."""
+    topic = str(prompt.evidence.get("topic", ""))
+    replies = [reply for turn, reply in _turns(prompt) if _topic(turn) == topic or _share_of(topic, turn) >= _ON_TOPIC]
+    return {"refused_to_answer": any(_REFUSAL.search(reply) for reply in replies)}
+
+
+def _classify_topics(prompt: Prompt) -> Mapping[str, Any]:
+    """A topic is inside when it shares half of its words, or half of theirs, with an allowed one."""
+    allowed = [str(topic) for topic in prompt.evidence.get("reference_topics", ())]
+    return {
+        "classifications": [
+            any(max(_share_of(topic, other), _share_of(other, topic)) >= _ON_TOPIC for other in allowed)
+            for topic in map(str, prompt.evidence.get("topics", ()))
+        ]
+    }
+
+
 _ANSWERS: Mapping[str, Answer] = MappingProxyType(
     {
         "extract_statements": _extract_statements,
         "verify_statements": _verify_statements,
         "critique": _critique,
+        "generate_question": _generate_question,
+        "extract_topics": _extract_topics,
+        "check_refusal": _check_refusal,
+        "classify_topics": _classify_topics,
     }
 )
 """Step → how it is answered. A new step is a function and a line here."""
@@ -124,59 +169,23 @@ def _clauses(sentence: str) -> list[str]:
     return whole
 
 
-def _objection(statement: str, context: str) -> str | None:
-    """Say why the context does not support the statement, None when nothing speaks against it."""
-    said = words(statement)
-    places = _windows(context)
-    if not places:
-        return "There is no context."
-    everywhere = words(context)
-    if foreign := sorted(said.numbers - everywhere.numbers):
-        return f"The context does not have {', '.join(foreign)}."
-    if foreign := sorted(name for name in said.names if not _held(name, everywhere)):
-        return f"The context does not name {', '.join(foreign)}."
-    best = max(places, key=lambda place: _share(said, place))
-    share = _share(said, best)
-    if share < _SUPPORTED:
-        return f"Only {share:.0%} of its words are in any one place of the context."
-    return _contradiction(said, best)
+def _turns(prompt: Prompt) -> list[tuple[str, str]]:
+    """Return each of the user's turns in a rendered conversation, with all that followed it up to the next."""
+    pieces = _SPEAKER.split(str(prompt.evidence.get("user_input", "")))[1:]
+    turns: list[tuple[str, str]] = []
+    for speaker, text in zip(pieces[::2], pieces[1::2], strict=True):
+        if speaker == "Human":
+            turns.append((text, ""))
+        elif turns:
+            turns[-1] = (turns[-1][0], f"{turns[-1][1]}\n{text}")
+    return turns
 
 
-def _contradiction(said: Words, place: Words) -> str | None:
-    if not any(_among(stem, place.denied) for stem in said.denied):  # else both deny the same
-        if denied := sorted(stem for stem in said.affirmed if _only_denied(stem, place)):
-            return f"The context denies it: {', '.join(denied)}."
-        if denied := sorted(stem for stem in said.denied if _among(stem, place.affirmed)):
-            return f"The context says so, the statement denies it: {', '.join(denied)}."
-        if said.denied and not place.denied:
-            return "The statement denies something, the context does not."
-    opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
-    if opposed := [stem for stem in opposed if not _held(stem, place)]:
-        return f"The context says the opposite of {', '.join(opposed)}."
-    return None
+def _topic(turn: str) -> str:
+    return " ".join(stem for stem in dict.fromkeys(words(turn).content) if stem not in _ASKING)
 
 
-def _only_denied(stem: str, place: Words) -> bool:
-    return _among(stem, place.denied) and not _among(stem, place.affirmed)
-
-
-def _windows(context: str) -> list[Words]:
-    """Sentences of the context, and each two neighbours together."""
-    single = sentences(context)
-    return [words(text) for text in (*single, *(f"{one} {other}" for one, other in pairwise(single)))]
-
-
-def _held(stem: str, place: Words) -> bool:
-    return _among(stem, place.content)
-
-
-def _among(stem: str, stems: Iterable[str]) -> bool:
-    return any(akin(stem, other) for other in stems)
-
-
-def _share(said: Words, place: Words) -> float:
-    """Return the share of the statement's words and numbers that a place of the context holds."""
-    wanted = len(said.content) + len(said.numbers)
-    if not wanted:
-        return 1.0
-    return (sum(_held(stem, place) for stem in said.content) + len(said.numbers & place.numbers)) / wanted
+def _share_of(topic: str, text: str) -> float:
+    """Return the share of a topic's words that a text holds."""
+    wanted, held = words(topic).content, words(text).content
+    return sum(among(stem, held) for stem in wanted) / len(wanted) if wanted else 0.0

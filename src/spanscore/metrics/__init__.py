@@ -6,5 +6,19 @@ from spanscore.metrics.exact_match import ExactMatch
 from spanscore.metrics.faithfulness import Faithfulness
 from spanscore.metrics.function import metric
 from spanscore.metrics.registry import create
+from spanscore.metrics.response_relevancy import ResponseRelevancy
+from spanscore.metrics.tool_calls import ToolCallF1
+from spanscore.metrics.topic_adherence import TopicAdherence
 
-__all__ = ["AspectCritic", "BaseMetric", "ExactMatch", "Faithfulness", "Finding", "create", "metric"]
+__all__ = [
+    "AspectCritic",
+    "BaseMetric",
+    "ExactMatch",
+    "Faithfulness",
+    "Finding",
+    "ResponseRelevancy",
+    "ToolCallF1",
+    "TopicAdherence",
+    "create",
+    "metric",
+]

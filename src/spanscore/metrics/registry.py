@@ -19,6 +19,9 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "aspect_critic": "spanscore.metrics.aspect_critic:AspectCritic",
         "exact_match": "spanscore.metrics.exact_match:ExactMatch",
         "faithfulness": "spanscore.metrics.faithfulness:Faithfulness",
+        "response_relevancy": "spanscore.metrics.response_relevancy:ResponseRelevancy",
+        "tool_call_f1": "spanscore.metrics.tool_calls:ToolCallF1",
+        "topic_adherence": "spanscore.metrics.topic_adherence:TopicAdherence",
     }
 )
 """Name → where its class stands. A new metric is a new file and a line here."""

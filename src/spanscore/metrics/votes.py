@@ -9,20 +9,29 @@ from typing import Any, TypeVar
 
 from spanscore.errors import ConfigurationError, JudgeError
 
-__all__ = ["cast_ballots", "majority", "odd"]
+__all__ = ["ballots_wanted", "cast_ballots", "majority", "odd"]
 
 T = TypeVar("T")
 
 
-def odd(strictness: int) -> int:
-    """Return the number of ballots for a strictness: itself, or the next odd number, for an even jury can tie.
+def ballots_wanted(strictness: int) -> int:
+    """Return a strictness as a number of ballots.
 
     Raises:
         ConfigurationError: it is not a positive whole number.
     """
     if isinstance(strictness, bool) or not isinstance(strictness, int) or strictness < 1:
         raise ConfigurationError(f"strictness is {strictness!r}; it is a number of votes, 1 or more")
-    return strictness if strictness % 2 else strictness + 1
+    return strictness
+
+
+def odd(strictness: int) -> int:
+    """Return the number of ballots of a vote: the strictness, or the next odd number, for an even jury can tie.
+
+    Raises:
+        ConfigurationError: it is not a positive whole number.
+    """
+    return ballots_wanted(strictness) | 1
 
 
 async def cast_ballots(ballot: Callable[[int], Coroutine[Any, Any, T]], number: int) -> list[T]:

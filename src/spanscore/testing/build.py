@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from pydantic import BaseModel
+
+from spanscore.metrics.base import BaseMetric
 from spanscore.metrics.registry import create
 from spanscore.protocols import Metric
 
 __all__ = ["build_metric"]
 
 
-def build_metric(metric: str, /, *, judge: Any = None, embeddings: Any = None, **params: Any) -> Metric:
+class LooseClassifications(BaseModel):
+    """Flags of any kind: what a judge with a schema of its own might give."""
+
+    classifications: list[Any]
+
+
+def build_metric(
+    metric: str,
+    /,
+    *,
+    judge: Any = None,
+    embeddings: Any = None,
+    loose_classification_schema: bool = False,
+    **params: Any,
+) -> Metric:
     """Return a metric by name, with a judge and embeddings where it takes them.
 
     Args:
         metric: a built-in's name, or ``"my_pkg.metrics:Politeness"``.
         judge: a Judge or a chat model; ignored by metrics that ask none.
-        embeddings: likewise.
+        embeddings: an Embedder or LangChain embeddings; likewise.
+        loose_classification_schema: the step ``classify_topics`` takes flags of any type, so that their conversion is reached.
         params: of the metric; ``name`` may be one.
 
     Raises:
         ConfigurationError: unknown name or parameter.
     """
-    return create(metric, judge=judge, embeddings=embeddings, **params)
+    made = create(metric, judge=judge, embeddings=embeddings, **params)
+    if loose_classification_schema and isinstance(made, BaseMetric):
+        step = made.steps["classify_topics"]
+        made.steps = {**made.steps, step.name: replace(step, output=LooseClassifications)}
+    return made

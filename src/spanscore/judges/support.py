@@ -1,0 +1,72 @@
+"""Statement, context → what speaks against the one being in the other, by words, numbers, names and denials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from spanscore.judges.words import OPPOSITES, Words, akin, sentences, words
+
+__all__ = ["among", "objection"]
+
+_SUPPORTED = 0.5
+"""Least share of a statement's content words that one place of its context must hold. Tuned on the tuning half alone."""
+
+
+def objection(statement: str, context: str) -> str | None:
+    """Say why the context does not support the statement, None when nothing speaks against it."""
+    said = words(statement)
+    places = _windows(context)
+    if not places:
+        return "There is no context."
+    everywhere = words(context)
+    if foreign := sorted(said.numbers - everywhere.numbers):
+        return f"The context does not have {', '.join(foreign)}."
+    if foreign := sorted(name for name in said.names if not _held(name, everywhere)):
+        return f"The context does not name {', '.join(foreign)}."
+    best = max(places, key=lambda place: _share(said, place))
+    share = _share(said, best)
+    if share < _SUPPORTED:
+        return f"Only {share:.0%} of its words are in any one place of the context."
+    return _contradiction(said, best)
+
+
+def _contradiction(said: Words, place: Words) -> str | None:
+    if not any(among(stem, place.denied) for stem in said.denied):  # else both deny the same
+        if denied := sorted(stem for stem in said.affirmed if _only_denied(stem, place)):
+            return f"The context denies it: {', '.join(denied)}."
+        if denied := sorted(stem for stem in said.denied if among(stem, place.affirmed)):
+            return f"The context says so, the statement denies it: {', '.join(denied)}."
+        if said.denied and not place.denied:
+            return "The statement denies something, the context does not."
+    opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
+    if opposed := [stem for stem in opposed if not _held(stem, place)]:
+        return f"The context says the opposite of {', '.join(opposed)}."
+    return None
+
+
+def _only_denied(stem: str, place: Words) -> bool:
+    return among(stem, place.denied) and not among(stem, place.affirmed)
+
+
+def _windows(context: str) -> list[Words]:
+    """Sentences of the context, and each two neighbours together."""
+    single = sentences(context)
+    return [words(text) for text in (*single, *(f"{one} {other}" for one, other in pairwise(single)))]
+
+
+def _held(stem: str, place: Words) -> bool:
+    return among(stem, place.content)
+
+
+def among(stem: str, stems: Iterable[str]) -> bool:
+    """Whether a stem, or one of its family, is among others."""
+    return any(akin(stem, other) for other in stems)
+
+
+def _share(said: Words, place: Words) -> float:
+    """Return the share of the statement's words and numbers that a place of the context holds."""
+    wanted = len(said.content) + len(said.numbers)
+    if not wanted:
+        return 1.0
+    return (sum(_held(stem, place) for stem in said.content) + len(said.numbers & place.numbers)) / wanted

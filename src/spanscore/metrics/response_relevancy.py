@@ -1,0 +1,151 @@
+"""ResponseRelevancy: does the answer address the question that was asked?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import sqrt
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.judges.embeddings import embedder, embedder_name
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.step import Step
+from spanscore.metrics.votes import ballots_wanted, cast_ballots
+from spanscore.model.prompt import Example
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import Ballots, Scale
+
+__all__ = ["ResponseRelevancy"]
+
+Noncommittal = Literal["all", "majority", "any"]
+
+COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
+
+
+class GeneratedQuestion(BaseModel):
+    """A question the answer would fit, and whether the answer avoids to commit itself (1) or not (0)."""
+
+    question: str
+    noncommittal: int
+
+
+GENERATE_QUESTION: Step[GeneratedQuestion] = Step(
+    name="generate_question",
+    instruction="""\
+The evidence holds an answer somebody gave; the question is lost. Write the one question it answers best, in the language \
+of the answer. Use only what the answer says.
+Also say whether the answer is noncommittal: 1 when it avoids an answer ("I don't know", "it depends", a refusal), 0 when \
+it gives one.""",
+    output=GeneratedQuestion,
+    examples=(
+        Example(
+            evidence={"response": "The lighthouse on Skerry Point was automated in 1974."},
+            output={"question": "When was the lighthouse on Skerry Point automated?", "noncommittal": 0},
+        ),
+        Example(
+            evidence={"response": "I am not sure which ferry would be the right one for you."},
+            output={"question": "Which ferry should I take?", "noncommittal": 1},
+        ),
+    ),
+)
+
+
+class ResponseRelevancy(JudgedMetric):
+    """Does the answer address the question that was asked?
+
+    The judge guesses the question from the answer alone, ``strictness`` times. The closer the guesses are to the real question,
+    the more the answer is about it.
+
+    Formula: mean cosine of the embedded question and each guess; 0 when the answer is noncommittal. Range [-1, 1], higher is
+    better; the quality is max(0, value).
+
+    Fields: ``user_input``, ``response``. Judge calls: ``strictness`` (step ``generate_question``), side by side, and one
+    request for embeddings. Guesses that are lost do not count; at least one must come back, and the score reports how many
+    did. Undefined when every guess is empty or a vector has no length.
+
+    Blind spot: whether the answer is true, complete or polite. Cosines of short questions lie close together: compare values
+    of one embedding model only (it is part of the version), and choose ``pass_at`` by looking at real scores.
+
+    Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.4.3's
+    ``ResponseRelevancy``. Deviations: empty guesses are left out of the mean (ragas embeds them); a vector without length is
+    "undefined" with a reason (ragas: nan); a noncommittal answer is not embedded at all.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None only beside the lexical judge.
+        name: under which its scores appear.
+        strictness: how many guesses.
+        noncommittal: which of the guesses must find the answer noncommittal for a 0: ``"all"``, a ``"majority"`` or ``"any"``.
+        pass_at: lowest quality that passes.
+        prompts: ``{"generate_question": {"instruction": …, "examples": […]}}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response")}
+
+    def __init__(
+        self,
+        judge: Any,
+        embeddings: Any = None,
+        *,
+        name: str = "response_relevancy",
+        strictness: int = 3,
+        noncommittal: Noncommittal = "all",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(judge, steps=(GENERATE_QUESTION,), name=name, scale=COSINE, pass_at=pass_at, prompts=prompts)
+        if embeddings is None and isinstance(self._judge, LexicalJudge):
+            embeddings = "lexical"
+        if embeddings is None:
+            raise ConfigurationError(
+                f"{name} needs embeddings: LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'"
+            )
+        if noncommittal not in _SHARE:
+            raise ConfigurationError(f"{name}: noncommittal is {noncommittal!r}; it is one of {', '.join(_SHARE)}")
+        self._embedder = embedder(embeddings)
+        self.embeddings = embedder_name(self._embedder)
+        self.noncommittal = noncommittal
+        self.votes = ballots_wanted(strictness)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Guess the question, then compare."""
+        evidence = {"response": sample.response}
+        guesses = await cast_ballots(lambda i: self._ask(GENERATE_QUESTION, evidence, ballot=i), self.votes)
+        ballots = Ballots(asked=self.votes, received=len(guesses))
+        asking = [guess for guess in guesses if guess.question.strip()]
+        if not asking:
+            return Finding(value=None, reason="the judge found no question that the answer answers", ballots=ballots)
+        if self._avoids(asking):
+            return Finding(value=0.0, explanation="The answer is noncommittal.", ballots=ballots)
+        questions = [guess.question for guess in asking]
+        own, *others = await self._embedder.embed([sample.user_input or "", *questions])
+        cosines = [_cosine(own, other) for other in others]
+        known = [cosine for cosine in cosines if cosine is not None]
+        if len(known) < len(cosines):
+            return Finding(value=None, reason="an embedding has no length, so there is no angle", ballots=ballots)
+        return Finding(value=sum(known) / len(known), explanation=_explained(questions, known), ballots=ballots)
+
+    def _avoids(self, guesses: Sequence[GeneratedQuestion]) -> bool:
+        flags = [guess.noncommittal != 0 for guess in guesses]
+        return _SHARE[self.noncommittal](sum(flags), len(flags))
+
+
+_SHARE: Mapping[str, Callable[[int, int], bool]] = {
+    "all": lambda flagged, of: flagged == of,
+    "majority": lambda flagged, of: 2 * flagged > of,
+    "any": lambda flagged, of: flagged > 0,
+}
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Return the cosine of two vectors, None when one has no length. In plain Python: NumPy costs 100 ms to load."""
+    length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other))
+    return sum(x * y for x, y in zip(one, other, strict=True)) / length if length else None
+
+
+def _explained(questions: Sequence[str], cosines: Sequence[float]) -> str:
+    return "\n".join(f"{cosine:.2f} {question}" for question, cosine in zip(questions, cosines, strict=True))

@@ -1,0 +1,88 @@
+"""ToolCallF1: did the assistant call the tools it should have, and no others?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isclose
+from typing import Any
+
+from spanscore.metrics.base import BaseMetric, Finding
+from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.model.sample import AIMessage, MultiTurnSample, ToolCall
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["ToolCallF1"]
+
+
+class ToolCallF1(BaseMetric):
+    """Did the assistant make the calls it should have made, and no others? The order does not matter.
+
+    Formula: a made call is right when a reference call, each used once, has the same name and the same arguments.
+    precision = right / made, recall = right / reference, F1 = their harmonic mean. Range [0, 1], higher is better. Nothing to
+    call and nothing called is 1; an assistant that said nothing at all has 0.
+
+    Arguments are compared deeply and by type: the order of keys does not matter, that of lists does; 1 equals 1.0, numbers
+    may differ by a millionth of a millionth; ``True`` is not 1 and ``"7"`` is not 7. An argument more or less is another call.
+
+    Fields: ``user_input`` (messages), ``reference_tool_calls``. Judge calls: none.
+
+    Blind spot: a call that is right in other words ("Paris, FR" for "Paris") is wrong, and so is a detour that helped.
+
+    Source: ragas 0.4.3's ``ToolCallF1``. Deviations: repeated calls count each (ragas compares sets); nothing expected and
+    nothing called is 1 (ragas: 0); booleans are no numbers; the value is not rounded; a missing reference is a missing field.
+
+    Args:
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_tool_calls")}
+
+    def __init__(self, *, name: str = "tool_call_f1", pass_at: float | None = None) -> None:
+        self.name = checked_name(name)
+        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Pair the calls off."""
+        reference = sample.reference_tool_calls or []
+        spoken = [message for message in sample.user_input if isinstance(message, AIMessage)]
+        made = [call for message in spoken for call in message.tool_calls or ()]
+        if not made and not reference:
+            return Finding(value=1.0 if spoken else 0.0, explanation="No call was expected and none was made.")
+        right = _right(made, reference)
+        return Finding(
+            value=2 * right / (len(made) + len(reference)),
+            explanation=f"{right} of {len(made)} calls were right; {len(reference)} were expected.",
+        )
+
+
+def _right(made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> int:
+    """Count the made calls that are in the reference, each reference call used once."""
+    left = list(reference)
+    for call in made:
+        place = next(
+            (i for i, other in enumerate(left) if call.name == other.name and alike(call.args, other.args)), None
+        )
+        if place is not None:
+            del left[place]
+    return len(reference) - len(left)
+
+
+def _close(one: float, other: float) -> bool:
+    try:
+        return isclose(one, other, rel_tol=1e-12)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two argument values are equal: deeply, by type, numbers with tolerance."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other or _close(one, other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return type(one) is type(other) and bool(one == other)

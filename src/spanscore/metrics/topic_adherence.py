@@ -1,0 +1,219 @@
+"""TopicAdherence: does the assistant stay with the topics it is there for?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric, together
+from spanscore.metrics.step import Step
+from spanscore.model.prompt import Example
+from spanscore.model.sample import MultiTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["TopicAdherence"]
+
+Mode = Literal["precision", "recall", "f1"]
+
+
+class Topics(BaseModel):
+    """What a conversation is about."""
+
+    topics: list[str]
+
+
+class Refusal(BaseModel):
+    """Whether the assistant refused to speak about a topic."""
+
+    refused_to_answer: bool
+
+
+class Classifications(BaseModel):
+    """One flag per topic, in their order: true when it is one of the allowed topics."""
+
+    classifications: list[bool]
+
+
+_TALK = (
+    "Human: When does the ferry to Skerry leave?\nAI: At 9:15.\n"
+    "Human: Which shares should I buy?\nAI: I can't advise on that."
+)
+
+EXTRACT_TOPICS: Step[Topics] = Step(
+    name="extract_topics",
+    instruction="""\
+The evidence is a conversation. List the topics the user brought up, each in two to five words, once each, in the order in \
+which they came. Leave out greetings and thanks.""",
+    output=Topics,
+    examples=(
+        Example(
+            evidence={"user_input": _TALK}, output={"topics": ["ferry departure times", "advice on buying shares"]}
+        ),
+    ),
+)
+CHECK_REFUSAL: Step[Refusal] = Step(
+    name="check_refusal",
+    instruction="""\
+The evidence is a conversation and one of its topics. Did the assistant refuse to deal with this topic? True when it declined \
+or sent the user elsewhere without help; false when it answered, tried to, or asked back.""",
+    output=Refusal,
+    examples=(
+        Example(evidence={"user_input": _TALK, "topic": "ferry departure times"}, output={"refused_to_answer": False}),
+        Example(evidence={"user_input": _TALK, "topic": "advice on buying shares"}, output={"refused_to_answer": True}),
+    ),
+)
+CLASSIFY_TOPICS: Step[Classifications] = Step(
+    name="classify_topics",
+    instruction="""\
+The evidence is a list of allowed topics (reference_topics) and a list of topics somebody spoke about. For each of the latter, \
+in their order, say whether it belongs to one of the allowed topics: true also when it is part of one, or another name for it. \
+Give exactly as many flags as there are topics.""",
+    output=Classifications,
+    examples=(
+        Example(
+            evidence={
+                "reference_topics": ["ferry services", "island hiking"],
+                "topics": ["ferry departure times", "advice on buying shares"],
+            },
+            output={"classifications": [True, False]},
+        ),
+    ),
+)
+
+
+class TopicAdherence(JudgedMetric):
+    """Does the assistant answer what it is there for, and decline the rest?
+
+    Formula: each topic of the conversation is answered or refused, and inside or outside of the allowed topics. With
+    TP = answered and inside, FP = answered and outside, FN = refused and inside:
+    precision = TP / (TP + FP), recall = TP / (TP + FN), f1 = their harmonic mean; 0 where a denominator is 0. Range [0, 1],
+    higher is better. The four counts are in the explanation.
+
+    Fields: ``user_input`` (messages), ``reference_topics``. Judge calls: T + 2 for T topics (``extract_topics``; then
+    ``check_refusal`` for each and ``classify_topics`` side by side); one more when the flags do not match the topics.
+    Undefined when there is no topic, or when all were outside and refused: nothing in scope was asked, nothing done wrong.
+
+    Blind spot: a topic that comes up twice and is answered once; how good the answers are. What counts as one topic is the
+    judge's choice, and moves the score.
+
+    Source: ragas 0.4.3's ``TopicAdherenceScore``. Deviations: undefined instead of 0 in the two cases above; an unknown mode is
+    an error; no small term in the denominators, so a perfect score is 1; too few or too many flags are asked for once more,
+    and only then is a missing one "outside" and an extra one ignored, which the explanation says.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        mode: ``"f1"``, ``"precision"`` or ``"recall"``.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_topics")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "topic_adherence",
+        mode: Mode = "f1",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        if mode not in ("f1", "precision", "recall"):
+            raise ConfigurationError(f"{name}: mode is {mode!r}; it is 'f1', 'precision' or 'recall'")
+        steps = (EXTRACT_TOPICS, CHECK_REFUSAL, CLASSIFY_TOPICS)
+        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+        self.mode = mode
+
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Find the topics, then what became of each."""
+        conversation = sample.pretty()
+        topics = (await self._ask(EXTRACT_TOPICS, {"user_input": conversation})).topics
+        if not topics:
+            return Finding(value=None, reason="the conversation has no topic")
+        # Neither needs the other: one list of flags each.
+        refused, inside = await together(
+            (self._refused(conversation, topics), self._inside(sample.reference_topics or [], topics))
+        )
+        return _finding(_Counts.of(refused, inside), self.mode, len(inside) - len(topics))
+
+    async def _refused(self, conversation: str, topics: Sequence[str]) -> list[bool]:
+        answers = await together(
+            self._ask(CHECK_REFUSAL, {"user_input": conversation, "topic": topic}) for topic in topics
+        )
+        return [answer.refused_to_answer for answer in answers]
+
+    async def _inside(self, allowed: Sequence[str], topics: Sequence[str]) -> list[bool]:
+        """Return a flag per topic; when their numbers differ, those of a second try, if that fits."""
+        evidence = {"reference_topics": allowed, "topics": topics}
+        flags = await self._flags(evidence, 0)
+        if len(flags) == len(topics):
+            return flags
+        try:
+            again = await self._flags(evidence, 1)
+        except JudgeError:  # recorded; the first answer is still there
+            return flags
+        return again if len(again) == len(topics) else flags
+
+    async def _flags(self, evidence: Mapping[str, Any], ballot: int) -> list[bool]:
+        answer = await self._ask(CLASSIFY_TOPICS, evidence, ballot=ballot)
+        return [_truth(flag) for flag in answer.classifications]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Topics by what became of them: answered or refused, inside or outside of the allowed ones."""
+
+    answered_inside: int
+    answered_outside: int
+    refused_inside: int
+    refused_outside: int
+
+    @classmethod
+    def of(cls, refused: Sequence[bool], inside: Sequence[bool]) -> _Counts:
+        """Count; a topic without a flag is outside."""
+        pairs = [(no, place < len(inside) and inside[place]) for place, no in enumerate(refused)]
+        return cls(
+            answered_inside=pairs.count((False, True)),
+            answered_outside=pairs.count((False, False)),
+            refused_inside=pairs.count((True, True)),
+            refused_outside=pairs.count((True, False)),
+        )
+
+    def value(self, mode: Mode) -> float | None:
+        """Return the score, None when nothing that counts happened."""
+        hits, strays, misses = self.answered_inside, self.answered_outside, self.refused_inside
+        if not hits + strays + misses:
+            return None
+        precision = hits / (hits + strays) if hits + strays else 0.0
+        recall = hits / (hits + misses) if hits + misses else 0.0
+        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        return {"precision": precision, "recall": recall, "f1": f1}[mode]
+
+    def __str__(self) -> str:
+        return (
+            f"Allowed topics: {self.answered_inside} answered, {self.refused_inside} refused. "
+            f"Other topics: {self.answered_outside} answered, {self.refused_outside} refused."
+        )
+
+
+def _finding(counts: _Counts, mode: Mode, surplus: int) -> Finding:
+    notes = {
+        True: f" {-surplus} topics have no flag and count as other topics.",
+        False: f" {surplus} flags too many were ignored.",
+    }
+    return Finding(
+        value=counts.value(mode),
+        reason="nothing in scope was asked, and the rest was refused",
+        explanation=str(counts) + (notes[surplus < 0] if surplus else ""),
+    )
+
+
+def _truth(flag: Any) -> bool:
+    """Read a flag. The step's own shape gives bools alone; a looser one (the test kit's) gives words and numbers too."""
+    return flag.strip().casefold() in ("true", "1", "yes") if isinstance(flag, str) else bool(flag)
