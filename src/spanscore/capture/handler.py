@@ -451,7 +451,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 return
             self.forget(oldest)
             if not oldest.ignored:
-                self._inbox.put((oldest, now_ns, None, TimeoutError()), must=True)
+                oldest.broken = True
+                self._inbox.put((oldest, now_ns, None, GeneratorExit()), must=True)  # left by its reader, as it were
 
 
 def _is_control_flow(error: BaseException) -> bool:

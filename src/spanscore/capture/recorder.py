@@ -61,6 +61,7 @@ class Recorder:
         forget: called with each finished root: the handler drops what it remembers.
         content: whether prompts, answers and documents are exported.
         redactor: applied to exported content; where it raises, the content is left out.
+        max_age_ns: a root that runs longer is given up: abandoned, its unit incomplete.
     """
 
     def __init__(
@@ -71,12 +72,14 @@ class Recorder:
         forget: Callable[[Root], None],
         content: bool = False,
         redactor: Redactor | None = None,
+        max_age_ns: int = 3_600_000_000_000,
     ) -> None:
         self._port = port
         self._tracer = tracer
         self._forget = forget
         self._content = content
         self._redactor = redactor
+        self._max_age_ns = max_age_ns
         self.abandoned = 0
         self.reset()
 
@@ -112,10 +115,17 @@ class Recorder:
             self._finish_if_whole(root, now_ns)
 
     def due(self, now_ns: int) -> None:
-        """Finish the roots whose grace is over."""
+        """Finish the roots whose grace is over, and give up those that never ended."""
         for key, (deadline_ns, event) in list(self._closing.items()):
             if now_ns >= deadline_ns:
                 self._finish(key, event, now_ns)
+        for key, root in list(self._open.items()):  # oldest first
+            if now_ns - root.start_ns < self._max_age_ns:
+                break
+            if key not in self._closing:
+                root.broken = True
+                self._closing[key] = (now_ns, (root, now_ns, (None, "abandoned"), None))
+                self._finish(key, self._closing[key][1], now_ns)
 
     def next_due_ns(self) -> int | None:
         """Return when the next grace is over."""
@@ -139,7 +149,7 @@ class Recorder:
         if (
             root.key not in self._open
         ):  # it came after its unit had closed: the span is exported, the score is not changed
-            LiveEnding(self._span_of(run), end_ns, None, 0).end()
+            LiveEnding(self._span_of(run, _plain(run, output, error)), end_ns, None, 0).end()
             return
         attributes = _plain(run, output, error)
         self._close_span(run, end_ns, attributes, _content_of(run, output), error, now_ns)

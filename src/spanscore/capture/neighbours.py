@@ -1,0 +1,69 @@
+"""Is anybody else tracing LangChain in this process? Then each run has two span trees, and a person should know.
+
+OpenInference, OpenLLMetry and their kin wrap ``BaseCallbackManager.__init__`` to put their handler into every run. The wrapper
+itself is read, so that whoever is active is named, nobody who is merely installed is, and nothing foreign is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from types import FunctionType
+from typing import Any, Final
+
+from langchain_core.callbacks import BaseCallbackManager
+
+__all__ = ["announce", "neighbours"]
+
+_log = logging.getLogger("spanscore")
+_KNOWN: Final = {
+    "openinference.instrumentation.langchain": "OpenInference",
+    "opentelemetry.instrumentation.langchain": "OpenLLMetry",
+}
+_HOME: Final = "langchain_core"
+_DEEPEST: Final = 32
+"""Wrappers looked through: a wrapper that names itself as what it wraps must not hold up a root."""
+
+_said: set[str] = set()
+
+
+def neighbours() -> list[str]:
+    """Return who else traces LangChain now, outermost first: ``OpenInference (openinference.instrumentation.langchain)``.
+
+    Empty when nobody does. Never raises; some microseconds, so not for every run.
+    """
+    modules = [m for m in _modules(BaseCallbackManager.__dict__.get("__init__")) if m.split(".")[0] != _HOME]
+    return [_named(module) for module in dict.fromkeys(modules)]
+
+
+def announce(active: Sequence[str]) -> None:
+    """Log each neighbour as a warning, once per process however many scorers there are."""
+    for name in active:
+        if name not in _said:
+            _said.add(name)
+            _log.warning(
+                "%s also traces LangChain in this process. Its spans stay as they are; each run is scored once, on spanscore's"
+                " own span. OnlineScorer(capture=False) leaves tracing to it.",
+                name,
+            )
+
+
+def _modules(function: Any) -> Iterator[str]:
+    """Yield the module of each wrapper around a function, outermost first, and of the function."""
+    for _ in range(_DEEPEST):
+        yield _module(getattr(function, "_self_wrapper", function))  # wrapt keeps the wrapper there
+        function = getattr(function, "__wrapped__", None)
+        if function is None:
+            return
+
+
+def _module(wrapper: Any) -> str:
+    """Return where a wrapper was written: ``functools.wraps`` copies ``__module__``, the globals are its own."""
+    if isinstance(wrapper, FunctionType):
+        return str(wrapper.__globals__.get("__name__", _HOME))
+    return type(wrapper).__module__
+
+
+def _named(module: str) -> str:
+    known = next((name for prefix, name in _KNOWN.items() if module.startswith(prefix)), None)
+    return module if known is None else f"{known} ({module})"
