@@ -49,6 +49,7 @@ class Options:
         rate: share of units scored by each metric, [0, 1].
         rates: metric → its own share.
         key: of the sampling hash; None = the published one.
+        capture: whether the handler records anything.
         content: whether prompts, answers and documents are exported; None = by
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default.
         hold_s: how long a unit's spans wait for scores after its end; None = 10 s for a trace's root, else 4 s.
@@ -58,6 +59,7 @@ class Options:
     rates: Mapping[str, float] = field(default_factory=dict)
     rules: Sequence[Rule] = ()
     key: bytes | None = None
+    capture: bool = True
     content: bool | None = None
     steps: bool = False
     extract: Extract | None = None
@@ -124,6 +126,8 @@ class Line:
             content=self.content,
             steps=options.steps,
         )
+        if not options.capture:
+            self.handler.close()
         self.recorder = Recorder(
             self.units,
             tracer=self.tracer,

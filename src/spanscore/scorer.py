@@ -17,6 +17,7 @@ from opentelemetry import trace
 from spanscore.build import Line, Options, rules_of
 from spanscore.capture.handler import SpanCallbackHandler
 from spanscore.capture.install import Installation
+from spanscore.capture.neighbours import announce, neighbours
 from spanscore.capture.recorder import LiveEnding
 from spanscore.dialects.extract import Extract
 from spanscore.engine.drain import drain
@@ -59,6 +60,8 @@ class OnlineScorer:
             starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
         meter_provider: likewise for metrics.
         logger_provider: likewise for events.
+        capture: whether runs are recorded. False, for an application that another instrumentation traces already:
+            ``handler`` and ``install()`` then do nothing, ``submit()`` still scores.
         capture_content: whether prompts, answers and documents are exported; None = by
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
         steps: whether prompts, parsers and lambdas get spans too.
@@ -89,6 +92,7 @@ class OnlineScorer:
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
+        capture: bool = True,
         capture_content: bool | None = None,
         steps: bool = False,
         extract: Extract | None = None,
@@ -107,6 +111,7 @@ class OnlineScorer:
             rates=dict(rates or {}),
             rules=tuple(rules),
             key=sampling_key,
+            capture=capture,
             content=capture_content,
             steps=steps,
             extract=extract,
@@ -147,7 +152,7 @@ class OnlineScorer:
             judging.model, max_concurrency=judging.max_concurrency, timeout=judging.timeout, attempts=judging.attempts
         )
         metrics = [
-            create(name, judge=the_judge, **parameters)
+            create(name, judge=the_judge, embeddings=settings.embeddings, **parameters)
             for entry in settings.metrics
             for name, parameters in (
                 [(entry, {})] if isinstance(entry, str) else [(k, v or {}) for k, v in entry.items()]
@@ -162,6 +167,7 @@ class OnlineScorer:
             "rules": rules_of(sampling),
             "sampling_key": None if sampling.key is None else sampling.key.encode(),
             "service_name": settings.service_name,
+            "capture": capture.enabled,
             "capture_content": capture.content,
             "steps": capture.steps,
             "extract": Extract(**found) if any(found.values()) else None,
@@ -182,8 +188,12 @@ class OnlineScorer:
         return self._line.handler
 
     def install(self) -> None:
-        """Attach to every chain of the process that starts from now on; nothing needs to be passed."""
-        self._installation.install()
+        """Attach to every chain of the process that starts from now on; nothing needs to be passed.
+
+        Does nothing with ``capture=False``.
+        """
+        if self._line.options.capture:
+            self._installation.install()
 
     def uninstall(self) -> None:
         """Attach to no further chain."""
@@ -253,6 +263,7 @@ class OnlineScorer:
             queue=(len(line.queue), line.queue.capacity),
             hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
             closed=self._closed,
+            neighbours=neighbours(),
         )
 
     # --- the end -----------------------------------------------------------------------------------------------
@@ -306,6 +317,8 @@ class OnlineScorer:
             with self._lock:
                 if not self._ready_for_roots:
                     self._providers.resolve()
+                    if self._line.options.capture:
+                        announce(neighbours())
                     _watch(self._line)
                     atexit.register(self._exit_hook())
                     self._ready_for_roots = True

@@ -91,8 +91,9 @@ class AttachSettings(_Part):
 
 
 class CaptureSettings(_Part):
-    """What is exported of a run, and where its question, answer and contexts are found."""
+    """Whether runs are recorded, what is exported of them, and where question, answer and contexts are found."""
 
+    enabled: bool = True
     content: bool | None = None
     steps: bool = False
     user_input: str | None = None
@@ -118,6 +119,7 @@ class Settings(BaseSettings):
 
     metrics: list[str | dict[str, dict[str, Any] | None]] = Field(min_length=1)
     judge: JudgeSettings = JudgeSettings()
+    embeddings: str | None = None
     sampling: SamplingSettings = SamplingSettings()
     attach: AttachSettings = AttachSettings()
     capture: CaptureSettings = CaptureSettings()

@@ -25,6 +25,7 @@ class Status:
         queue: places taken, places in all.
         hold: units parked, units released by reason, spans lost.
         closed: whether the scorer was shut down.
+        neighbours: other instrumentations that trace LangChain in this process now.
     """
 
     providers: Sequence[Sequence[str]]
@@ -38,6 +39,7 @@ class Status:
     queue: tuple[int, int]
     hold: Mapping[str, int]
     closed: bool
+    neighbours: Sequence[str] = ()
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -90,4 +92,6 @@ class Status:
     def _line(self) -> str:
         hold = ", ".join(f"{name} {count}" for name, count in self.hold.items())
         state = "shut down" if self.closed else "running"
-        return f"{state}; units {self.units}, refused {self.refused}; queue {self.queue[0]} of {self.queue[1]}; hold: {hold}"
+        beside = f"; also traced by {', '.join(self.neighbours)}" if self.neighbours else ""
+        units = f"units {self.units}, refused {self.refused}; queue {self.queue[0]} of {self.queue[1]}"
+        return f"{state}; {units}; hold: {hold}{beside}"
