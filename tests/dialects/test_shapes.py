@@ -115,10 +115,6 @@ SHAPES: dict[str, Row] = {
     "a parsed structure": Row(
         [root({"question": Q}, Answer(capital="Paris")), chat([human(Q)], call("Answer", capital="Paris"))],
         (Q, '{"capital":"Paris"}'),
-        [
-            ours.HumanMessage(content=Q),
-            ours.AIMessage(tool_calls=[ours.ToolCall(name="Answer", args={"capital": "Paris"}, id="c1")]),
-        ],
     ),
     "a failed run is not answered by its model": Row(
         [root(Q, None, failed=True), chat([human(Q)], A)], None, reason="the run failed before it answered"
@@ -240,6 +236,15 @@ SHAPES: dict[str, Row] = {
         [root([human(Q)], call())],
         (Q, None),
         CALLED[:2],
+    ),
+    "an answer that is a tool call, of a question that is a text": Row([root(Q, call())], (Q, None), CALLED[:2]),
+    "several human turns that only the model saw": Row(
+        [root({"question": Q}, {"answer": A}), chat([*HISTORY, human(Q)], A)],
+        (Q, A),
+        [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
+    ),
+    "tools that only the model saw": Row(
+        [root({"question": Q}, {"answer": A}), chat([human(Q), call(), result()], A)], (Q, A), CALLED
     ),
     "a tool that answers for the agent": Row(
         [root({"messages": [human(Q)]}, {"messages": [human(Q), call(), result(A)]})],

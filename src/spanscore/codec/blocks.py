@@ -1,0 +1,97 @@
+"""Content blocks, as LangChain and each provider write them → parts of a GenAI message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["joined", "parts"]
+
+_MODALITY = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+    "file": "file",
+    "input_file": "file",
+    "document": "file",
+    "media": "file",
+}
+"""Type of a content block that holds no words → its modality."""
+_CALLS = frozenset(
+    {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
+)
+"""Types of content blocks that repeat what stands in ``tool_calls``."""
+
+
+def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
+    """Return a message's content as parts; an empty text is no part: a message without any says the empty text.
+
+    Args:
+        calls_apart: the message has its tool calls elsewhere, blocks that repeat them are left out.
+    """
+    if isinstance(content, str):
+        return [{"type": "text", "content": content}] if content else []
+    if not isinstance(content, list):
+        return []
+    blocks = [block for block in content if not (calls_apart and _kind(block) in _CALLS)]
+    return [part for block in blocks if (part := _part(block)) is not None]
+
+
+def joined(content: Any) -> Any:
+    """Return blocks that are all words as one text; other content as it is."""
+    words = parts(content) if isinstance(content, list) else []
+    if words and all(part["type"] == "text" for part in words):
+        return "".join(part["content"] for part in words)
+    return content
+
+
+def _part(block: Any) -> dict[str, Any] | None:
+    if isinstance(block, str):
+        return {"type": "text", "content": block}
+    if not isinstance(block, dict):
+        return None
+    kind = _kind(block)
+    words = block.get("text", block.get("refusal"))
+    if isinstance(words, str) and kind not in _MODALITY:
+        return {"type": "text", "content": words}
+    read = _BLOCKS.get(kind)
+    return {"type": kind} if read is None else read(block)
+
+
+def _kind(block: Any) -> str:
+    kind = block.get("type") if isinstance(block, dict) else None
+    return kind if isinstance(kind, str) else "generic"
+
+
+def _marker(block: dict[str, Any]) -> dict[str, Any]:
+    """Say what is shown; never the bytes, or where they lie."""
+    return {"type": "blob", "modality": _MODALITY[block["type"]]}
+
+
+def _block_call(block: dict[str, Any]) -> dict[str, Any]:
+    arguments = block.get("input", block.get("args", block.get("arguments")))
+    return {"type": "tool_call", "id": block.get("id"), "name": block.get("name"), "arguments": arguments}
+
+
+def _block_response(block: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_call_response", "id": block.get("tool_use_id"), "response": joined(block.get("content"))}
+
+
+def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
+    said = block.get("reasoning", block.get("thinking"))
+    if said is None and isinstance(block.get("summary"), list):
+        said = "".join(part["text"] for part in block["summary"] if isinstance(part, dict) and "text" in part)
+    return {"type": "reasoning", "content": said or ""}
+
+
+_BLOCKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    **dict.fromkeys(_MODALITY, _marker),
+    **dict.fromkeys(_CALLS, _block_call),
+    "reasoning": _reasoning,
+    "thinking": _reasoning,
+    "tool_result": _block_response,
+}
+"""Type of a content block → how it is read."""

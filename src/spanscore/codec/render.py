@@ -1,0 +1,177 @@
+"""Snapshots → messages in GenAI form and JSON-able values. Never raises for what a payload holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+
+from spanscore.codec.blocks import joined, parts
+from spanscore.codec.messages import TOOL, USER, is_message, role_of
+from spanscore.codec.snapshot import (
+    Opaque,
+    Taken,
+    TakenCommand,
+    TakenDocument,
+    TakenMessage,
+    TakenPrompt,
+    TakenThread,
+    snapshot,
+)
+from spanscore.codec.text import Special, jsonable
+
+__all__ = ["is_spoken", "render_messages", "render_value", "spoken", "text_message"]
+
+MAX_MESSAGES = 2_000
+"""Of a longer conversation the last ones are rendered."""
+
+
+def render_messages(taken: Any) -> list[dict[str, Any]]:
+    """Return a snapshot of messages, of one message or of a prompt as GenAI messages; ``[]`` where it is none.
+
+    What is no message (``RemoveMessage``, an unknown object) is left out; of very many, the last ones are kept.
+    """
+    rendered = (jsonable(_Spoken((item,)), _UNFOLD) for item in spoken(taken)[-MAX_MESSAGES:])
+    return [message for message in rendered if is_message(message)]
+
+
+def render_value(taken: Any) -> Any:
+    """Return a snapshot as a JSON-able value: documents, messages and commands in their forms. Never raises."""
+    return jsonable(taken, _UNFOLD)
+
+
+def is_spoken(value: Any) -> bool:
+    """Whether a value is one message: a taken one, ``("user", text)`` or ``{"role", "content"}``."""
+    if isinstance(value, (TakenMessage, BaseMessage)):
+        return True
+    if type(value) is tuple or type(value) is list:
+        return len(value) == 2 and role_of(value[0]) is not None and isinstance(value[1], (str, list))  # noqa: PLR2004
+    return is_message(value) and role_of(value["role"]) is not None
+
+
+def spoken(taken: Any) -> Sequence[Any]:
+    """Return the single messages of a snapshot, each still to be rendered."""
+    if isinstance(taken, TakenThread):
+        return [TakenMessage(row) for row in zip(*taken, strict=True)]
+    if isinstance(taken, TakenPrompt):
+        return spoken(taken[0])
+    if isinstance(taken, (list, tuple)) and not is_spoken(taken):
+        return taken
+    return [taken]
+
+
+def _message(item: Any) -> dict[str, Any] | None:
+    """Return one message in GenAI form; None for what is no message (``RemoveMessage``, an unknown object)."""
+    if isinstance(item, TakenMessage):
+        return _taken_message(*item)
+    if isinstance(item, BaseMessage):
+        return _message(snapshot(item))
+    if isinstance(item, str):
+        return text_message(USER, item)
+    if not is_spoken(item):
+        return None
+    if isinstance(item, dict):
+        return _dict_message(item)
+    return {"role": role_of(item[0]), "parts": parts(item[1])}
+
+
+def _taken_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
+    kind = message.type.removesuffix("MessageChunk")
+    if kind == "remove":
+        return None
+    role = role_of(kind) or getattr(message, "role", kind)
+    if role == TOOL:
+        return {"role": TOOL, "parts": [_response(message, content)], **_named(message)}
+    calls = [_call(call) for call in rest or ()]
+    said = parts(content, calls_apart=bool(calls))
+    return {"role": role_of(role) or role, "parts": [*said, *calls], **_named(message)}
+
+
+def _named(message: Any) -> dict[str, Any]:
+    name = getattr(message, "name", None)
+    return {"name": name} if name else {}
+
+
+def _response(message: Any, content: Any) -> dict[str, Any]:
+    failed = {"status": "error"} if getattr(message, "status", None) == "error" else {}
+    return {
+        "type": "tool_call_response",
+        "id": getattr(message, "tool_call_id", None),
+        "response": joined(content),
+        **failed,
+    }
+
+
+def _dict_message(item: dict[str, Any]) -> dict[str, Any]:
+    """Read ``{"role", "content"}`` as OpenAI's clients write it, and GenAI's own form as it is."""
+    if "parts" in item:
+        return item
+    role = role_of(item["role"]) or item["role"]
+    content = item.get("content")
+    if role == TOOL:
+        response = {"type": "tool_call_response", "id": item.get("tool_call_id"), "response": joined(content)}
+        return {"role": TOOL, "parts": [response]}
+    called = item.get("tool_calls")
+    calls = [_call(call) for call in called if isinstance(call, dict)] if isinstance(called, list) else []
+    return {"role": role, "parts": [*parts(content, calls_apart=bool(calls)), *calls]}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    named = function if isinstance(function, dict) else call
+    return {
+        "type": "tool_call",
+        "id": call.get("id"),
+        "name": named.get("name"),
+        "arguments": named["args"] if "args" in named else named.get("arguments"),
+    }
+
+
+def text_message(role: str, text: str) -> dict[str, Any]:
+    """Return a message of one text."""
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+class _Spoken(Taken):
+    """(what shall be read as a message,): asks ``jsonable`` to."""
+
+    __slots__ = ()
+
+
+def _unfold_messages(taken: TakenThread | TakenPrompt) -> list[Any]:
+    return [_Spoken((item,)) for item in spoken(taken)]
+
+
+def _unfold_document(document: TakenDocument) -> dict[str, Any]:
+    text, identity, metadata = document
+    plain = {key: value for key, value in metadata.items() if value is None or type(value) in (str, int, float, bool)}
+    return {"page_content": text, "id": identity, "metadata": plain}
+
+
+def _unfold_command(command: TakenCommand) -> dict[str, Any]:
+    named = zip(("resume", "update", "goto"), command, strict=True)
+    return {"type": "Command", **{name: value for name, value in named if value is not None and value != ()}}
+
+
+def _unfold_opaque(opaque: Opaque) -> dict[str, Any]:
+    return {"type": opaque[0]}
+
+
+def _unfold_live(value: Any) -> Any:
+    """Take an object that was deeper in its snapshot than copies go."""
+    return snapshot(value)
+
+
+_UNFOLD: Mapping[type, Special] = {
+    _Spoken: lambda spoken: _message(spoken[0]),
+    TakenThread: _unfold_messages,
+    TakenMessage: _message,
+    TakenPrompt: _unfold_messages,
+    TakenDocument: _unfold_document,
+    TakenCommand: _unfold_command,
+    Opaque: _unfold_opaque,
+    BaseMessage: _unfold_live,
+    Document: _unfold_live,
+}
