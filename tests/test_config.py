@@ -57,6 +57,7 @@ WRONG = {
     "metrics: []": ["metrics"],
     "judge: {model: lexical}": ["metrics", "required"],
     "metrics: [exact_match": ["spanscore.yaml"],
+    "metrics: [response_relevancy]\nembeddings: 'nonesuch:x'": ["nonesuch"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["nonesuch"],
     "metrics: [exact_match, exact_match]": ["exact_match", "name="],
     "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "strictness"],
@@ -69,6 +70,14 @@ def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path, text):
         OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider)
 
     assert all(word in str(raised.value) for word in WRONG[text]), str(raised.value)
+
+
+def test_embeddings_have_a_name_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    text = "metrics: [response_relevancy]\nembeddings: 'openai:text-embedding-3-small'"
+
+    with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
+        assert list(scorer.status().eligible) == ["response_relevancy"]
 
 
 def test_a_missing_file_is_named(tmp_path):

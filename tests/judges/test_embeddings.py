@@ -62,7 +62,7 @@ def test_embeddings_are_told_apart_by_their_model() -> None:
     assert embedder_name(ScriptedEmbeddings({})) == "ScriptedEmbeddings"
 
 
-@pytest.mark.parametrize("given", [None, 7, "text-embedding-3-small", object()])
+@pytest.mark.parametrize("given", [None, 7, object()])
 def test_what_makes_no_embeddings_is_refused(given: object) -> None:
     with pytest.raises(ConfigurationError, match="Give LangChain embeddings"):
         embedder(given)
@@ -86,3 +86,8 @@ async def test_offline_vectors_are_the_same_in_every_process() -> None:
 
 def _cosine(one: list[float], other: list[float]) -> float:
     return sum(x * y for x, y in zip(one, other, strict=True)) / hypot(*one) / hypot(*other)
+
+
+def test_a_name_without_provider_is_answered_with_the_form() -> None:
+    with pytest.raises(ConfigurationError, match="provider:model"):
+        embedder("text-embedding-3-small")

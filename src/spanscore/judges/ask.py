@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -32,6 +33,8 @@ _DECODER = json.JSONDecoder(strict=False)
 _MAX_CANDIDATES = 20
 _MAX_TOKENS = 5_000
 """Brackets and strings looked at for one closer. An answer of nothing but brackets must not hold up the loop."""
+_MAX_REPAIRED = 100_000
+"""Characters of an unreadable answer that are sent back: more than a model writes, less than a judge gone wild does."""
 _FENCE = re.compile(r"```(?:json)?", re.IGNORECASE)
 _BRACKET_OR_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
@@ -53,7 +56,7 @@ async def ask(judge: Judge, prompt: Prompt) -> BaseModel:
     """
     text, answer = await _asked(judge, prompt)
     if answer is None:
-        answer = await _repaired(judge, prompt, text)
+        answer = await _repaired(judge, prompt, text[:_MAX_REPAIRED])
     if answer is None:
         raise JudgeUnparseable(f"{prompt.step}: the answer had not the asked form, also after one repair")
     return answer
@@ -120,10 +123,18 @@ async def _reply(judge: Judge, prompt: Prompt) -> Reply:
         raise
     except TimeoutError as error:
         raise JudgeTimeout(f"{prompt.step}: the judge did not answer in time") from error
-    except Exception as error:
+    except BaseException as error:
+        if _is_our_cancellation(error):
+            raise
         # The name only: messages of foreign errors quote prompts.
         name = type(error).__name__
         raise JudgeError(f"{prompt.step}: the judge raised {name}", error_type=name) from error
+
+
+def _is_our_cancellation(error: BaseException) -> bool:
+    """Whether we are cancelled, and it is not the judge that raises CancelledError (or SystemExit: an error like any other)."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
 
 
 def _objects(text: str) -> Iterator[Any]:

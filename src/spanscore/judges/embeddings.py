@@ -7,6 +7,8 @@ from hashlib import blake2b
 from typing import Any
 
 from spanscore.errors import ConfigurationError
+from spanscore.judges.langchain import named_embeddings
+from spanscore.judges.langchain_openai import openai_embeddings
 from spanscore.judges.provider_errors import judge_error
 from spanscore.judges.suppress import suppressed
 from spanscore.judges.words import words
@@ -19,13 +21,16 @@ def embedder(embeddings: Any) -> Embedder:
     """Return an Embedder.
 
     Args:
-        embeddings: LangChain embeddings, ``"lexical"`` for the offline ones, or an Embedder, which is returned as it is.
+        embeddings: LangChain embeddings; the name of some as ``init_embeddings`` reads it
+            (``"openai:text-embedding-3-small"``); ``"lexical"`` for the offline ones; or an Embedder, returned as it is.
 
     Raises:
-        ConfigurationError: it is none of these.
+        ConfigurationError: it is none of these, or its library is missing.
     """
     if embeddings == "lexical":
         return LexicalEmbedder()
+    if isinstance(embeddings, str):
+        embeddings = _by_name(embeddings)
     if callable(getattr(embeddings, "embed", None)):
         made: Embedder = embeddings
         return made
@@ -34,6 +39,11 @@ def embedder(embeddings: Any) -> Embedder:
     raise ConfigurationError(
         f"embeddings is a {type(embeddings).__name__}. Give LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'"
     )
+
+
+def _by_name(name: str) -> Any:
+    provider, _, model = name.partition(":")
+    return openai_embeddings(model) if provider == "openai" and model else named_embeddings(name)
 
 
 def embedder_name(made: Embedder) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -119,17 +120,30 @@ def named_model(name: str) -> Any:
     Raises:
         ConfigurationError: a library is missing (the message holds the ``pip install`` line), or there is no such provider.
     """
+    return _named("langchain.chat_models", "init_chat_model", name, "judge")
+
+
+def named_embeddings(name: str) -> Any:
+    """Return the embeddings of this name, as ``init_embeddings`` reads it.
+
+    Raises:
+        ConfigurationError: likewise.
+    """
+    return _named("langchain.embeddings", "init_embeddings", name, "embeddings")
+
+
+def _named(module: str, maker: str, name: str, role: str) -> Any:
     try:
-        from langchain.chat_models import init_chat_model
+        make = getattr(import_module(module), maker)
     except ImportError as error:
-        raise ConfigurationError(f"judge {name!r} needs LangChain. Install it with: pip install langchain") from error
+        raise ConfigurationError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
     try:
-        return init_chat_model(name)
+        return make(name)
     except ImportError as error:  # names the provider's package and its pip line
-        raise ConfigurationError(f"judge {name!r}: {error}") from error
+        raise ConfigurationError(f"{role} {name!r}: {error}") from error
     except Exception as error:
-        what = f"judge {name!r} cannot be made: {type(error).__name__}: {error}."
-        raise ConfigurationError(f"{what} Use 'provider:model', a chat model, or 'lexical'") from error
+        what = f"{role} {name!r} cannot be made: {type(error).__name__}: {error}."
+        raise ConfigurationError(f"{what} Use 'provider:model', the object itself, or 'lexical'") from error
 
 
 def _messages(prompt: Prompt) -> list[Any]:
