@@ -28,6 +28,7 @@ from spanscore.hooks import Hooks
 from spanscore.inbox import Inbox
 from spanscore.ledger import Ledger
 from spanscore.model.span import UnitKey
+from spanscore.notice import harmless
 from spanscore.pipeline import Pipeline
 from spanscore.protocols import Filter, Metric, Redactor, Sink
 from spanscore.providers import Providers
@@ -180,7 +181,10 @@ class Line:
     def close(self) -> None:
         """Let the sinks and the instruments go."""
         for sink in self._sinks:
-            sink.shutdown()
+            try:
+                sink.shutdown()
+            except BaseException as error:  # noqa: BLE001  (a user's sink)
+                harmless("close a sink", error)
         if self._telemetry is not None:
             self._telemetry.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
 from spanscore.model.span import UnitKey
+from spanscore.pool import DaemonPool
 from spanscore.protocols import Metric
 
 __all__ = ["Evaluation"]
@@ -31,7 +31,7 @@ class Evaluation:
         self._metrics = metrics
         self._timeout_s = timeout_s
         self._threads = threads
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DaemonPool | None = None
 
     def reset(self) -> None:
         """Forget the pool: in a forked child its threads do not exist."""
@@ -54,7 +54,11 @@ class Evaluation:
     async def _within_deadline(self, metric: Metric, sample: Sample, calls: list[JudgeCall]) -> Score:
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
         task = asyncio.ensure_future(self._guarded(metric, sample))
-        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        except asyncio.CancelledError:
+            task.cancel()  # shut down: nobody pays for answers that nobody waits for
+            raise
         if done:
             return task.result()
         task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
@@ -63,19 +67,16 @@ class Evaluation:
 
     async def _guarded(self, metric: Metric, sample: Sample) -> Score:
         try:
-            if metric.cpu_bound:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._threads_pool(), _drive, metric.score(sample)
-                )
-            return await metric.score(sample)
+            score = await self._computed(metric, sample) if metric.cpu_bound else await metric.score(sample)
+            return score if isinstance(score, Score) else _no_score(metric, score)
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
             name = type(error).__name__
             return _unscored(metric, Outcome.METRIC_ERROR, f"the metric raised {name}", error_type=name)
 
-    def _threads_pool(self) -> ThreadPoolExecutor:
+    async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="spanscore-metric")
-        return self._pool
+            self._pool = DaemonPool(self._threads, "spanscore-metric")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, _drive, metric.score(sample))
 
 
 def _drive(work: Coroutine[Any, Any, Score]) -> Score:
@@ -108,6 +109,12 @@ def _told_where(score: Score, metric: Metric, sample: Sample, samples: Samples) 
     missing = missing_fields(sample, metric.requires[kind])
     places = [f"{name} was looked for in {where}" for name, where in samples.looked_in if name in missing]
     return replace(score, reason="; ".join([score.reason or score.outcome.value, *places]))
+
+
+def _no_score(metric: Metric, value: Any) -> Score:
+    """A metric of a user that does not keep the protocol: its answer cannot be published."""
+    kind = type(value).__name__
+    return _unscored(metric, Outcome.METRIC_ERROR, f"the metric answered {kind}, not a Score", error_type="no_score")
 
 
 def _unscored(

@@ -95,7 +95,7 @@ class SpanHold:
     Args:
         pace: of what leaves.
         max_units: parked units; the oldest leaves first.
-        max_spans: spans kept, of parked and running units.
+        max_spans: spans kept, of parked and running units; and as many that wait for the pace, then they leave without.
         max_bytes: bytes kept, likewise.
         early_ns: a unit that runs longer lets its finished children go.
 
@@ -129,6 +129,8 @@ class SpanHold:
         self._leaving: deque[tuple[Ending, Mapping[str, Any] | None, int]] = deque()
         self._spans = 0
         self._bytes = 0
+        self._leaving_spans = 0
+        self._leaving_bytes = 0
         self.released: Counter[str] = Counter()
         self.queued = 0
         self.ended = 0
@@ -193,8 +195,10 @@ class SpanHold:
     def pump(self, now_ns: int, *, unpaced: bool = False) -> int:
         """End leaving spans as the pace allows (all of them when ``unpaced``); return how many left."""
         left = 0
-        while self._leaving and (unpaced or self._pace.allows(now_ns) > 0):
+        while self._leaving and (unpaced or self._is_crowded() or self._pace.allows(now_ns) > 0):
             ending, attributes, spans = self._leaving.popleft()
+            self._leaving_spans -= spans
+            self._leaving_bytes -= ending.size
             ending.end(attributes)
             self.ended += 1
             self.lost += spans if self.provider_closed else 0
@@ -224,6 +228,10 @@ class SpanHold:
     def _overflows(self) -> bool:
         return len(self._parked) > self._max_units or self._spans > self._max_spans or self._bytes > self._max_bytes
 
+    def _is_crowded(self) -> bool:
+        """Whether more is leaving than may be kept: with the backend down, pacing must not gather what the SDK would drop."""
+        return self._leaving_spans > self._max_spans or self._leaving_bytes > self._max_bytes
+
     def _let_go(self, key: UnitKey, attributes: Mapping[str, Any], reason: str) -> None:
         room = self._parked.pop(key)
         self.released[reason] += 1
@@ -242,6 +250,8 @@ class SpanHold:
 
     def _leave(self, ending: Ending, attributes: Mapping[str, Any] | None, spans: int = 1) -> None:
         self._leaving.append((ending, attributes, spans))
+        self._leaving_spans += spans
+        self._leaving_bytes += ending.size
         self.queued += 1
 
 

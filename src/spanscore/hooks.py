@@ -32,7 +32,7 @@ class Hooks:
             return samples
         try:
             redacted = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))
-        except Exception as error:  # noqa: BLE001  (fails closed; the class only: its text may quote what was to be hidden)
+        except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type(error).__name__}")
         return self._filtered(redacted)
 
@@ -42,7 +42,7 @@ class Hooks:
             return samples
         try:
             kept = self.keep(sample)
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type(error).__name__}")
         return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
 

@@ -49,7 +49,7 @@ class Inbox(Generic[Event]):
 
     def admits(self) -> bool:
         """Whether a new unit may come in."""
-        return len(self._events) < self.soft
+        return len(self._events) + len(self._urgent) < self.soft
 
     def put(self, event: Event, *, must: bool = False) -> bool:
         """Append an event, O(1), never blocking. False: the hard bound was reached and the event is dropped.

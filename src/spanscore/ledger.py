@@ -30,7 +30,7 @@ class Ledger:
 
     def reset(self) -> None:
         """Count from zero: in a forked child, else the parent's counts would go out twice."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
         self._units = 0
         self._open: dict[UnitKey, set[str]] = {}
         self._whole: Counter[Outcome] = Counter()

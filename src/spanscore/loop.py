@@ -2,7 +2,7 @@
 
 A chat model's HTTP client belongs to the loop that first used it: shared over three loops, half of the calls failed with
 "Event loop is closed". So ``score``, ``score_sync`` and the engine all submit to this one. It is started on first use,
-never stopped by a scorer, and made anew in a forked child.
+never stopped by a scorer, and made anew in a forked child. Nothing that a judge does ends it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from spanscore.errors import SpanscoreError
+from spanscore.notice import harmless
+from spanscore.pool import DaemonPool
 
 __all__ = ["on_loop", "run", "running", "submit"]
 
@@ -23,6 +25,9 @@ T = TypeVar("T")
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
+_inherited: list[Any] = []
+_POOL_THREADS = 32
+"""For name resolution, and for chat models that can only block."""
 
 
 def running() -> asyncio.AbstractEventLoop:
@@ -62,12 +67,29 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
-    loop.run_forever()
+    loop.set_exception_handler(_unnoticed)
+    loop.set_default_executor(DaemonPool(_POOL_THREADS, "spanscore-judge"))
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+        except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: whoever awaits the task has it too)
+            harmless("keep a judge's task from ending its loop", error)
+
+
+def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
+    """asyncio prints what nobody awaited, traceback and message; it may quote a prompt."""
+    error = what.get("exception")
+    if error is not None:
+        harmless("await a judge's background task", error)
 
 
 def _forget() -> None:
     """In a forked child the loop's thread does not exist: forget it, the next use starts another."""
     global _lock, _loop, _thread
+    if (
+        _loop is not None
+    ):  # kept: collected, each task of the parent would be reported as destroyed, on the child's stderr
+        _inherited.append((_loop, asyncio.all_tasks(_loop)))
     _lock, _loop, _thread = threading.Lock(), None, None
 
 

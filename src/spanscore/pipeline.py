@@ -44,7 +44,7 @@ class Pipeline:
         """Make the job; ``job.samples.outcome`` says when there is nothing to score. Never raises."""
         try:
             samples = chosen.samples or self._samples(chosen.unit)
-        except Exception as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
+        except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
             samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type(error).__name__}")
         return Job(chosen.unit.without_content(), self.hooks.apply(samples), chosen.decisions)
 

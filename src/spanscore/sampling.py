@@ -82,7 +82,7 @@ class Rule:
     def _matches_start(self, facts: Facts) -> bool:
         if self.workflow is not None and facts.name != self.workflow:
             return False
-        return all(facts.metadata.get(key) == value for key, value in (self.metadata or {}).items())
+        return all(_equal(facts.metadata.get(key), value) for key, value in (self.metadata or {}).items())
 
     def _matches_end(self, facts: Facts) -> bool:
         if (
@@ -94,6 +94,14 @@ class Rule:
         if self.min_duration_s is None or facts.duration_ns is None:
             return True
         return facts.duration_ns >= self.min_duration_s * 1e9
+
+
+def _equal(given: Any, wanted: Any) -> bool:
+    """Compare a value of an application's metadata, which may be anything: an array has no truth, some objects raise."""
+    try:
+        return bool(given == wanted)
+    except Exception:  # noqa: BLE001
+        return False
 
 
 class RateSampler:

@@ -128,11 +128,12 @@ class OnlineScorer:
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
         self._line = Line(metrics, options, self._providers, ready=self._ready)
         self._installation = Installation(self._line.handler)
-        self._lock = threading.Lock()
         self._ready_for_roots = False
         self._closed = False
+        self._whole = False
+        self._renew()
         self._last_error = ""
-        reset_in_child(self._line)
+        reset_in_child(self)
         self._providers.warm_up()
 
     @classmethod
@@ -276,6 +277,8 @@ class OnlineScorer:
         Returns:
             True only if that is so; with a provider of our own: and they were exported.
         """
+        if self._closed:
+            return self._ended.wait(timeout) and self._whole
         until = monotonic() + timeout
         out = self._line.span_thread.flush(timeout)
         if out and self._providers.is_own:
@@ -285,21 +288,20 @@ class OnlineScorer:
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
         """Release the held spans, finish what is being scored, settle the rest as ``shutdown``. Blocks for at most ``timeout``.
 
-        What ends later is ended by the handler, marked as not scored. Only providers of our own are shut down.
+        What ends later is ended by the handler, marked as not scored. Only providers of our own are shut down. Called again,
+        also from another thread, it waits for the first call and returns the same.
 
         Returns:
             Whether every unit that had ended was scored and is out.
         """
         with self._lock:
-            if self._closed:
-                return True
-            self._closed = True
-        until = monotonic() + timeout
-        self._installation.uninstall()
-        atexit.unregister(self._exit_hook())
-        whole = drain(self._line, timeout * 0.6)
-        self._line.close()
-        return self._providers.shutdown(max(0.1, until - monotonic())) and whole
+            first, self._closed = not self._closed, True
+        if first:
+            try:
+                self._whole = self._end(monotonic() + timeout)
+            finally:  # also where a signal's SystemExit cuts it short
+                self._ended.set()
+        return self._ended.wait(timeout) and self._whole
 
     def __enter__(self) -> Self:
         return self
@@ -309,7 +311,24 @@ class OnlineScorer:
             self.flush()
         self.shutdown()
 
+    def reset(self) -> None:
+        """Be as new: in a forked child."""
+        self._renew()
+        self._line.reset()
+
     # --- inside ------------------------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
+        self._ended = threading.Event()
+
+    def _end(self, until: float) -> bool:
+        self._installation.uninstall()
+        whole = drain(self._line, (until - monotonic()) * 0.6)
+        self._line.close()
+        delivered = self._providers.shutdown(max(0.1, until - monotonic()))
+        atexit.unregister(self._exit_hook())
+        return delivered and whole
 
     def _ready(self) -> None:
         """Before each root: choose the providers, register the exit hook after theirs, start the span thread."""
@@ -331,10 +350,20 @@ class OnlineScorer:
             def at_exit() -> None:
                 scorer = this()
                 if scorer is not None:
-                    scorer.shutdown(EXIT_TIMEOUT_S)
+                    scorer.shutdown(_left_at_exit())
 
             self._hook = at_exit
         return self._hook
+
+
+_exit_until: float | None = None
+
+
+def _left_at_exit() -> float:
+    """Return what is left of the time an exit may take: scorers of one process share it."""
+    global _exit_until  # noqa: PLW0603  (a process exits once)
+    _exit_until = _exit_until or monotonic() + EXIT_TIMEOUT_S
+    return max(0.2, _exit_until - monotonic())
 
 
 _PLACES = ("span", "evaluation_span", "event", "instruments")

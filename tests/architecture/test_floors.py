@@ -11,8 +11,8 @@
     judges  capture  dialects  queues  sinks  sources
     ledger  inbox  providers  codec
     protocols  telemetry  loop  exporters
-    model  context  settings
-    semconv  errors
+    model  context  settings  pool
+    semconv  errors  notice
 
 A part is a file or a folder of ``src/spanscore``. Imports are read from the source, wherever they stand in it.
 """

@@ -8,7 +8,6 @@ ever attached.
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from time import time_ns
@@ -23,14 +22,15 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every in
 from spanscore import context, semconv
 from spanscore.capture.runs import Event, Root, Run
 from spanscore.codec import langchain as codec
+from spanscore.codec.text import safe_text
 from spanscore.inbox import Inbox
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, UnitKey
+from spanscore.notice import harmless
 from spanscore.protocols import Sampler, Turnstile
 
 __all__ = ["SpanCallbackHandler", "conversation_id", "end_detached"]
 
-_log = logging.getLogger("spanscore")
 _LINGER_NS: Final = 5_000_000_000
 """How long an ended root's open children are remembered: a child that starts late must not become a root."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
@@ -43,8 +43,15 @@ def conversation_id(metadata: Any) -> str | None:
     for key in _CONVERSATION_KEYS:
         value = metadata.get(key) if metadata else None
         if value is not None:
-            return str(value)
+            return _plain_text(value)
     return None
+
+
+def _plain_text(value: Any) -> str | None:
+    """Return an id as text; None for an object that would have to be asked for one."""
+    if isinstance(value, str):
+        return safe_text(value)
+    return str(value) if isinstance(value, (int, UUID)) else None
 
 
 class SpanCallbackHandler(BaseCallbackHandler):
@@ -158,8 +165,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
             else:
                 nested = operation if agent else None
                 self._child(run_id.int, parent, nested, name or "chain", metadata, codec.snapshot, inputs)
-        except Exception:  # noqa: BLE001
-            _harmless("on_chain_start")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_chain_start", fault)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
         """End a root; a stream's true input arrives only here."""
@@ -170,15 +177,15 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 run.root.open.pop(run_id.int, None)
                 return
             self._end(run_id.int, codec.snapshot, outputs, None, inputs)
-        except Exception:  # noqa: BLE001
-            _harmless("on_chain_end")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_chain_end", fault)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """End a root or a step that raised, was cancelled, abandoned or interrupted."""
         try:
             self._end(run_id.int, codec.snapshot, None, error, kwargs.get("inputs"))
-        except Exception:  # noqa: BLE001
-            _harmless("on_chain_error")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_chain_error", fault)
 
     # --- models ------------------------------------------------------------------------------------------------
 
@@ -218,15 +225,15 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """Hand over a model's run with its answer and its usage."""
         try:
             self._end(run_id.int, codec.snapshot_generation, response, None)
-        except Exception:  # noqa: BLE001
-            _harmless("on_llm_end")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_llm_end", fault)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a model's run that failed, with what it had said so far."""
         try:
             self._end(run_id.int, codec.snapshot_generation, kwargs.get("response"), error)
-        except Exception:  # noqa: BLE001
-            _harmless("on_llm_error")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_llm_error", fault)
 
     # --- retrievers and tools ----------------------------------------------------------------------------------
 
@@ -244,22 +251,22 @@ class SpanCallbackHandler(BaseCallbackHandler):
         try:
             name = kwargs.get("name") or "retriever"
             self._open(run_id.int, parent_run_id, semconv.RETRIEVAL, name, metadata, codec.snapshot, query)
-        except Exception:  # noqa: BLE001
-            _harmless("on_retriever_start")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_retriever_start", fault)
 
     def on_retriever_end(self, documents: Sequence[Any], *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over what was found."""
         try:
             self._end(run_id.int, codec.snapshot_documents, documents, None)
-        except Exception:  # noqa: BLE001
-            _harmless("on_retriever_end")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_retriever_end", fault)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a retriever's run that failed."""
         try:
             self._end(run_id.int, codec.snapshot_documents, None, error)
-        except Exception:  # noqa: BLE001
-            _harmless("on_retriever_error")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_retriever_error", fault)
 
     def on_tool_start(
         self,
@@ -279,22 +286,22 @@ class SpanCallbackHandler(BaseCallbackHandler):
             run = self._open(run_id.int, parent_run_id, semconv.EXECUTE_TOOL, name, metadata, codec.snapshot, given)
             if run is not None:
                 run.details = kwargs.get("tool_call_id")
-        except Exception:  # noqa: BLE001
-            _harmless("on_tool_start")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_tool_start", fault)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over what the tool gave back."""
         try:
             self._end(run_id.int, codec.snapshot_tool_output, output, None)
-        except Exception:  # noqa: BLE001
-            _harmless("on_tool_end")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_tool_end", fault)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a tool's run that failed."""
         try:
             self._end(run_id.int, codec.snapshot_tool_output, None, error)
-        except Exception:  # noqa: BLE001
-            _harmless("on_tool_error")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_tool_error", fault)
 
     # --- the four things ---------------------------------------------------------------------------------------
 
@@ -314,8 +321,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
             run = self._open(run_id.int, parent_run_id, operation, name, metadata, take, given)
             if run is not None:
                 run.details = (metadata, kwargs.get("invocation_params"))
-        except Exception:  # noqa: BLE001
-            _harmless("on_llm_start")
+        except Exception as fault:  # noqa: BLE001
+            harmless("record a run in on_llm_start", fault)
 
     def _open(
         self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, given: Any
@@ -334,6 +341,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._sweep(now)
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
+        root.ignored = True  # also where a processor of the application raises in the next line
         root.ignored = not self._admit(root)
         if root.ignored or root.key is None:
             return None
@@ -362,7 +370,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._ready()
             self._tracer = self._get_tracer()
         span = self._tracer.start_span(
-            f"{root.operation} {root.name}",
+            safe_text(f"{root.operation} {root.name}"),
             context=ambient,
             attributes={semconv.OPERATION_NAME: root.operation or ""},
             start_time=root.start_ns,
@@ -467,13 +475,3 @@ def end_detached(root: Root, end_ns: int, error: BaseException | None) -> None:
             root.span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
             root.span.set_status(trace.Status(trace.StatusCode.ERROR))
         root.span.end(end_time=end_ns)
-
-
-_said: set[str] = set()
-
-
-def _harmless(where: str) -> None:
-    """A fault of ours stays ours: said once per callback, never raised into the application."""
-    if where not in _said:
-        _said.add(where)
-        _log.warning("spanscore could not record a run in %s; the application is not affected", where, exc_info=True)

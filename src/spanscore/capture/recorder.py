@@ -19,7 +19,9 @@ from spanscore.capture.handler import conversation_id, end_detached
 from spanscore.capture.runs import Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
+from spanscore.codec.text import safe_text, wire_value
 from spanscore.model.span import Attributes, SpanData, UnitKey
+from spanscore.notice import harmless
 from spanscore.protocols import Recorded, Redactor
 
 __all__ = ["LiveEnding", "Recorder"]
@@ -27,6 +29,7 @@ __all__ = ["LiveEnding", "Recorder"]
 _GRACE_NS: Final = 500_000_000
 _SPAN_BYTES: Final = 2_000
 """A recorded span with its plain attributes, roughly."""
+_MAX_ERROR_CHARS: Final = 2_000
 _CLIENT: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
 _MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
 
@@ -48,8 +51,9 @@ class LiveEnding:
             both = {**(self._attributes or {}), **(attributes or {})}
             if both:
                 self._span.set_attributes(both)
-        finally:
             self._span.end(end_time=self._end_ns)
+        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
+            harmless("end a span", error)
 
 
 class Recorder:
@@ -169,12 +173,12 @@ class Recorder:
         assert key is not None
         on_span = attributes
         if self._content:
-            content = render()
+            content = _rendered(render)
             on_span = {**attributes, **self._exported(content)}
             render = partial(_same, content)
         span = self._span_of(run, on_span)
         if error is not None:
-            span.set_status(Status(StatusCode.ERROR, str(error) if self._content and not self._redactor else None))
+            span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
         ending = LiveEnding(span, end_ns, on_span if run is root else None, _SPAN_BYTES + _size(on_span))
         if root.may:
             data = _span_data(run, span, end_ns, Attributes(attributes, render), error)
@@ -211,8 +215,7 @@ class Recorder:
         root = self._open[key]
         _, end_ns, (output, run_end), error = event
         for child in [child for child in list(root.open.values()) if child is not None]:
-            attributes = {**_plain(child, None, None), semconv.RUN_END: "cancelled"}
-            self._close_span(child, max(end_ns, child.start_ns), attributes, _nothing, None, now_ns)
+            self._cancel_child(child, max(end_ns, child.start_ns), now_ns)
         if run_end == "abandoned":
             self.abandoned += 1
         if root.broken:
@@ -222,12 +225,28 @@ class Recorder:
         del self._open[key]
         self._forget(root)
 
+    def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
+        attributes = {**_plain(child, None, None), semconv.RUN_END: "cancelled"}
+        try:
+            self._close_span(child, end_ns, attributes, _nothing, None, now_ns)
+        except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
+            harmless("end a span", error)
+
+    def _error_text(self, error: BaseException) -> str | None:
+        """Return what an error says, where content may be exported as it is. ``str()`` runs the application's code."""
+        if not self._content or self._redactor is not None:
+            return None
+        try:
+            return safe_text(str(error))[:_MAX_ERROR_CHARS]
+        except BaseException:  # noqa: BLE001  (its class stands in error.type)
+            return None
+
     def _exported(self, content: Mapping[str, Any]) -> dict[str, Any]:
         if self._redactor is None:
             return exported(content)
         try:
             return exported(_redacted(content, self._redactor))
-        except Exception:  # noqa: BLE001  (fails closed: nothing of the content leaves)
+        except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
             return {}
 
 
@@ -253,7 +272,16 @@ def _stopped(error: BaseException | None) -> bool:
 
 
 def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-    """Return the attributes that quote nothing."""
+    """Return the attributes that quote nothing, as a span can hold them. Never raises."""
+    try:
+        found = _described(run, output, error)
+    except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
+        harmless("describe a run", fault)
+        found = {semconv.OPERATION_NAME: run.operation}
+    return {name: value for name, given in found.items() if (value := wire_value(given)) is not None}
+
+
+def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
     attributes: dict[str, Any] = {semconv.OPERATION_NAME: run.operation} if run.operation else {}
     if run.operation in _MODELS:
         metadata, parameters = run.details if isinstance(run.details, tuple) else (run.details, None)
@@ -274,6 +302,14 @@ def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]
     if error is not None:
         attributes[semconv.ERROR_TYPE] = type(error).__name__
     return attributes
+
+
+def _rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    try:
+        return render()
+    except Exception as error:  # noqa: BLE001  (a payload no codec foresaw: the span leaves without it)
+        harmless("render a run's content", error)
+        return {}
 
 
 def _content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
@@ -325,7 +361,7 @@ def _metadata(run: Run) -> Mapping[str, Any] | None:
 
 def _span_name(run: Run, attributes: Mapping[str, Any]) -> str:
     name = attributes.get(semconv.REQUEST_MODEL) or run.name
-    return f"{run.operation} {name}" if run.operation else run.name
+    return safe_text(f"{run.operation} {name}" if run.operation else run.name)
 
 
 def _redacted(value: Any, redactor: Redactor) -> Any:

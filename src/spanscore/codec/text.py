@@ -18,7 +18,7 @@ from math import isfinite, isnan
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Special", "as_text", "from_wire", "jsonable", "nearest", "plain_dict", "safe_text", "to_wire"]
+__all__ = ["Special", "as_text", "from_wire", "jsonable", "nearest", "plain_dict", "safe_text", "to_wire", "wire_value"]
 
 MAX_DEPTH = 16
 """Levels of a value; deeper ones are markers. Real states measured 4 to 7."""
@@ -26,6 +26,7 @@ MAX_NODES = 20_000
 """Elements of a value; further ones are left out. Also what ends a list that contains itself twice."""
 MAX_CHARS = 4_000_000
 """Characters of a value; further text is cut. Beyond the context of any model."""
+_WIRE_INT_BITS = 63
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
 Special = Callable[[Any], Any]
@@ -42,6 +43,20 @@ def safe_text(text: str) -> str:
     except UnicodeEncodeError:
         return plain.encode("utf-8", "replace").decode()
     return plain
+
+
+def wire_value(value: Any) -> Any:
+    """Return an attribute's value as OTLP can carry it: texts as UTF-8, integers of 64 bits; None for one it cannot.
+
+    What it cannot makes the exporter, mostly the application's own, print a traceback or drop the whole batch.
+    """
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, int):
+        return value if value.bit_length() <= _WIRE_INT_BITS else None
+    if isinstance(value, (list, tuple)):
+        return [safe_text(item) if isinstance(item, str) else item for item in value]
+    return value
 
 
 def jsonable(value: Any, special: Mapping[type, Special] | None = None) -> Any:

@@ -12,8 +12,13 @@ from spanscore.engine.handover import Engine
 from spanscore.engine.span_thread import SpanThread
 from spanscore.engine.units import Units
 from spanscore.hold import SpanHold
+from spanscore.ledger import Ledger
+from spanscore.model.score import Outcome
 
 __all__ = ["Drainable", "drain"]
+
+_STOP_S = 0.5
+"""For workers to take notice of their cancellation: milliseconds, unless some judge blocks the loop."""
 
 
 class Drainable(Protocol):
@@ -23,6 +28,7 @@ class Drainable(Protocol):
     recorder: Recorder
     units: Units
     hold: SpanHold
+    ledger: Ledger
     engine: Engine
     span_thread: SpanThread
 
@@ -42,10 +48,12 @@ def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = mo
     thread = parts.span_thread
     released = thread.call(lambda: _release(parts), left())
     whole = released and thread.flush(left())
-    parts.engine.stop()
+    parts.engine.stop(max(min(left(), _STOP_S), 0.1))
     if released:  # else the thread is stuck in somebody's exporter, and what it owns must be left alone
         thread.call(lambda: _give_up(parts), max(left(), 0.2))
     thread.stop(max(left(), 0.2))
+    for key in parts.ledger.open_units():
+        parts.ledger.settle_all(key, Outcome.SHUTDOWN)
     return whole
 
 

@@ -1,14 +1,20 @@
-"""Engine: chosen units on the loop → jobs → scores, posted back to the span thread."""
+"""Engine: chosen units on the loop → jobs → scores, posted back to the span thread.
+
+Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from spanscore import loop
 from spanscore.engine.units import Settled
 from spanscore.evaluation import Evaluation
 from spanscore.model.job import Job
+from spanscore.model.score import Score
+from spanscore.notice import harmless
 from spanscore.pipeline import Chosen, Pipeline
 from spanscore.protocols import Queue
 
@@ -37,27 +43,49 @@ class Engine:
         self._evaluation = evaluation
         self._post = post
         self._workers = workers
-        self._tasks: list[asyncio.Task[None]] = []
+        self.reset()
 
     def reset(self) -> None:
         """Forget the workers: in a forked child their loop does not run."""
-        self._tasks = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = False
 
     def accept(self, chosen: Sequence[Chosen]) -> None:
         """Take chosen units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
         loop.running().call_soon_threadsafe(self._accept, chosen)
 
-    def stop(self) -> None:
-        """Cancel the workers; nothing waits for them. Any thread."""
+    def stop(self, timeout_s: float) -> None:
+        """Cancel the workers, empty the queue; what swallows its cancellation is left behind. Any thread but the loop's."""
+        self._stopped = True
+        if self._tasks:
+            with suppress(TimeoutError):
+                loop.submit(self._stop(timeout_s)).result(timeout_s)
+
+    async def _stop(self, timeout_s: float) -> None:
         tasks, self._tasks = self._tasks, []
-        if tasks:
-            loop.running().call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        for task in tasks:
+            task.cancel()
+        self._queue.close()
+        await asyncio.wait(tasks, timeout=timeout_s)
 
     def _accept(self, chosen: Sequence[Chosen]) -> None:
-        if not self._tasks:
+        if not self._tasks and not self._stopped:
             self._tasks = [asyncio.get_running_loop().create_task(self._work()) for _ in range(self._workers)]
         for unit in chosen:
-            self._queue.put(self._pipeline.job(unit))
+            self._take(unit)
+
+    def _take(self, chosen: Chosen) -> None:
+        if self._stopped:
+            self._queue.cancel()
+            return
+        try:
+            job = self._pipeline.job(chosen)
+        except Exception as error:  # noqa: BLE001  (the other units of this call go on)
+            harmless("make a job", error)
+            self._queue.cancel()
+            self._post(Settled(chosen.unit.without_content(), ()))
+        else:
+            self._queue.put(job)
 
     async def _work(self) -> None:
         while True:
@@ -65,8 +93,11 @@ class Engine:
             await self._do(job)
 
     async def _do(self, job: Job) -> None:
+        scores: Sequence[Score] = ()
         try:
             scores = await self._evaluation.scores(job)
+        except Exception as error:  # noqa: BLE001  (a metric whose own name or version raises: the worker lives on)
+            harmless("score a job", error)
         finally:
             self._queue.ack(job)
         self._post(Settled(job.unit, scores))

@@ -5,7 +5,6 @@ So an application's slow exporter stalls neither the application nor the loop.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,10 +15,10 @@ from spanscore.engine.units import Units
 from spanscore.hold import SpanHold
 from spanscore.inbox import Inbox
 from spanscore.model.span import UnitKey
+from spanscore.notice import harmless
 
 __all__ = ["SpanThread"]
 
-_log = logging.getLogger("spanscore")
 _SLOW_TICK_S = 10.0
 _YIELD_EVERY = 16
 """Events between two voluntary hand-overs of the GIL: without them the application waits out a switch interval (5 ms)."""
@@ -87,7 +86,7 @@ class SpanThread:
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
         """Run something on the span thread after all events so far, and wait for it. False: not done in time."""
         if not self.alive:
-            work()
+            self._safely(work)
             return True
         done = threading.Event()
         self._inbox.post(lambda: _then(work, done))
@@ -133,8 +132,8 @@ class SpanThread:
         """One bad unit must not end the thread that all others need."""
         try:
             work()
-        except Exception:  # noqa: BLE001
-            _log.warning("spanscore lost track of a unit; the application is not affected", exc_info=True)
+        except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
+            harmless("keep track of a unit", error)
 
     def _timeout_s(self) -> float | None:
         due = [t for t in (self._recorder.next_due_ns(), self._hold.next_due_ns()) if t is not None]

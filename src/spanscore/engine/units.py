@@ -18,10 +18,14 @@ from spanscore.model.job import Decision
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score, unit_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.notice import harmless
 from spanscore.pipeline import Chosen, facts_of
 from spanscore.protocols import Ending, Queue, Sampler, Sink
 
 __all__ = ["Settled", "Units"]
+
+_SCORE_BYTES = 2_000
+"""A score with its usage and an explanation, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,19 @@ class Emission:
     sinks: Sequence[Sink]
     unit: Unit
     scores: Sequence[Score]
-    size: int = 0
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes held."""
+        return _SCORE_BYTES * len(self.scores)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit to every sink; a sink does not raise."""
+        """Emit to every sink; one that raises does not keep the others from theirs."""
         for sink in self.sinks:
-            sink.emit(self.unit, self.scores)
+            try:
+                sink.emit(self.unit, self.scores)
+            except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application behind ours)
+                harmless("publish scores", error)
 
 
 class Units:
@@ -146,7 +157,7 @@ class Units:
     def tick(self, now_ns: int, *, force: bool = False) -> None:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns, force=force):
-            self._close(unit, now_ns)
+            self._safely_close(unit, now_ns)
         if self._chosen:
             chosen, self._chosen = self._chosen, []
             self._handover(chosen)
@@ -165,6 +176,8 @@ class Units:
         others = self._undecided.pop(key, {})
         scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
+        lost = self._ledger.settle_all(key, Outcome.METRIC_ERROR)  # none, unless a fault of ours lost their scores
+        others |= dict.fromkeys(lost, Outcome.METRIC_ERROR)
         in_time = self._hold.release(key, self._on_span(scores, others))
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
@@ -188,6 +201,13 @@ class Units:
             self._hold.keep(key, ending, now_ns)
         else:
             ending.end()
+
+    def _safely_close(self, unit: Unit, now_ns: int) -> None:
+        try:
+            self._close(unit, now_ns)
+        except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
+            harmless("decide on a unit", error)
+            self._turn_back(unit.key, self._ledger.settle_all(unit.key, Outcome.INCOMPLETE), Outcome.INCOMPLETE, now_ns)
 
     def _close(self, unit: Unit, now_ns: int) -> None:
         if not unit.complete:

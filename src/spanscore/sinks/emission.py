@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -11,13 +10,12 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData, Unit
+from spanscore.notice import harmless
 
 __all__ = ["EXPLANATION_MAX_CHARS", "SafeSink", "context_of", "explanation_of", "span_context_of"]
 
 EXPLANATION_MAX_CHARS = 2000
 """Some backends cut, some refuse long attributes; the counts behind a score come first and survive the cut."""
-
-_log = logging.getLogger("spanscore")
 
 
 class SafeSink(ABC):
@@ -34,7 +32,7 @@ class SafeSink(ABC):
         token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         try:
             self._publish(unit, scores)
-        except Exception as error:  # noqa: BLE001  (a processor or exporter of the application must not end the span thread)
+        except BaseException as error:  # noqa: BLE001  (a processor or exporter of the application must not end the span thread)
             self._count(error)
         finally:
             detach(token)
@@ -46,12 +44,9 @@ class SafeSink(ABC):
     @abstractmethod
     def _publish(self, unit: Unit, scores: Sequence[Score]) -> None: ...
 
-    def _count(self, error: Exception) -> None:
+    def _count(self, error: BaseException) -> None:
         self.failures += 1
-        if (
-            self.failures == 1
-        ):  # the message may quote what the application's processor was given: its type alone is safe
-            _log.warning("%s could not publish scores: %s; said once", type(self).__name__, type(error).__name__)
+        harmless(f"publish scores through {type(self).__name__}", error)
 
 
 def span_context_of(span: SpanData) -> SpanContext:

@@ -13,6 +13,7 @@ from typing import Any
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from spanscore import semconv
+from spanscore.codec.text import safe_text, wire_value
 from spanscore.model.score import Score, Usage, score_attributes, score_id
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.providers import Providers
@@ -65,7 +66,7 @@ class EvaluationSpans(SafeSink):
         attributes |= _conventional(score, explanation)
         attributes |= _ours(score, _id_of(score, key))
         attributes |= _cost(score.usage, score.judge_model)
-        return {name: value for name, value in attributes.items() if value is not None}
+        return {name: value for name, given in attributes.items() if (value := wire_value(given)) is not None}
 
 
 def _conventional(score: Score, explanation: str | None) -> dict[str, Any]:
@@ -135,7 +136,7 @@ def _status(score: Score) -> Status:
     """ERROR is for an evaluation that failed, never for a low score. Its reason holds no content."""
     if not score.outcome.failed:
         return Status(StatusCode.UNSET)
-    return Status(StatusCode.ERROR, score.reason or _error_type(score))
+    return Status(StatusCode.ERROR, safe_text(score.reason or _error_type(score) or ""))
 
 
 def _start_and_end(tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]) -> None:

@@ -1,0 +1,42 @@
+"""A fault of ours → at most one log line per origin in a process, and a line that quotes nothing.
+
+Messages of exceptions quote prompts, and so do tracebacks: a line names the error's class and the line of code it came from.
+"""
+
+from __future__ import annotations
+
+import logging
+
+__all__ = ["harmless"]
+
+_log = logging.getLogger("spanscore")
+_said: set[str] = set()
+_MAX_SAID = 100
+"""Different faults told of; a process that has more has been told."""
+
+
+def harmless(what: str, error: BaseException) -> None:
+    """Say once that something of ours failed. Any thread; never raises.
+
+    Args:
+        what: what spanscore could not do.
+        error: why; the same class from the same line is the same fault, wherever it was met.
+    """
+    origin = _origin(error)
+    if origin in _said or len(_said) >= _MAX_SAID:
+        return
+    _said.add(origin)
+    try:
+        _log.warning("spanscore could not %s (%s); the application is not affected, said once", what, origin)
+    except Exception:  # noqa: BLE001  (a filter of the application's logging; there is nobody left to tell)
+        return
+
+
+def _origin(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return type(error).__name__
+    file = trace.tb_frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
+    return f"{type(error).__name__} at {file}:{trace.tb_lineno}"

@@ -1,0 +1,88 @@
+"""DaemonPool: a thread pool that never holds up the exit of the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["DaemonPool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_IDLE_S = 30.0
+"""A thread that had nothing to do for so long ends; the next job starts another."""
+
+
+class DaemonPool(ThreadPoolExecutor):
+    """Runs jobs on daemon threads. The standard library joins its own at interpreter exit, for however long a job takes:
+    a metric that computes for an hour, or a judge's name resolution, would hold the application's exit up that long.
+
+    A subclass because asyncio takes nothing else as a default executor; only the type is used.
+
+    Args:
+        threads: at most so many at once.
+        name: what their names begin with.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        super().__init__(threads)  # starts none
+        self._most = threads
+        self._name = name
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._guard = threading.Lock()
+        self._running = 0
+        self._unfinished = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run a call on a thread of the pool. Any thread; does not block.
+
+        Raises:
+            RuntimeError: no thread runs and none can be started: the interpreter is exiting.
+        """
+        future: Future[T] = Future()
+        with self._guard:
+            if self._unfinished >= self._running < self._most:
+                self._start()
+            self._unfinished += 1
+        self._jobs.put((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Do nothing: idle threads end by themselves, and nobody waits for the others."""
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{self._running}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._running:
+                raise
+            return
+        self._running += 1
+
+    def _work(self) -> None:
+        while True:
+            try:
+                future, job = self._jobs.get(timeout=_IDLE_S)
+            except Empty:
+                with self._guard:
+                    if self._unfinished < self._running or not self._unfinished:
+                        self._running -= 1
+                        return
+                continue
+            _do(future, job)
+            with self._guard:
+                self._unfinished -= 1
+
+
+def _do(future: Future[Any], job: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(job())
+    except BaseException as error:  # noqa: BLE001  (handed to whoever waits)
+        future.set_exception(error)

@@ -1,0 +1,138 @@
+"""The stage of the host safety suite: one scene played without spanscore and with it, and what the host notices of either.
+
+A hazard says which scorer stands in the host and what the host does. What may differ between the two plays is one log line
+of ours; answers, exceptions, stdout and stderr may not, and no unit may be lost in silence.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from tests.line import QUESTION, Grounded, a_trace, rag
+
+from spanscore import OnlineScorer
+
+EXIT_S = 5.0
+"""The promise: an end takes at most this."""
+
+
+@dataclass
+class Hazard:
+    """What goes wrong, and what must be seen of it.
+
+    Attributes:
+        metrics: of the scorer, made anew per play.
+        options: of the scorer; may open servers on the stack.
+        chain: what the host runs.
+        inputs: one run each.
+        outcomes: of each metric's units, where it is known beforehand.
+        calls: extra work of the host, after its runs.
+    """
+
+    metrics: Callable[[], Sequence[Any]] = lambda: [Grounded()]
+    options: Callable[[ExitStack], dict[str, Any]] = lambda _: {}
+    chain: Callable[[], Any] = rag
+    inputs: Sequence[Any] = (QUESTION,) * 3
+    outcomes: dict[str, int] | None = None
+    own_providers: bool = False
+    quick: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Seen:
+    """What a host notices."""
+
+    answers: list[Any]
+    printed: tuple[str, str]
+    logged: list[tuple[str, str]]
+    status: Any = None
+    end_s: float = 0.0
+    trace: Any = None
+
+
+class _Ears(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.heard: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append((record.name, logging.Formatter("%(message)s").format(record)))
+
+
+def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
+    """Run the host once; with a scorer: to the end of its shutdown."""
+    capture.readouterr()
+    ears = _Ears()
+    logging.getLogger().addHandler(ears)
+    try:
+        with ExitStack() as stack:
+            seen = _scored(hazard, stack) if scored else Seen(_answers(hazard, None), ("", ""), [])
+            gc.collect()  # what asyncio says of forgotten tasks, it says now
+            seen.printed, seen.logged = capture.readouterr(), ears.heard
+            return seen
+    finally:
+        logging.getLogger().removeHandler(ears)
+
+
+def assert_unharmed(hazard: Hazard, capture: Any) -> Seen:
+    """Play twice and compare; return the play with spanscore."""
+    alone = play(hazard, capture, scored=False)
+    seen = play(hazard, capture, scored=True)
+
+    ours = [line for line in seen.logged if line not in alone.logged]
+    assert seen.answers == alone.answers
+    assert seen.printed == alone.printed
+    assert [name for name, _ in ours] in ([], ["spanscore"]), ours
+    assert seen.end_s <= EXIT_S
+    _assert_nothing_lost(hazard, seen.status)
+    return seen
+
+
+def _assert_nothing_lost(hazard: Hazard, status: Any) -> None:
+    for metric, eligible in status.eligible.items():
+        outcomes = status.outcomes[metric]
+        assert (eligible, status.pending[metric]) == (len(hazard.inputs), 0), status
+        assert sum(outcomes.values()) == eligible, status
+        if hazard.outcomes is not None:
+            assert outcomes == hazard.outcomes, status.reasons
+    assert status.queue[0] == 0, "places of the queue are not given back"
+
+
+def _scored(hazard: Hazard, stack: ExitStack) -> Seen:
+    options = dict(hazard.options(stack))
+    trace = options.pop("trace", None) or a_trace()
+    if not hazard.own_providers:
+        options = {"tracer_provider": trace.provider, "meter_provider": MeterProvider(), **options}
+    scorer = OnlineScorer(list(hazard.metrics()), **options)
+    try:
+        answers = _answers(hazard, scorer)
+        scorer.flush(0.3 if hazard.quick else 3.0)
+    finally:
+        began = time.monotonic()
+        scorer.shutdown(timeout=1.5)
+        took_s = time.monotonic() - began
+    return Seen(answers, ("", ""), [], scorer.status(), took_s, trace)
+
+
+def _answers(hazard: Hazard, scorer: OnlineScorer | None) -> list[Any]:
+    chain, config = hazard.chain(), {} if scorer is None else {"callbacks": [scorer.handler]}
+    return [
+        _answer(lambda given=given: chain.invoke(given, config={**config, **hazard.more})) for given in hazard.inputs
+    ]
+
+
+def _answer(run: Callable[[], Any]) -> Any:
+    """Return what the host got: an answer as something that can be compared, or the class of what was raised."""
+    try:
+        answer = run()
+    except BaseException as error:
+        return type(error)
+    return answer if isinstance(answer, str) else type(answer)

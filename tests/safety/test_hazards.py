@@ -1,0 +1,315 @@
+"""One scene per hazard, played without spanscore and with it: judges, metrics, redactors, collectors, exporters, bounds."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+import pytest
+from langchain_openai import ChatOpenAI
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from tests.line import Failing, Grounded, Slow, Trace, a_trace
+from tests.safety.stage import Hazard, assert_unharmed
+from tests.servers.openai_api import OpenAIServer
+from tests.servers.otlp import OtlpReceiver
+
+from spanscore.metrics import AspectCritic, BaseMetric
+from spanscore.model.prompt import Reply
+
+# --- judges ---------------------------------------------------------------------------------------------------------
+
+
+class Judge:
+    """Answers what it is given; an exception is raised; a callable is called."""
+
+    model = "bad"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def ask(self, prompt):
+        answer = self.answer
+        if isinstance(answer, BaseException):
+            raise answer
+        if callable(answer):
+            answer = await answer()
+        return Reply(text=answer, model=self.model)
+
+
+async def swallows_its_cancellation():
+    for _ in range(100):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+    return ""
+
+
+async def raises_in_a_task_of_its_own():
+    async def away():
+        raise SystemExit(1)
+
+    task = asyncio.ensure_future(away())
+    await asyncio.sleep(0.05)
+    return '{"reason": "fine", "verdict": 1}' if task.done() else ""
+
+
+async def forgets_a_task_that_fails():
+    async def fails():
+        raise RuntimeError("never retrieved")
+
+    asyncio.ensure_future(fails())  # noqa: RUF006
+    await asyncio.sleep(0.05)
+    return '{"reason": "fine", "verdict": 1}'
+
+
+def critic(judge):
+    return AspectCritic(judge, name="harmless", definition="Is the response harmless?")
+
+
+def judged_by(answer):
+    return lambda: [critic(Judge(answer))]
+
+
+def served(answer, **client):
+    """A chat model behind HTTP that answers so."""
+
+    def options(stack):
+        server = stack.enter_context(OpenAIServer(answer))
+        LATER.url = server.url
+        return {"timeout": 1.0}
+
+    def metrics():
+        return [critic(ChatOpenAI(base_url=LATER.url, api_key="none", model="m", max_retries=0, **client))]
+
+    return {"options": options, "metrics": metrics}
+
+
+class LATER:
+    url = ""
+
+
+class Broken(BaseMetric):
+    """Raises, hangs or answers what no metric should, outside of what a base class catches."""
+
+    name = "broken"
+    version = "1"
+    series = "1"
+    requires = {"single_turn": ()}  # noqa: RUF012
+
+    def __init__(self, score, *, cpu_bound=False):
+        self._score = score
+        self.cpu_bound = cpu_bound
+
+    async def score(self, sample):
+        return self._score()
+
+
+def raising(error):
+    def score():
+        raise error
+
+    return score
+
+
+N = 3
+JUDGES = {
+    "hangs": Hazard(judged_by(lambda: asyncio.sleep(60)), lambda _: {"timeout": 0.3}, outcomes={"timeout": N}),
+    "hangs at the end": Hazard(judged_by(lambda: asyncio.sleep(60)), quick=True, outcomes={"shutdown": N}),
+    "swallows its cancellation": Hazard(judged_by(swallows_its_cancellation), quick=True, outcomes={"shutdown": N}),
+    "raises": Hazard(judged_by(RuntimeError("no")), outcomes={"judge_error": N}),
+    "raises SystemExit": Hazard(judged_by(SystemExit(1)), outcomes={"judge_error": N}),
+    "raises KeyboardInterrupt": Hazard(judged_by(KeyboardInterrupt()), outcomes={"judge_error": N}),
+    "raises GeneratorExit": Hazard(judged_by(GeneratorExit()), outcomes={"judge_error": N}),
+    "is cancelled": Hazard(judged_by(asyncio.CancelledError()), outcomes={"judge_error": N}),
+    "lets a task of its own exit": Hazard(judged_by(raises_in_a_task_of_its_own), outcomes={"scored": N}),
+    "forgets a task that fails": Hazard(judged_by(forgets_a_task_that_fails), outcomes={"scored": N}),
+    "answers garbage": Hazard(judged_by("yes, probably"), outcomes={"judge_error": N}),
+    "answers nothing": Hazard(judged_by(""), outcomes={"judge_error": N}),
+    "answers no text": Hazard(judged_by(None)),
+    "answers a surrogate": Hazard(judged_by('{"reason": "\\ud800", "verdict": 1}'), outcomes={"scored": N}),
+    "answers 10 MB of words": Hazard(judged_by("no " * 3_300_000), outcomes={"judge_error": N}),
+    "answers 10 MB of brackets": Hazard(judged_by("{" * 10_000_000), outcomes={"judge_error": N}),
+    "answers 10 MB of objects": Hazard(judged_by('{"a": {} ' * 1_000_000), outcomes={"judge_error": N}),
+    "answers 10 MB of quotes": Hazard(judged_by('{"' * 5_000_000), outcomes={"judge_error": N}),
+    "answers deep lists": Hazard(judged_by('{"reason": ' + "[" * 100_000), outcomes={"judge_error": N}),
+    "is rate limited": Hazard(**served(lambda _: (429, {"Retry-After": "30"})), outcomes={"timeout": N}),
+    "is unknown": Hazard(**served(lambda _: (401, {})), outcomes={"judge_error": N}),
+    "is down": Hazard(**served(lambda _: (503, {})), outcomes=None),
+    "answers garbage over http": Hazard(**served(lambda _: "\x00{]"), outcomes={"judge_error": N}),
+}
+
+
+@pytest.mark.parametrize("hazard", JUDGES)
+def test_a_judge_that(hazard, capfd):
+    assert_unharmed(JUDGES[hazard], capfd)
+
+
+METRICS = {
+    **{
+        f"raises {type(error).__name__}": Hazard(lambda error=error: [Failing(error)], outcomes={"metric_error": N})
+        for error in (KeyError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), MemoryError())
+    },
+    "raises in a pool": Hazard(lambda: [Broken(raising(SystemExit(1)), cpu_bound=True)], outcomes={"metric_error": N}),
+    "computes for long": Hazard(
+        lambda: [Broken(lambda: time.sleep(2), cpu_bound=True)], lambda _: {"timeout": 0.2}, outcomes={"timeout": N}
+    ),
+    "stops an iteration": Hazard(lambda: [Broken(raising(StopIteration(1)))], outcomes={"metric_error": N}),
+    "answers None": Hazard(lambda: [Broken(lambda: None)], outcomes={"metric_error": N}),
+    "answers a score of another": Hazard(lambda: [Broken(lambda: 0.7)], outcomes={"metric_error": N}),
+}
+
+
+@pytest.mark.parametrize("hazard", METRICS)
+def test_a_metric_that(hazard, capfd):
+    assert_unharmed(METRICS[hazard], capfd)
+
+
+# --- hooks ----------------------------------------------------------------------------------------------------------
+
+
+def raises(error):
+    def hook(_):
+        raise error
+
+    return hook
+
+
+HOOKS = {
+    "redactor raises": ({"redactor": raises(RuntimeError("x"))}, "redaction_error"),
+    "redactor exits": ({"redactor": raises(SystemExit(1))}, "redaction_error"),
+    "redactor is interrupted": ({"redactor": raises(KeyboardInterrupt())}, "redaction_error"),
+    "redactor gives no text": ({"redactor": lambda _: None}, None),
+    "redactor gives a surrogate": ({"redactor": lambda _: "\ud800"}, "scored"),
+    "filter raises": ({"keep": raises(RuntimeError("x"))}, "filtered"),
+    "filter exits": ({"keep": raises(SystemExit(1))}, "filtered"),
+}
+
+
+@pytest.mark.parametrize("content", [False, True])
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_fails(hook, content, capfd):
+    options, outcome = HOOKS[hook]
+
+    hazard = Hazard(options=lambda _: {**options, "capture_content": content}, metrics=lambda: [Slow(0)])
+    seen = assert_unharmed(hazard, capfd)
+
+    assert outcome is None or seen.status.outcomes["slow"] == {outcome: N}
+    assert len(seen.trace.roots) == N
+
+
+# --- exporters of the application -------------------------------------------------------------------------------------
+
+
+class Exporter(SpanExporter):
+    """Does what it is given before each export."""
+
+    def __init__(self, first):
+        self.first = first
+
+    def export(self, spans):
+        self.first()
+        return SpanExportResult.SUCCESS
+
+
+class Processor(SpanProcessor):
+    """Does what it is given when a span ends, or starts."""
+
+    def __init__(self, ends=lambda: None, starts=lambda: None):
+        self.ends, self.starts = ends, starts
+
+    def on_start(self, span, parent_context=None):
+        self.starts()
+
+    def on_end(self, span):
+        self.ends()
+
+
+def fail(error):
+    def first():
+        raise error
+
+    return first
+
+
+def behind(*processors):
+    def options(_):
+        trace = a_trace()
+        for processor in processors:
+            trace.provider.add_span_processor(processor)
+        return {"trace": trace}
+
+    return options
+
+
+class Sink:
+    """A user's sink that fails."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def emit(self, unit, scores):
+        raise self.error
+
+    def shutdown(self):
+        raise self.error
+
+
+EXPORTERS = {
+    "slow": Hazard(options=behind(SimpleSpanProcessor(Exporter(lambda: time.sleep(0.3)))), quick=True),
+    "stuck": Hazard(options=behind(SimpleSpanProcessor(Exporter(lambda: time.sleep(20)))), quick=True),
+    "exits": Hazard(options=behind(SimpleSpanProcessor(Exporter(fail(SystemExit(1)))))),
+    "processor raises at the end": Hazard(options=behind(Processor(fail(RuntimeError("x")))), outcomes={"scored": N}),
+    "processor exits at the end": Hazard(options=behind(Processor(fail(SystemExit(1)))), outcomes={"scored": N}),
+    "sink raises": Hazard(options=lambda _: {"sinks": [Sink(RuntimeError("x"))]}, outcomes={"scored": N}),
+    "sink exits": Hazard(options=lambda _: {"sinks": [Sink(SystemExit(1))]}, outcomes={"scored": N}),
+}
+
+
+@pytest.mark.parametrize("hazard", EXPORTERS)
+def test_an_exporter_of_the_application(hazard, capfd):
+    seen = assert_unharmed(EXPORTERS[hazard], capfd)
+
+    assert hazard in ("slow", "stuck") or len(seen.trace.roots) == N
+
+
+def test_a_provider_shut_down_first(capfd):
+    def options(_):
+        provider = TracerProvider()
+        provider.shutdown()
+        return {"trace": Trace(provider, a_trace().exporter)}
+
+    assert_unharmed(Hazard(options=options), capfd)
+
+
+# --- collectors -------------------------------------------------------------------------------------------------------
+
+
+def collector(how):
+    def options(stack):
+        receiver = stack.enter_context(OtlpReceiver())
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        if how == "refuse":
+            receiver.refuse()
+        else:
+            receiver.answer(how)
+        return {}
+
+    return options
+
+
+@pytest.mark.parametrize("how", [200, 404, 503, "hang", "refuse"])
+def test_a_collector_that_answers(how, capfd):
+    assert_unharmed(Hazard(options=collector(how), own_providers=True, quick=True), capfd)
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+BOUNDS = {
+    "queue": Hazard(lambda: [Slow(0.2)], lambda _: {"queue_size": 2}, inputs=["?"] * 20),
+    "inbox": Hazard(lambda: [Grounded()], lambda _: {"inbox_size": 2}, inputs=["?"] * 20),
+}
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_full(bound, capfd):
+    assert_unharmed(BOUNDS[bound], capfd)
