@@ -53,16 +53,23 @@ class Hooks:
 
 
 _STRUCTURE = frozenset({"type", "tool_call_id", "id"})
+_FREE = frozenset({"args", "metadata", "rubrics"})
+"""Fields of a sample in which keys are the application's, and nothing is structure."""
 
 
-def _texts(value: Any, redactor: Redactor) -> Any:
+def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
     if isinstance(value, str):
         return redactor(value)
     if isinstance(value, dict):
-        return {
-            key: item if key in _STRUCTURE and isinstance(item, str) else _texts(item, redactor)
-            for key, item in value.items()
-        }
+        return dict(_entry(key, item, redactor, free) for key, item in value.items())
     if isinstance(value, list):
-        return [_texts(item, redactor) for item in value]
+        return [_texts(item, redactor, free=free) for item in value]
     return value
+
+
+def _entry(key: Any, item: Any, redactor: Redactor, free: bool) -> tuple[Any, Any]:
+    if free:
+        return redactor(key) if isinstance(key, str) else key, _texts(item, redactor, free=True)
+    if key in _STRUCTURE and isinstance(item, str):
+        return key, item
+    return key, _texts(item, redactor, free=key in _FREE)

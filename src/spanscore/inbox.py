@@ -42,6 +42,7 @@ class Inbox(Generic[Event]):
         self._asleep = False
         self._full = threading.Event()
         self._gathering = False
+        self._nudged = False
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -76,6 +77,7 @@ class Inbox(Generic[Event]):
 
     def nudge(self) -> None:
         """Wake the reader now, without gathering."""
+        self._nudged = True
         self._gathering = False
         self._full.set()
         self._wake.set()
@@ -85,13 +87,15 @@ class Inbox(Generic[Event]):
 
         Under traffic the reader only gathers, by the clock: no event pays for a wake-up. After a quiet moment it sleeps.
         """
-        if not self._gather(timeout_s) and (timeout_s is None or timeout_s > self._gather_s):
+        if not self._gather(timeout_s) and not self._nudged and (timeout_s is None or timeout_s > self._gather_s):
             self._asleep = True
             if not self._events and not self._urgent:
                 self._wake.wait(timeout_s)
             self._asleep = False
             self._wake.clear()
-            self._gather(timeout_s)
+            if not self._nudged:
+                self._gather(timeout_s)
+        self._nudged = False
 
     def _gather(self, timeout_s: float | None) -> bool:
         """Wait for a batch, a nudge or the moment's end; return whether there is something to read."""

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from spanscore import semconv
 from spanscore.capture.handler import conversation_id, end_detached
-from spanscore.capture.runs import Event, Root, Run
+from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import safe_text, wire_value
@@ -30,7 +30,11 @@ _GRACE_NS: Final = 500_000_000
 _SPAN_BYTES: Final = 2_000
 """A recorded span with its plain attributes, roughly."""
 _MAX_ERROR_CHARS: Final = 2_000
-_CLIENT: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
+_WRITTEN: Final = frozenset(
+    {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
+    | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
+)
+"""Keys that the codec writes; any other is the application's, and may itself be what must not leave."""
 _MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
 
 
@@ -196,7 +200,7 @@ class Recorder:
             run.span = self._tracer().start_span(
                 _span_name(run, attributes or {}),
                 context=trace.set_span_in_context(self._span_of(parent), run.root.context),
-                kind=SpanKind.CLIENT if run.operation in _CLIENT else SpanKind.INTERNAL,
+                kind=SpanKind.CLIENT if run.operation in CLIENTS else SpanKind.INTERNAL,
                 attributes=attributes,
                 start_time=run.start_ns,
             )
@@ -245,7 +249,7 @@ class Recorder:
         if self._redactor is None:
             return exported(content)
         try:
-            return exported(_redacted(content, self._redactor))
+            return exported({name: _redacted(value, self._redactor) for name, value in content.items()})
         except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
             return {}
 
@@ -345,7 +349,7 @@ def _span_data(
         name=getattr(span, "name", run.name),
         start_ns=run.start_ns,
         end_ns=end_ns,
-        kind="client" if run.operation in _CLIENT else "internal",
+        kind="client" if run.operation in CLIENTS else "internal",
         status="error" if error is not None else "unset",
         attributes=attributes,
         trace_flags=int(ids.trace_flags),
@@ -368,10 +372,14 @@ def _redacted(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return redactor(value)
     if isinstance(value, Mapping):
-        return {key: _redacted(item, redactor) for key, item in value.items()}
+        return {_redacted_key(key, redactor): _redacted(item, redactor) for key, item in value.items()}
     if isinstance(value, list):
         return [_redacted(item, redactor) for item in value]
     return value
+
+
+def _redacted_key(key: Any, redactor: Redactor) -> Any:
+    return redactor(key) if isinstance(key, str) and key not in _WRITTEN else key
 
 
 def _size(attributes: Mapping[str, Any]) -> int:

@@ -1,0 +1,199 @@
+"""Redaction: a planted secret reaches no judge, no exporter, no log line and no error text, also when the redactor raises."""
+
+import io
+import logging
+import re
+from contextlib import ExitStack
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from tests.line import model
+from tests.servers.openai_api import OpenAIServer
+from tests.servers.otlp import OtlpReceiver
+
+import spanscore
+from spanscore import OnlineScorer
+from spanscore.hooks import Hooks
+from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness
+from spanscore.model.prompt import Reply
+from spanscore.model.sample import AIMessage as SpokenMessage
+from spanscore.model.sample import HumanMessage, Samples, ToolCall
+
+SECRET = "sk-4242-swordfish"
+PATTERN = re.compile(r"sk-\d+-swordfish")
+
+
+class Recording:
+    """Keeps every prompt it is asked, and answers what every metric understands; or raises with the prompt in its words."""
+
+    model = "recording"
+
+    def __init__(self, fail=False):
+        self.asked, self.fail = [], fail
+
+    async def ask(self, prompt):
+        self.asked.append(repr(prompt))
+        if self.fail:
+            raise RuntimeError(f"cannot answer {prompt}")
+        return Reply(text='{"statements": ["It is so."], "verdict": 1, "reason": "fine"}', model=self.model)
+
+
+class Quoting(BaseMetric):
+    """Raises with the whole sample in its words."""
+
+    name = "quoting"
+    requires = {"single_turn": ()}  # noqa: RUF012
+
+    async def measure(self, sample):
+        raise ValueError(f"cannot read {sample}")
+
+
+class Vault(BaseRetriever):
+    def _get_relevant_documents(self, query, **_):
+        return [Document(page_content=f"The key is {SECRET}.", id="1", metadata={"key": SECRET})]
+
+
+@tool
+def look_up(key: str) -> str:
+    """Look a key up."""
+    return f"{key} is {SECRET}"
+
+
+def chain(fail=False):
+    """Put the secret everywhere a chain can hold it."""
+
+    def answer(given):
+        found = Vault().invoke(given["question"])
+        look_up.invoke({"key": SECRET})
+        said = model(f"It is {SECRET}.").invoke([("system", f"Never say {SECRET}."), ("user", given["question"])])
+        if fail:
+            raise ValueError(f"no {SECRET}")
+        return {"context": found, "messages": [AIMessage(said.content)], SECRET: {"deep": [SECRET]}}
+
+    return RunnableLambda(answer)
+
+
+def raising(text):
+    raise RuntimeError(f"cannot redact {text}")
+
+
+def leaving(text):
+    raise SystemExit(text)
+
+
+REDACTORS = {"redacts": lambda text: PATTERN.sub("[key]", text), "raises": raising, "exits": leaving}
+
+
+class Host:
+    """Everything that leaves: spans, events, points, log lines, stdout, stderr, status, and what the judge was asked."""
+
+    def __init__(self, stack: ExitStack, monkeypatch):
+        self.collector = stack.enter_context(OtlpReceiver())
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", self.collector.endpoint)
+        self.logs = io.StringIO()
+        handler = logging.StreamHandler(self.logs)
+        logging.getLogger().addHandler(handler)
+        level = logging.getLogger("spanscore").level
+        logging.getLogger("spanscore").setLevel(logging.DEBUG)
+        stack.callback(logging.getLogger("spanscore").setLevel, level)
+        stack.callback(logging.getLogger().removeHandler, handler)
+
+    def left(self):
+        return f"{self.collector.spans} {self.collector.events} {self.collector.points} {self.logs.getvalue()}"
+
+
+@pytest.fixture
+def host(monkeypatch):
+    with ExitStack() as stack:
+        yield Host(stack, monkeypatch)
+
+
+def scored(host, metrics, *, fail=False, expected=None, **options):
+    scorer = OnlineScorer(metrics, service_name="app", timeout=2, **options)
+    try:
+        with spanscore.expected(reference=expected or "x"):
+            chain(fail).invoke({"question": f"Where is {SECRET}?"}, config={"callbacks": [scorer.handler]})
+    except ValueError:
+        pass
+    finally:
+        scorer.flush(5)
+        scorer.shutdown(2)
+    return scorer.status()
+
+
+@pytest.mark.parametrize("judge_fails", [False, True])
+@pytest.mark.parametrize("redactor", REDACTORS)
+def test_a_secret_stays_home(redactor, judge_fails, host, capfd):
+    judge = Recording(judge_fails)
+    metrics = [AspectCritic(judge, name="harmless", definition="Is it harmless?"), Faithfulness(judge), Quoting()]
+
+    status = scored(host, metrics, capture_content=True, redactor=REDACTORS[redactor], expected=f"It is {SECRET}")
+
+    assert host.collector.spans
+    assert SECRET not in host.left() + str(status) + "".join(judge.asked) + "".join(capfd.readouterr())
+    assert bool(judge.asked) == (redactor == "redacts")
+    if redactor != "redacts":
+        assert {o for per in status.outcomes.values() for o in per} == {"redaction_error"}
+
+
+@pytest.mark.parametrize("redactor", REDACTORS)
+def test_a_secret_in_an_error_stays_home(redactor, host, capfd):
+    status = scored(host, [Quoting()], fail=True, capture_content=True, redactor=REDACTORS[redactor])
+
+    assert host.collector.spans
+    assert SECRET not in host.left() + str(status) + "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_without_content_capture_and_redactor_only_the_judge_sees_it(fail, host, capfd):
+    judge = Recording(fail=True)
+
+    status = scored(host, [AspectCritic(judge, name="harmless", definition="Is it harmless?"), Quoting()], fail=fail)
+
+    assert host.collector.spans
+    assert SECRET not in host.left() + str(status) + "".join(capfd.readouterr())
+
+
+def test_the_key_of_the_judge_and_of_the_collector_stay_home(host, monkeypatch, capfd):
+    from langchain_openai import ChatOpenAI
+
+    with OpenAIServer(lambda _: (401, {})) as server:
+        judge = ChatOpenAI(base_url=server.url, api_key=SECRET, model="m", max_retries=0)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET}")
+        status = scored(host, [AspectCritic(judge, name="harmless", definition="?")], redactor=REDACTORS["redacts"])
+
+    assert status.outcomes["harmless"] == {"judge_error": 1}
+    assert SECRET not in host.left() + str(status) + "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("where", ["args", "id of args", "key of args", "metadata", "rubrics"])
+def test_a_secret_in_a_corner_of_a_conversation_is_redacted(where):
+    args = {"args": {"key": SECRET}, "id of args": {"id": SECRET}, "key of args": {SECRET: 1}}.get(where, {})
+    sample = spanscore.MultiTurnSample(
+        user_input=[
+            HumanMessage(content="?", metadata={"type": SECRET} if where == "metadata" else None),
+            SpokenMessage(tool_calls=[ToolCall(name="look_up", args=args)]),
+        ],
+        rubrics={SECRET: SECRET} if where == "rubrics" else None,
+    )
+
+    (redacted,) = [Hooks(REDACTORS["redacts"]).apply(Samples(multi=sample)).multi]
+
+    assert SECRET in str(sample)
+    assert SECRET not in str(redacted)
+
+
+def test_a_submitted_sample_is_redacted_too(host):
+    judge = Recording()
+    with OnlineScorer(
+        [AspectCritic(judge, name="harmless", definition="?")], service_name="app", redactor=REDACTORS["redacts"]
+    ) as scorer:
+        scorer.submit(spanscore.SingleTurnSample(user_input=f"{SECRET}?", response=SECRET, retrieved_contexts=[SECRET]))
+        assert scorer.flush(5)
+
+    assert judge.asked
+    assert SECRET not in host.left() + "".join(judge.asked)
