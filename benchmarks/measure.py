@@ -18,10 +18,25 @@ from dataclasses import dataclass, field
 from benchmarks.variants import Variant
 from benchmarks.workloads import Workload
 
-__all__ = ["Raw", "measure"]
+__all__ = ["Blocks", "Raw", "measure"]
 
 COLLECT_EVERY = 50  # iterations between two collections, which are not timed
 LEAD_IN = 0.25  # share of a block that is run before its clock starts: deferred work is then as old as it will ever be
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Blocks of one variant, in their order.
+
+    Attributes:
+        each: wall ns of every invoke, block by block.
+        wall: mean wall ns per invoke, one for each block.
+        cpu: CPU ns of the whole process per invoke, one for each block, until all deferred work is done.
+    """
+
+    each: list[int] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -30,17 +45,17 @@ class Raw:
 
     Attributes:
         interleaved: wall ns of each invoke, in the order of the iterations.
-        block_wall: mean wall ns per invoke, one for each block.
-        block_cpu: CPU ns of the whole process per invoke, one for each block, until all deferred work is done.
+        blocks: of the variant.
+        beside: the application alone, one block right before each of the variant's: another load on the machine meets both.
     """
 
     interleaved: list[int] = field(default_factory=list)
-    block_wall: list[float] = field(default_factory=list)
-    block_cpu: list[float] = field(default_factory=list)
+    blocks: Blocks = field(default_factory=Blocks)
+    beside: Blocks = field(default_factory=Blocks)
 
 
 def measure(workload: Workload, variants: Sequence[Variant], *, scale: float, rounds: int, seed: int) -> dict[str, Raw]:
-    """Run one workload under every variant.
+    """Run one workload under every variant; the first is the application alone.
 
     Args:
         scale: share of the workload's full length, (0, 1].
@@ -53,7 +68,9 @@ def measure(workload: Workload, variants: Sequence[Variant], *, scale: float, ro
     _interleave(workload, variants, raw, int(workload.iterations * scale), dice)
     for _ in range(rounds):
         for variant in dice.sample(variants, len(variants)):
-            _block(workload, variant, raw[variant.name], max(10, int(workload.block * scale)))
+            invokes = max(10, int(workload.block * scale))
+            _block(workload, variants[0], raw[variant.name].beside, invokes)
+            _block(workload, variant, raw[variant.name].blocks, invokes)
     return raw
 
 
@@ -81,7 +98,7 @@ def _interleave(
         variant.settle()
 
 
-def _block(workload: Workload, variant: Variant, raw: Raw, invokes: int) -> None:
+def _block(workload: Workload, variant: Variant, blocks: Blocks, invokes: int) -> None:
     """Run one variant alone, with the collector on, as in an application."""
     gc.collect()
     lead_in = int(invokes * LEAD_IN)
@@ -89,11 +106,10 @@ def _block(workload: Workload, variant: Variant, raw: Raw, invokes: int) -> None
     for _ in range(lead_in):
         _timed(workload, variant)
     wall = time.perf_counter_ns()
-    for _ in range(invokes):
-        _timed(workload, variant)
-    raw.block_wall.append((time.perf_counter_ns() - wall) / invokes)
+    blocks.each.extend(_timed(workload, variant) for _ in range(invokes))
+    blocks.wall.append((time.perf_counter_ns() - wall) / invokes)
     variant.settle()
-    raw.block_cpu.append((time.process_time_ns() - cpu) / (lead_in + invokes))
+    blocks.cpu.append((time.process_time_ns() - cpu) / (lead_in + invokes))
 
 
 def _timed(workload: Workload, variant: Variant) -> int:

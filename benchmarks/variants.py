@@ -105,6 +105,7 @@ def variants(workload: Workload) -> list[Variant]:
     provider = _provider()
     return [
         Variant("none"),
+        Variant("application again (A/A)"),
         Variant("no-op", (NoOp(),)),
         Variant("bare SDK", after=Bare(provider, workload), settle=provider.force_flush, close=provider.shutdown),
         spanscore(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean, median, stdev
 from typing import Any
@@ -16,6 +16,7 @@ P50_TARGETS = {"chain": 0.15, "rag": 0.15, "agent": 0.15, "async_chain": 0.2, "r
 MEAN_TARGET = 0.3
 CPU_TARGET = 0.3
 UNSAMPLED_TARGET = 2.5
+COLUMNS = (("p50 µs", "p50", 8), ("p50 alone", "block_p50", 11), ("mean µs", "mean", 15), ("CPU µs", "cpu", 15))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Added:
 
     Attributes:
         p50: median of the paired differences of the interleaved part.
+        block_p50: the same of the blocks, where no other variant's code has cooled the caches.
         mean: of the blocks' differences: what the invoke and the threads behind it took from the clock.
         mean_error: standard error of ``mean``.
         paired_mean: of the interleaved differences; work deferred past 100 ms falls on other variants there.
@@ -32,6 +34,7 @@ class Added:
     """
 
     p50: float
+    block_p50: float
     mean: float
     mean_error: float
     paired_mean: float
@@ -89,23 +92,26 @@ def as_json(results: Mapping[str, Mapping[str, Added]], verdicts: list[Verdict])
 
 
 def _absolute(base: Raw) -> Added:
-    wall, cpu = base.block_wall, base.block_cpu
-    return Added(
-        median(base.interleaved) / 1e3,
-        mean(wall) / 1e3, _error(wall) / 1e3, mean(base.interleaved) / 1e3,
-        mean(cpu) / 1e3, _error(cpu) / 1e3,
-    )  # fmt: skip
+    return _summary(base.interleaved, base.blocks.each, base.blocks.wall, base.blocks.cpu)
 
 
 def _difference(one: Raw, base: Raw) -> Added:
-    paired = [mine - bare for mine, bare in zip(one.interleaved, base.interleaved, strict=True)]
-    wall = [mine - bare for mine, bare in zip(one.block_wall, base.block_wall, strict=True)]
-    cpu = [mine - bare for mine, bare in zip(one.block_cpu, base.block_cpu, strict=True)]
-    return Added(
-        median(paired) / 1e3,
-        mean(wall) / 1e3, _error(wall) / 1e3, mean(paired) / 1e3,
-        mean(cpu) / 1e3, _error(cpu) / 1e3,
-    )  # fmt: skip
+    return _summary(
+        _minus(one.interleaved, base.interleaved),
+        _minus(one.blocks.each, one.beside.each),
+        _minus(one.blocks.wall, one.beside.wall),
+        _minus(one.blocks.cpu, one.beside.cpu),
+    )
+
+
+def _summary(paired: list[float], alone: list[float], wall: list[float], cpu: list[float]) -> Added:
+    """Nanoseconds → microseconds."""
+    values = (median(paired), median(alone), mean(wall), _error(wall), mean(paired), mean(cpu), _error(cpu))
+    return Added(*(value / 1e3 for value in values))
+
+
+def _minus(mine: Sequence[float], bare: Sequence[float]) -> list[float]:
+    return [one - other for one, other in zip(mine, bare, strict=True)]
 
 
 def _error(values: list[float]) -> float:
@@ -117,14 +123,16 @@ def _ratio(table: Mapping[str, Added], name: str, to: str, what: str) -> float:
 
 
 def _table(workload: str, table: Mapping[str, Added]) -> str:
-    head = f"{workload:26} {'p50 µs':>9} {'ratio':>6} {'mean µs':>16} {'ratio':>6} {'CPU µs':>16} {'ratio':>6}"
+    head = f"{workload:27}" + "".join(f"{title:>{width}} {'ratio':>6}" for title, _, width in COLUMNS)
     return "\n".join([head, "-" * len(head), *(_row(name, table) for name in table)])
 
 
 def _row(name: str, table: Mapping[str, Added]) -> str:
-    one = table[name]
-    label = "bare application (absolute)" if name == BASELINE else name
-    cells = [(f"{one.p50:9.0f}", "p50"), (f"{one.mean:9.0f} ±{one.mean_error:5.0f}", "mean")]
-    cells.append((f"{one.cpu:9.0f} ±{one.cpu_error:5.0f}", "cpu"))
-    ratios = ["" if name == BASELINE else f"{_ratio(table, name, YARDSTICK, what):.3f}" for _, what in cells]
-    return f"{label:26} " + " ".join(f"{text} {ratio:>6}" for (text, _), ratio in zip(cells, ratios, strict=True))
+    label = "application (absolute)" if name == BASELINE else name
+    cells = []
+    for _, what, width in COLUMNS:
+        error = getattr(table[name], f"{what}_error", None)
+        text = f"{getattr(table[name], what):.0f}" + ("" if error is None else f" ±{error:4.0f}")
+        ratio = "" if name == BASELINE else f"{_ratio(table, name, YARDSTICK, what):.3f}"
+        cells.append(f"{text:>{width}} {ratio:>6}")
+    return f"{label:27}" + "".join(cells)
