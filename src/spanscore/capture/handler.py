@@ -15,12 +15,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import var_child_runnable_config
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
 from spanscore import context, semconv
-from spanscore.capture.runs import Event, Root, Run
+from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.text import safe_text
 from spanscore.inbox import Inbox
@@ -32,10 +33,14 @@ from spanscore.protocols import Sampler, Turnstile
 __all__ = ["SpanCallbackHandler", "conversation_id", "end_detached"]
 
 _LINGER_NS: Final = 5_000_000_000
-"""How long an ended root's open children are remembered: a child that starts late must not become a root."""
+"""How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
+_MAX_TRACE_IDS: Final = 2_000
+"""Recent roots whose trace can be asked for: 0.3 kB each."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+_CLIENT, _INTERNAL = trace.SpanKind.CLIENT, trace.SpanKind.INTERNAL
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
+_HAND_OVER: Final = "ParentCommand"
 
 
 def conversation_id(metadata: Any) -> str | None:
@@ -128,7 +133,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def forget(self, root: Root) -> None:
         """Drop what is left of a root whose unit has closed. Any thread."""
         self._roots.pop(root.id, None)
-        self._runs.pop(root.id, None)
         root.given = None  # its content is not remembered with it
         self._lingering.append((time_ns(), root))
 
@@ -152,12 +156,14 @@ class SpanCallbackHandler(BaseCallbackHandler):
     ) -> None:
         """Open a root, or remember a step."""
         try:
-            parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
+            parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
             agent = metadata is not None and name is not None and metadata.get("lc_agent_name") == name
             if parent is not None and not agent and not self._steps:  # most runs are this
                 if run_id.int not in self._runs:
                     self._runs[run_id.int] = parent
-                    parent.root.open[run_id.int] = None
+                    root = parent.root
+                    root.open[run_id.int] = None
+                    root.ids.append(run_id.int)
                 return
             operation = semconv.INVOKE_AGENT if agent else semconv.INVOKE_WORKFLOW
             if parent is None:
@@ -173,7 +179,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
         try:
             run = self._runs.get(run_id.int)
             if run is not None and run.id != run_id.int:  # a step
-                del self._runs[run_id.int]
                 run.root.open.pop(run_id.int, None)
                 return
             self._end(run_id.int, codec.snapshot, outputs, None, inputs)
@@ -327,14 +332,25 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def _open(
         self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, given: Any
     ) -> Run | None:
-        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
+        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
         if parent is None:
             return self._begin(run_id, operation, name, metadata, take, given)
         return self._child(run_id, parent, operation, name, metadata, take, given)
 
+    def _around(self) -> Run | None:
+        """Return the running run in whose context a run without a parent starts, None at the top.
+
+        ``RunnableWithFallbacks`` hands its own configuration on, not its child's: without this, a fallback that is called
+        alone would be a unit and each model that it tries another.
+        """
+        config = var_child_runnable_config.get()
+        parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
+        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
+        return None if parent is None or parent.root.ended or context.is_judging() else parent
+
     def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, given: Any) -> Root | None:
         """Open a root: its span is started here, in the caller's context."""
-        if run_id in self._runs:  # the same handler attached twice
+        if run_id in self._roots:  # the same handler attached twice
             return None
         now = time_ns()
         if (self._lingering and now - self._lingering[0][0] >= _LINGER_NS) or len(self._roots) >= self._max_roots:
@@ -372,6 +388,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         span = self._tracer.start_span(
             safe_text(f"{root.operation} {root.name}"),
             context=ambient,
+            kind=_CLIENT if root.operation in CLIENTS else _INTERNAL,
             attributes={semconv.OPERATION_NAME: root.operation or ""},
             start_time=root.start_ns,
         )
@@ -384,7 +401,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         root.trace_state = ids.trace_state.to_header() if ids.trace_state else ""
         root.context = ambient
         self._trace_ids[root.id] = ids.trace_id
-        if len(self._trace_ids) > self._max_roots:
+        if len(self._trace_ids) > _MAX_TRACE_IDS:
             self._trace_ids.popitem(last=False)
         return True
 
@@ -402,25 +419,30 @@ class SpanCallbackHandler(BaseCallbackHandler):
             run.given = take(given)
         run.details = metadata
         self._runs[run_id] = root.open[run_id] = run
+        root.ids.append(run_id)
         return run
 
     def _step(self, run_id: int, parent: Run) -> None:
         if run_id not in self._runs:
             self._runs[run_id] = parent
             parent.root.open[run_id] = None
+            parent.root.ids.append(run_id)
 
     def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
-        run = self._runs.pop(run_id, None)
+        run = self._runs.get(run_id)
         if run is None:
             return
         root = run.root
-        if error is not None and _is_control_flow(error):
-            root.interrupted, error = True, None
+        if error is not None:
+            error = _error_of(root, error)
         if run.id != run_id or root.ignored:
             root.open.pop(run_id, None)
-            if run is root and run.id == run_id:
+            if run is root and run.id == run_id and run_id in self._roots:
                 self.forget(root)
             return
+        if run.ended:  # the same handler attached twice, or given up before
+            return
+        run.ended = True
         if take is codec.snapshot_generation:
             taken = None if output is None else take(output, content=root.wanted)
         else:
@@ -429,12 +451,18 @@ class SpanCallbackHandler(BaseCallbackHandler):
             run.given = codec.snapshot(inputs)
         if run is not root:
             self._put_child(run, taken, error)
-        elif root.detached:
+        else:
+            self._put_root(root, taken, error, streamed=inputs is not None)
+
+    def _put_root(self, root: Root, taken: Any, error: BaseException | None, *, streamed: bool) -> None:
+        if root.detached:
             end_detached(root, time_ns(), error)
             self.forget(root)
-        else:
-            self._roots.pop(run_id, None)
-            self._inbox.put((root, time_ns(), taken, error), must=True)
+            return
+        self._roots.pop(root.id, None)
+        if error is None and streamed and root.open:
+            error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
+        self._inbox.put((root, time_ns(), taken, error), must=True)
 
     def _put_child(self, run: Run, taken: Any, error: BaseException | None) -> None:
         root = run.root
@@ -449,8 +477,10 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 _, root = self._lingering.popleft()
             except IndexError:  # another thread swept
                 return
-            for run_id in list(root.open):
+            for run_id in root.ids:
                 self._runs.pop(run_id, None)
+            if self._runs.get(root.id) is root:  # an application may give one run id to a run and to its repetition
+                del self._runs[root.id]
             root.open.clear()
         if len(self._roots) >= self._max_roots:
             try:
@@ -458,13 +488,19 @@ class SpanCallbackHandler(BaseCallbackHandler):
             except KeyError:
                 return
             self.forget(oldest)
+            oldest.ended = True
             if not oldest.ignored:
                 oldest.broken = True
                 self._inbox.put((oldest, now_ns, None, GeneratorExit()), must=True)  # left by its reader, as it were
 
 
-def _is_control_flow(error: BaseException) -> bool:
-    return any(cls.__name__ == _CONTROL_FLOW for cls in type(error).__mro__)
+def _error_of(root: Root, error: BaseException) -> BaseException | None:
+    """Return the error, None where it is control flow; an interrupt is noted, for its turn is not over."""
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if _CONTROL_FLOW not in names:
+        return error
+    root.interrupted = root.interrupted or _HAND_OVER not in names
+    return None
 
 
 def end_detached(root: Root, end_ns: int, error: BaseException | None) -> None:

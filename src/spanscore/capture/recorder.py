@@ -154,12 +154,15 @@ class Recorder:
     def _end_child(self, event: Event, now_ns: int) -> None:
         run, end_ns, output, error = event
         root = run.root
-        if (
-            root.key not in self._open
-        ):  # it came after its unit had closed: the span is exported, the score is not changed
-            LiveEnding(self._span_of(run, _plain(run, output, error)), end_ns, None, 0).end()
+        if run.closed:
             return
         attributes = _plain(run, output, error)
+        if _stopped(error):
+            attributes, error = attributes | {semconv.RUN_END: _run_end(None, error)}, None
+        if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
+            run.closed = True
+            LiveEnding(self._span_of(run, attributes), end_ns, None, 0).end()
+            return
         self._close_span(run, end_ns, attributes, _content_of(run, output), error, now_ns)
         if root.key in self._closing:
             self._finish_if_whole(root, now_ns)
@@ -175,6 +178,7 @@ class Recorder:
     ) -> None:
         root, key = run.root, run.root.key
         assert key is not None
+        run.closed = True
         on_span = attributes
         if self._content:
             content = _rendered(render)
@@ -259,16 +263,12 @@ def _with_run_end(event: Event) -> Event:
     return (run, end_ns, (output, _run_end(run.root, error)), None if _stopped(error) else error)
 
 
-def _run_end(root: Root, error: BaseException | None) -> str:
-    if root.interrupted:
+def _run_end(root: Root | None, error: BaseException | None) -> str:
+    if root is not None and root.interrupted:
         return "interrupted"
-    if isinstance(error, GeneratorExit) or (error is None and _model_is_open(root)):
+    if isinstance(error, GeneratorExit):
         return "abandoned"
     return "cancelled" if _stopped(error) else "completed"
-
-
-def _model_is_open(root: Root) -> bool:
-    return any(run is not None and run.operation in _MODELS for run in list(root.open.values()))
 
 
 def _stopped(error: BaseException | None) -> bool:
@@ -303,7 +303,7 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
     conversation = conversation_id(_metadata(run)) if run is run.root else None
     if conversation is not None:
         attributes[semconv.CONVERSATION_ID] = conversation
-    if error is not None:
+    if error is not None and not _stopped(error):
         attributes[semconv.ERROR_TYPE] = type(error).__name__
     return attributes
 

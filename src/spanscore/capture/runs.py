@@ -7,14 +7,18 @@ ancestor, so that a child finds its span's parent in one look-up and the span th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
+from spanscore import semconv
 from spanscore.model.span import UnitKey
 
-__all__ = ["Event", "Root", "Run"]
+__all__ = ["CLIENTS", "Event", "Root", "Run"]
+
+CLIENTS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
+"""Operations that ask somebody else: their spans are of kind client."""
 
 
 class Run:
@@ -26,10 +30,25 @@ class Run:
         given: snapshot of the input, None when content is not wanted.
         details: metadata and parameters of the start event, by reference: the library builds them anew per run.
         first_ns: when the first chunk of a stream came.
+        ended: its end has been told, and is not heard twice. The run is remembered as a parent until its root is forgotten.
+        closed: its span has been closed; an end that comes after that changes nothing.
         span: made on first need, by the span thread (a root's: at its start).
     """
 
-    __slots__ = ("details", "first_ns", "given", "id", "name", "operation", "parent", "root", "span", "start_ns")
+    __slots__ = (
+        "closed",
+        "details",
+        "ended",
+        "first_ns",
+        "given",
+        "id",
+        "name",
+        "operation",
+        "parent",
+        "root",
+        "span",
+        "start_ns",
+    )
 
     def __init__(self, run_id: int, parent: Run | None, operation: str | None, name: str, start_ns: int) -> None:
         self.id = run_id
@@ -41,6 +60,7 @@ class Run:
         self.details: Any = None
         self.first_ns = 0
         self.span: Span | None = None
+        self.ended = self.closed = False
         if parent is not None:
             self.root: Root = parent.root
 
@@ -55,6 +75,7 @@ class Root(Run):
         wanted: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
         open: id → run of every descendant that has not ended; None for a step.
+        ids: of every descendant, to forget them by.
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
@@ -66,6 +87,7 @@ class Root(Run):
         "context",
         "detached",
         "expected",
+        "ids",
         "ignored",
         "interrupted",
         "is_trace_root",
@@ -84,6 +106,7 @@ class Root(Run):
         self.start_ns = start_ns
         self.given = self.details = self.span = None
         self.first_ns = 0
+        self.ended = self.closed = False
         self.root = self
         self.key: UnitKey | None = None
         self.context: Context | None = None
@@ -91,6 +114,7 @@ class Root(Run):
         self.wanted = False
         self.expected: Mapping[str, Any] | None = None
         self.open: dict[int, Run | None] = {}
+        self.ids: list[int] = []
         self.ignored = False
         self.interrupted = False
         self.broken = False
