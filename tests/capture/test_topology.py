@@ -15,7 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.tools import tool
-from tests.capture.tree import captured, tree
+from tests.capture.tree import captured, ended, tree
 from tests.line import ANSWER, CONTEXT, QUESTION, Grounded, Library, model, rag
 
 RAG = tree(
@@ -113,7 +113,7 @@ async def test_a_nested_chain_without_config_keeps_its_parent():
 
     with captured() as run:
         await RunnableLambda(ask).with_config(run_name="outer").ainvoke(QUESTION, config=run.config())
-        await asyncio.to_thread(run.scorer.flush, 5)
+        await ended(run)
 
     assert run.drawn() == tree(
         """
@@ -186,7 +186,7 @@ async def test_a_retry_shows_each_attempt():
     chain = down(2).with_retry(stop_after_attempt=3, wait_exponential_jitter=False) | StrOutputParser()
     with captured() as run:
         assert await chain.ainvoke(QUESTION, config=run.config()) == ANSWER
-        await asyncio.to_thread(run.scorer.flush, 5)
+        await ended(run)
 
     assert run.drawn() == tree(
         """
@@ -287,7 +287,7 @@ async def test_a_handler_shared_by_fifty_requests_mixes_nothing_up():
         await asyncio.gather(
             *(about(i).with_config(run_name=f"chain-{i}").ainvoke(str(i), config=run.config()) for i in range(50))
         )
-        await asyncio.to_thread(run.scorer.flush, 10)
+        await ended(run)
 
     drawn = {tree.split("\n")[0]: tree.split("\n")[1:] for tree in run.trees()}
     assert drawn == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from textwrap import dedent, indent
@@ -61,6 +62,15 @@ class Captured:
             assert span.start_time <= span.end_time
             operation = span.attributes.get("gen_ai.operation.name")
             assert span.kind is (SpanKind.CLIENT if operation in _CLIENTS else SpanKind.INTERNAL)
+
+
+async def ended(run: Captured, roots: int = 0) -> None:
+    """Let the loop end what it has left (it closes the inner generators of a broken stream later), then flush."""
+    for _ in range(1_000):
+        if len(run.scorer.handler.open_roots()) <= roots:
+            break
+        await asyncio.sleep(0)
+    await asyncio.to_thread(run.scorer.flush, 10)
 
 
 def _line(span: Any) -> str:

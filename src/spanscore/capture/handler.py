@@ -460,7 +460,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self.forget(root)
             return
         self._roots.pop(root.id, None)
-        if error is None and streamed and root.open:
+        if error is None and streamed and _runs_on(root):
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
         self._inbox.put((root, time_ns(), taken, error), must=True)
 
@@ -468,7 +468,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         root = run.root
         if not root.detached and not self._inbox.put((run, time_ns(), taken, error)):
             root.broken = True
-        root.open.pop(run.id, None)  # after the put, so that a root's end never overtakes its child's
+            root.open.pop(run.id, None)  # nobody else will
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what ended roots left behind, and the oldest root where there are too many."""
@@ -501,6 +501,10 @@ def _error_of(root: Root, error: BaseException) -> BaseException | None:
         return error
     root.interrupted = root.interrupted or _HAND_OVER not in names
     return None
+
+
+def _runs_on(root: Root) -> bool:
+    return bool(root.open) and any(run is None or not run.ended for run in list(root.open.values()))
 
 
 def end_detached(root: Root, end_ns: int, error: BaseException | None) -> None:

@@ -154,6 +154,7 @@ class Recorder:
     def _end_child(self, event: Event, now_ns: int) -> None:
         run, end_ns, output, error = event
         root = run.root
+        root.open.pop(run.id, None)  # here and not where it ended: a root's end must not overtake it
         if run.closed:
             return
         attributes = _plain(run, output, error)

@@ -74,7 +74,7 @@ class Root(Run):
         may: whether any metric could still take the unit.
         wanted: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
-        open: id → run of every descendant that has not ended; None for a step.
+        open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
         ids: of every descendant, to forget them by.
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
