@@ -79,12 +79,10 @@ def completion(text: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def judged(body: dict[str, Any]) -> str:
-    """Answer any prompt of the judge as somebody who finds everything right."""
-    asked = json.dumps(body)
-    if "verify_statements" in asked or '\\"verdicts\\"' in asked or "supported" in asked:
-        return json.dumps(
-            {"statements": [{"index": 1, "statement": "It is so.", "reason": "it says so", "verdict": 1}]}
-        )
-    if "statements" in asked:
+    """Answer any prompt of the judge, by the form it asks for, as somebody who finds everything right."""
+    form = body.get("response_format", {}).get("json_schema", {}).get("name")
+    if form == "Verdicts":
+        return json.dumps({"statements": [{"statement": "It is so.", "reason": "it says so", "verdict": 1}]})
+    if form == "Statements":
         return json.dumps({"statements": ["It is so."]})
     return json.dumps({"reason": "fine", "verdict": 1})
