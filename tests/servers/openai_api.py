@@ -20,12 +20,13 @@ class OpenAIServer:
 
     Args:
         answer: request body → the assistant's text, or (status, headers) to fail with.
+        keep_alive: False hangs up after each answer, as some proxies do.
 
     Attributes:
         requests: every request body, in order of arrival.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, *, keep_alive: bool = True) -> None:
         self.requests: list[dict[str, Any]] = []
         outer = self
 
@@ -44,6 +45,7 @@ class OpenAIServer:
                 for name, value in {
                     "Content-Type": "application/json",
                     "Content-Length": str(len(payload)),
+                    "Connection": "keep-alive" if keep_alive else "close",
                     **headers,
                 }.items():
                     self.send_header(name, value)

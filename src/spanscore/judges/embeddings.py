@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 from spanscore.errors import ConfigurationError
+from spanscore.judges.blocking import BlockingCalls
 from spanscore.judges.langchain import named_embeddings
 from spanscore.judges.langchain_openai import openai_embeddings
 from spanscore.judges.provider_errors import judge_error
@@ -60,6 +61,7 @@ class LangChainEmbedder:
 
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
+        self._calls = BlockingCalls()
 
     @property
     def model(self) -> str:
@@ -75,7 +77,10 @@ class LangChainEmbedder:
         """
         try:
             with suppressed():
-                vectors = await self._embeddings.aembed_documents(list(texts))
+                asked, client = list(texts), self._embeddings
+                vectors = await self._calls.run(
+                    lambda: client.embed_documents(asked), lambda: client.aembed_documents(asked)
+                )
         except Exception as error:
             raise judge_error(error, "embed") from error
         return [[float(number) for number in vector] for vector in vectors]

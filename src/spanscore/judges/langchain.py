@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.blocking import BlockingCalls
 from spanscore.judges.provider_errors import judge_error
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
@@ -33,6 +34,9 @@ class LangChainJudge:
     The provider's structured output is used where the model has it. A model that refuses it, and answers the same question
     in plain text, is asked in plain text from then on.
 
+    It is called by ``invoke``, on threads: the application may use the same model from any loop (see ``blocking.py``). One
+    that has no blocking side is awaited.
+
     Args:
         model: a ``BaseChatModel``; its own temperature, keys and retries stay as they are.
         structured: False asks in plain text from the start.
@@ -44,6 +48,7 @@ class LangChainJudge:
         self._model = model
         self._structured = structured and hasattr(model, "with_structured_output")
         self._shaped: dict[type[BaseModel], Runnable[Any, Any]] = {}
+        self._calls = BlockingCalls()
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
@@ -82,7 +87,7 @@ class LangChainJudge:
         if shaped is None:
             return await self._in_text(prompt)
         try:
-            return _unwrapped(await shaped.ainvoke(_messages(prompt), config=_UNSEEN))
+            return _unwrapped(await self._called(shaped, prompt))
         except Exception as error:
             refusal = judge_error(error, prompt.step)
             if not _may_be_the_form(refusal):
@@ -93,10 +98,16 @@ class LangChainJudge:
 
     async def _in_text(self, prompt: Prompt) -> tuple[Any, str]:
         try:
-            message = await self._model.ainvoke(_messages(prompt), config=_UNSEEN)
+            message = await self._called(self._model, prompt)
         except Exception as error:
             raise judge_error(error, prompt.step) from error
         return message, _text(message)
+
+    async def _called(self, model: Runnable[Any, Any], prompt: Prompt) -> Any:
+        messages = _messages(prompt)
+        return await self._calls.run(
+            lambda: model.invoke(messages, config=_UNSEEN), lambda: model.ainvoke(messages, config=_UNSEEN)
+        )
 
     def _shaped_for(self, output: type[BaseModel]) -> Runnable[Any, Any] | None:
         """Return the model bound to a schema, None where it has no structured output."""

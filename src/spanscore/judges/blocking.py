@@ -1,0 +1,67 @@
+"""A client's blocking call → an awaitable, on threads of the judge's own.
+
+A chat model's asynchronous HTTP client belongs to the loop that first used it, and integrations share one client between all
+models of an address (``langchain_openai`` caches it): a judge on our loop left connections in the pool on which the
+*application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The blocking
+client belongs to no loop and is safe in any thread, so that is the one a judge uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from typing import TypeVar
+
+from spanscore.pool import DaemonPool
+
+__all__ = ["BlockingCalls"]
+
+T = TypeVar("T")
+
+_MOST_THREADS = 512
+"""A bound, not a plan: threads are started as questions come. One that is given up keeps its thread until its client's own
+timeout (OpenAI's: 600 s), which at 16 at once and 30 s each is 320; the threads of other judges are never among them."""
+
+
+class BlockingCalls:
+    """Threads for one judge's calls; daemons, so that a hung one holds up neither another judge nor the exit."""
+
+    def __init__(self) -> None:
+        self._pool: DaemonPool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._async_only = False
+
+    async def run(self, call: Callable[[], T], otherwise: Callable[[], Awaitable[T]]) -> T:
+        """Run a call on a thread, in the caller's context. Cancelled, it is left behind; its thread ends with it.
+
+        Args:
+            call: the blocking side.
+            otherwise: the asynchronous side, used from the first time on that there proves to be no other.
+        """
+        if not self._async_only:
+            try:
+                return await self._on_a_thread(call)
+            except (NotImplementedError, TypeError) as error:
+                if not _has_no_blocking_side(error):
+                    raise
+                self._async_only = True
+        return await otherwise()
+
+    async def _on_a_thread(self, call: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        if self._pool is None or self._loop is not loop:  # in a forked child neither loop nor threads came along
+            self._pool, self._loop = DaemonPool(_MOST_THREADS, "spanscore-judge"), loop
+        return await loop.run_in_executor(self._pool, copy_context().run, _raising, call)
+
+
+def _has_no_blocking_side(error: BaseException) -> bool:
+    """Tell a model without ``_generate``, and LangChain's "Cannot invoke a coroutine function synchronously"."""
+    return isinstance(error, NotImplementedError) or (isinstance(error, TypeError) and "synchronously" in str(error))
+
+
+def _raising(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except StopIteration as error:  # a future takes it for the end of a generator and never completes
+        raise RuntimeError("StopIteration") from error
