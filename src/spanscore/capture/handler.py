@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from sys import modules
 from time import time_ns
 from typing import Any, Final
 from uuid import UUID
@@ -21,6 +22,8 @@ from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
 from spanscore import context, semconv
+from spanscore.capture.langgraph import MODULE as LANGGRAPH
+from spanscore.capture.langgraph import hear_graphs
 from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.text import safe_text
@@ -34,13 +37,14 @@ __all__ = ["SpanCallbackHandler", "conversation_id", "end_detached"]
 
 _LINGER_NS: Final = 5_000_000_000
 """How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
-_MAX_TRACE_IDS: Final = 2_000
+_MAX_TRACE_IDS: Final = 1_000
 """Recent roots whose trace can be asked for: 0.3 kB each."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 _CLIENT, _INTERNAL = trace.SpanKind.CLIENT, trace.SpanKind.INTERNAL
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
 _HAND_OVER: Final = "ParentCommand"
+_AGENT: Final = "langchain_create_agent"
 
 
 def conversation_id(metadata: Any) -> str | None:
@@ -103,6 +107,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._content = content
         self._steps = steps
         self._max_roots = max_roots
+        self._hears_graphs = False
         self.closed = False
         self.units = 0
         self.refused = 0
@@ -134,6 +139,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """Drop what is left of a root whose unit has closed. Any thread."""
         self._roots.pop(root.id, None)
         root.given = None  # its content is not remembered with it
+        for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
+            self._runs[run_id] = root
         self._lingering.append((time_ns(), root))
 
     def remembered(self) -> int:
@@ -167,6 +174,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 return
             operation = semconv.INVOKE_AGENT if agent else semconv.INVOKE_WORKFLOW
             if parent is None:
+                if metadata is not None and metadata.get("ls_integration") == _AGENT:
+                    operation = semconv.INVOKE_AGENT  # one without a name
                 self._begin(run_id.int, operation, name or "chain", metadata, codec.snapshot, inputs)
             else:
                 nested = operation if agent else None
@@ -191,6 +200,13 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._end(run_id.int, codec.snapshot, None, error, kwargs.get("inputs"))
         except Exception as fault:  # noqa: BLE001
             harmless("record a run in on_chain_error", fault)
+
+    def on_interrupt(self, event: Any) -> None:
+        """Note that a graph waits for a person: LangGraph's own event, the only one of a breakpoint."""
+        run_id = getattr(event, "run_id", None)
+        run = self._runs.get(run_id.int) if run_id is not None else None
+        if run is not None:
+            run.root.interrupted = True
 
     # --- models ------------------------------------------------------------------------------------------------
 
@@ -355,6 +371,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
         now = time_ns()
         if (self._lingering and now - self._lingering[0][0] >= _LINGER_NS) or len(self._roots) >= self._max_roots:
             self._sweep(now)
+        if not self._hears_graphs and LANGGRAPH in modules:
+            self._hears_graphs = True
+            hear_graphs(self)
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
         root.ignored = True  # also where a processor of the application raises in the next line

@@ -30,7 +30,7 @@ class Run:
         given: snapshot of the input, None when content is not wanted.
         details: metadata and parameters of the start event, by reference: the library builds them anew per run.
         first_ns: when the first chunk of a stream came.
-        ended: its end has been told, and is not heard twice. The run is remembered as a parent until its root is forgotten.
+        ended: its end has been told, and is not heard twice. The run is remembered as a parent until its unit closes.
         closed: its span has been closed; an end that comes after that changes nothing.
         span: made on first need, by the span thread (a root's: at its start).
     """
