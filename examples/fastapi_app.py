@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
@@ -54,16 +54,20 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/ask")
 async def ask(question: Question) -> dict[str, Any]:
-    """Answer one question."""
-    result = await chain.ainvoke(question.text)
-    return {"answer": result["answer"]}
+    """Answer one question, and say which trace is its."""
+    run_id = uuid4()
+    result = await chain.ainvoke(question.text, config={"run_id": run_id})
+    return {"answer": result["answer"], "trace_id": scorer.trace_id(run_id)}
 
 
 def main() -> None:
     """Ask the app two questions, as a client would."""
+    from fastapi.testclient import TestClient  # needs httpx, which serving does not
+
     with TestClient(app) as client:
         for text in ("Who gets in free?", "Who founded the museum?"):
-            print(client.post("/ask", json={"text": text}).json()["answer"])
+            said = client.post("/ask", json={"text": text}).json()
+            print(f"{said['answer']} → trace {said['trace_id']}")
     print(scorer.status())
     print(
         "In Jaeger: service museum, tag spanscore.verdict=fail; in Tempo { span.spanscore.score.faithfulness < 0.5 }."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 from langchain.agents import create_agent
 from langchain_core.documents import Document
@@ -68,13 +69,19 @@ def main() -> None:
     polite = AspectCritic("lexical", name="polite", definition="Is the assistant polite throughout?")
 
     with OnlineScorer([Faithfulness("lexical"), polite], tracer_provider=provider) as scorer:
-        config: RunnableConfig = {"callbacks": [scorer.handler], "configurable": {"thread_id": "t-1"}}
+        run_id = uuid4()  # yours to choose, so that the trace of a run can be found
+        config: RunnableConfig = {
+            "callbacks": [scorer.handler],
+            "configurable": {"thread_id": "t-1"},
+            "run_id": run_id,
+        }
         result = agent.invoke(question, config=config)
         scorer.flush(timeout=10)
         print(result["messages"][-1].content)
         for span in sorted(exporter.get_finished_spans(), key=lambda span: span.start_time or 0):
             print(f"{'  ' if span.parent else ''}{span.name:28} {scores_on(span) or ''}")
-    print("In a backend: tag search gen_ai.conversation.id=t-1, then spanscore.score.* on the invoke_agent span.")
+        print(f"trace {scorer.trace_id(run_id)}: spanscore.score.* stand on its invoke_agent span, the root.")
+    print("In Jaeger, search the tag gen_ai.conversation.id=t-1; in Tempo { span.spanscore.score.faithfulness < 0.5 }.")
 
 
 if __name__ == "__main__":

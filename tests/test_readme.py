@@ -49,8 +49,8 @@ def test_the_configuration_block_makes_a_scorer(tmp_path, monkeypatch):
 PRINTED = {
     "quickstart.py": ["faithfulness 0.50", "faithfulness 1.00"],
     "existing_otel.py": ["POST /ask", "evaluation faithfulness              0.0", "spanscore.verdict=fail"],
-    "langgraph_agent.py": ["execute_tool look_up", "'faithfulness': 1.0", "gen_ai.conversation.id=t-1"],
-    "fastapi_app.py": ["founded by pirates", "scored 2", "spanscore.verdict=fail"],
+    "langgraph_agent.py": ["execute_tool look_up", "'faithfulness': 1.0", "gen_ai.conversation.id=t-1", "trace "],
+    "fastapi_app.py": ["founded by pirates. → trace ", "scored 2", "spanscore.verdict=fail"],
 }
 
 
