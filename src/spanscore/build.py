@@ -38,6 +38,8 @@ from spanscore.telemetry import Telemetry
 
 __all__ = ["Line", "Options", "rules_of"]
 
+_REMEMBERED = 250
+"""Closed units remembered: the recorder lets no span of ours come late, so they are few."""
 _CLAIMS = 4_096
 """Spans remembered as taken by a submitted sample."""
 
@@ -116,7 +118,7 @@ class Line:
             post=lambda settled: self.inbox.post(lambda: self.units.settled(settled)),
             workers=options.workers,
         )
-        self.assembler = Assembler()
+        self.assembler = Assembler(remembered=_REMEMBERED)
         self.units = self._units()
         self.handler = SpanCallbackHandler(
             self.inbox,

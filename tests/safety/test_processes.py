@@ -1,0 +1,254 @@
+"""Ends of whole processes, played without spanscore and with it: same code, same output, an exit in time."""
+
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.line import ANSWER
+from tests.safety.host import run, start
+from tests.servers.otlp import OtlpReceiver, dead_endpoint
+
+EXIT_S = 5.0
+SLACK_S = 1.5  # the interpreter's own end, on a machine that is shared
+DEAD = {"OTEL_EXPORTER_OTLP_ENDPOINT": dead_endpoint()}
+NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
+WITH_A_DEAD_COLLECTOR = ("nothing is shut down", "three scorers", "a judge hangs")
+"""An exit then takes what it may, so not all of them."""
+
+SLOW = """
+    if SCORED:
+        scorer = OnlineScorer([{metric}], service_name="app", **{options})
+        config["callbacks"] = [scorer.handler]
+"""
+EXITS = {
+    "nothing is shut down": "print(ask()); print('leaving')",
+    "a judge hangs": SLOW.format(metric="Slow(60)", options={}) + "    print(ask()); time.sleep(0.3); print('leaving')",
+    "a metric computes": """
+    class Computes(Grounded):
+        cpu_bound = True
+        async def measure(self, sample):
+            time.sleep(60)
+    if SCORED:
+        scorer = OnlineScorer([Computes()], service_name="app")
+        config["callbacks"] = [scorer.handler]
+    print(ask()); time.sleep(0.3); print('leaving')
+    """,
+    "a judge blocks a thread of its pool": """
+    import asyncio
+    class Blocks(Grounded):
+        async def measure(self, sample):
+            await asyncio.to_thread(time.sleep, 60)
+    if SCORED:
+        scorer = OnlineScorer([Blocks()], service_name="app")
+        config["callbacks"] = [scorer.handler]
+    print(ask()); time.sleep(0.3); print('leaving')
+    """,
+    "a metric blocks the loop": """
+    class Blocks(Grounded):
+        async def measure(self, sample):
+            time.sleep(60)
+    if SCORED:
+        scorer = OnlineScorer([Blocks()], service_name="app")
+        config["callbacks"] = [scorer.handler]
+    print(ask()); time.sleep(0.3); print('leaving')
+    """,
+    "three scorers": """
+    scorers = [OnlineScorer([Slow(60)], service_name="app") for _ in range(3)] if SCORED else []
+    config = {"callbacks": [s.handler for s in scorers]}
+    print(ask()); time.sleep(0.3); print('leaving')
+    """,
+    "it raises": "ask(); print('leaving'); sys.exit(3)",
+    "it raises an error": "ask(); print('leaving'); os.environ['nothing']",
+    "shut down twice": """
+    print(ask())
+    if SCORED:
+        again = [threading.Thread(target=scorer.shutdown) for _ in range(3)]
+        [t.start() for t in again]
+        first = scorer.shutdown()
+        [t.join() for t in again]
+        assert scorer.shutdown() == first == scorer.flush(1)
+    print(ask()); print('leaving')
+    """,
+    "an interrupt": "ask(); print('leaving'); os.kill(os.getpid(), signal.SIGINT); time.sleep(5)",
+}
+
+
+SPEAKS_AT_ITS_END = ("it raises", "it raises an error", "an interrupt")
+"""Of these the interpreter itself prints something: only a play without spanscore tells what."""
+
+
+def world(how):
+    return DEAD if how in WITH_A_DEAD_COLLECTOR else NONE
+
+
+@pytest.fixture(scope="module")
+def endings():
+    """All of them at once: an exit is mostly waiting."""
+    with ThreadPoolExecutor(2) as pool:
+        alone = {how: pool.submit(run, EXITS[how], scored=False, **NONE) for how in SPEAKS_AT_ITS_END}
+        scored = {how: pool.submit(run, EXITS[how], **world(how)) for how in EXITS}
+        for how, then in DURING.items():
+            scored[how] = pool.submit(run, LEAVES_AT_SIGTERM.format(then=then), signal_at=signal.SIGTERM, **DEAD)
+        yield {how: (alone.get(how), ending) for how, ending in scored.items()}
+
+
+@pytest.mark.parametrize("how", EXITS)
+def test_an_exit_when(how, endings):
+    alone, seen = (ending and ending.result() for ending in endings[how])
+
+    if alone is None:
+        said = EXITS[how].count("print(ask())")
+        assert (seen.code, seen.out, seen.err) == (0, [ANSWER] * said + ["leaving"], "")
+    else:
+        assert (seen.code, seen.out, last_line(seen)) == (alone.code, alone.out, last_line(alone))
+    assert seen.exit_s < EXIT_S + SLACK_S
+
+
+def last_line(ended):
+    return ended.err.splitlines()[-1:]
+
+
+def test_what_is_held_at_an_exit_goes_out():
+    with OtlpReceiver() as collector:
+        ended = run(
+            SLOW.format(metric="Slow(60)", options={}) + "    ask(); time.sleep(0.3); print('leaving')",
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
+        )
+
+    (root,) = [s for s in collector.spans if s.parent_id == 0]
+    assert (ended.err, root.attributes["spanscore.status"]) == ("", "pending")
+    assert ended.exit_s < EXIT_S + SLACK_S
+
+
+def test_a_scorer_out_of_scope_is_drained_at_exit():
+    with OtlpReceiver() as collector:
+        run("ask(); del scorer; config = {}; print('leaving')", OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint)
+
+    assert [s for s in collector.spans if s.parent_id == 0]
+
+
+DURING = {
+    "traffic": "while True: ask()",
+    "shutdown": "scorer.shutdown(); time.sleep(20)",
+}
+
+
+LEAVES_AT_SIGTERM = """
+    def leave(*_):
+        print("leaving")
+        sys.exit(7)
+    signal.signal(signal.SIGTERM, leave)
+    chain = model()
+    ask()
+    print("ready")
+    {then}
+"""
+
+
+@pytest.mark.parametrize("during", DURING)
+def test_sigterm_that_the_host_turns_into_an_exit(during, endings):
+    seen = endings[during][1].result()
+
+    assert (seen.code, seen.out, seen.err) == (7, ["ready", "leaving"], "")
+    assert seen.exit_s < EXIT_S + SLACK_S
+
+
+FORK = """
+    {before}
+    stop = threading.Event()
+    def traffic():
+        while not stop.is_set():
+            ask()
+    threads = [threading.Thread(target=traffic) for _ in range(3)]
+    [t.start() for t in threads]
+    time.sleep(0.3)
+    children = []
+    for n in range(4):
+        child = os.fork()
+        if not child:
+            answers = [ask() for _ in range(3)]
+            ok = not SCORED or (scorer.flush(10) and scorer.status().outcomes["{metric}"] == {{"{outcome}": 3}})
+            print("child", len(answers), ok)
+            {leave}
+        children.append(child)
+        time.sleep(0.1)
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    stop.set()
+    [t.join() for t in threads]
+    if SCORED:
+        scorer.flush(10)
+        status = scorer.status()
+        assert sum(status.outcomes["{metric}"].values()) + status.pending["{metric}"] == status.eligible["{metric}"]
+    print(codes)
+    print("leaving")
+"""
+MIDWAY = SLOW.format(metric="Slow(0.2)", options={"queue_size": 10}).strip()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.parametrize(("metric", "leave"), [("grounded", "sys.exit(0)"), ("slow", "os._exit(0)")])
+def test_a_fork_under_load(metric, leave):
+    before = "" if metric == "grounded" else MIDWAY
+    code = FORK.format(before=before, leave=leave, metric=metric, outcome="scored")
+
+    with OtlpReceiver() as collector:
+        ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint)
+
+    assert ended.err == ""
+    assert sorted(ended.out) == sorted([*["child 3 True"] * 4, "[0, 0, 0, 0]", "leaving"])
+    ids = [span.span_id for span in collector.spans]
+    assert len(ids) == len(set(ids)), "a span went out twice"
+
+
+def test_shutdown_under_load_ends_every_root():
+    code = """
+    answers, stop = [], threading.Event()
+    def traffic():
+        while not stop.is_set():
+            answers.append(ask())
+    threads = [threading.Thread(target=traffic) for _ in range(4)]
+    [t.start() for t in threads]
+    time.sleep(0.5)
+    if SCORED:
+        scorer.shutdown()
+    stop.set()
+    [t.join() for t in threads]
+    assert set(answers) == {"Paris is the capital of France."}
+    if SCORED:
+        status = scorer.status()
+        assert not any(status.pending.values()), status
+        assert sum(status.outcomes["grounded"].values()) == status.eligible["grounded"]
+    print("leaving")
+    """
+    with OtlpReceiver() as collector:
+        ended = run(code, OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint)
+
+    assert (ended.code, ended.out, ended.err) == (0, ["leaving"], "")
+
+
+def test_a_frozen_function_that_flushed_has_lost_nothing():
+    code = """
+    for line in sys.stdin:
+        ask()
+        print(scorer.flush(5))
+    """
+    with OtlpReceiver() as collector:
+        process = start(code, stdin=True, OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint)
+        for call in (1, 2, 3):
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "True\n"
+            process.send_signal(signal.SIGSTOP)
+            assert len([s for s in collector.spans if s.parent_id == 0]) == call
+            process.send_signal(signal.SIGCONT)
+        process.stdin.close()
+        assert (process.wait(15), process.stderr.read()) == (0, "")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before 3.12 threads could be started at exit")
+def test_a_first_run_at_exit():
+    ended = run("import atexit; atexit.register(lambda: print(ask())); print('leaving')", **DEAD)
+
+    assert (ended.out[-1], ended.err) == ("Paris is the capital of France.", "")

@@ -1,0 +1,131 @@
+"""Inside the servers people run: FastAPI with a lifespan, gunicorn with preload, Celery's prefork pool."""
+
+import os
+import subprocess
+import sys
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from tests.line import ANSWER
+from tests.safety.host import stop
+from tests.servers.otlp import OtlpReceiver
+from tests.servers.server import free_port, poll
+
+
+@contextmanager
+def serving(*command, folder, **environment):
+    """Run a server for the length of the block, then end it as a process manager does. Yields what it printed, when over."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
+    printed = []
+    with (folder / "server.log").open("w+") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command], env={**clean, **environment}, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            yield printed
+            printed.append(stop(process))
+        finally:
+            process.kill()
+            log.seek(0)
+            printed.append(log.read())
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def is_up(url):
+    try:
+        return bool(get(url))
+    except OSError:
+        return False
+
+
+def roots(collector):
+    return [span for span in collector.spans if span.name.startswith("invoke_workflow") and span.parent_id == 0]
+
+
+@pytest.mark.parametrize("scored", [False, True])
+def test_fastapi_with_a_lifespan(scored, tmp_path):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = ["uvicorn", "tests.safety.web:asgi", "--factory", "--port", str(port), "--log-level", "warning"]
+
+    with (
+        OtlpReceiver() as collector,
+        serving(
+            *command, folder=tmp_path, SCORED=str(int(scored)), OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint
+        ) as printed,
+    ):
+        poll(lambda: is_up(f"{url}/docs"), deadline_s=30, what="the application to answer")
+        paths = [f"{url}/{kind}/q{n}" for n in range(15) for kind in ("awaited", "threaded")]
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(get, paths))
+
+    assert answers == [f'"{ANSWER}"'] * 30
+    assert printed[-1] == ""
+    assert {root.attributes["spanscore.status"] for root in roots(collector)} == ({"scored"} if scored else set())
+    assert len(roots(collector)) == 30 * scored
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="gunicorn forks")
+def test_gunicorn_with_preload(tmp_path):
+    pytest.importorskip("gunicorn")
+    port = free_port()
+    command = ["gunicorn", "tests.safety.web:wsgi()", "--preload", "-w", "2", "-b", f"127.0.0.1:{port}"]
+
+    with (
+        OtlpReceiver() as collector,
+        serving(
+            *command,
+            *("--log-level", "warning", "--max-requests", "10"),
+            folder=tmp_path,
+            SCORED="1",
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
+        ) as printed,
+    ):
+        poll(lambda: is_up(f"http://127.0.0.1:{port}/up"), deadline_s=30, what="the application to answer")
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(get, [f"http://127.0.0.1:{port}/q{n}" for n in range(40)]))
+
+    assert {answer.partition(" ")[2] for answer in answers} == {ANSWER}
+    assert len({answer.partition(" ")[0] for answer in answers}) > 1
+    assert "Traceback" not in printed[-1]
+    assert "spanscore" not in printed[-1]
+    assert len(roots(collector)) == 41
+    assert len({span.span_id for span in collector.spans}) == len(collector.spans)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="prefork")
+def test_celery_prefork(tmp_path, monkeypatch):
+    pytest.importorskip("celery")
+    for name in ("queue", "done", "control", "results"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("TASKS_FOLDER", str(tmp_path))
+    monkeypatch.setenv("SCORED", "0")
+    from tests.safety import tasks
+
+    command = ["celery", "-A", "tests.safety.tasks", "worker", "-P", "prefork", "-c", "2", "--loglevel", "ERROR"]
+    with (
+        OtlpReceiver() as collector,
+        serving(
+            *command,
+            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+            folder=tmp_path,
+            SCORED="1",
+            TASKS_FOLDER=str(tmp_path),
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
+        ) as printed,
+    ):
+        asked = [tasks.answer.delay() for _ in range(10)]
+        answers = [result.get(timeout=40) for result in asked]
+
+    assert answers == [ANSWER] * 10
+    assert "Traceback" not in printed[-1]
+    assert len(roots(collector)) == 10
+    assert {root.attributes["spanscore.status"] for root in roots(collector)} <= {"scored", "pending"}
