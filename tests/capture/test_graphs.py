@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import operator
 from contextlib import aclosing
@@ -345,6 +346,35 @@ def test_a_node_that_raises_is_an_error_of_the_root():
         """
         invoke_workflow rag completed ERROR:ValueError
           retrieval Library
+        """
+    )
+    assert run.outcomes == {"no_sample": 1}
+
+
+async def test_a_cancelled_graph_closes_its_agents_and_tools():
+    reached = asyncio.Event()
+
+    @tool
+    async def wait(city: str) -> str:
+        """Wait."""
+        reached.set()
+        await asyncio.Event().wait()
+        return city
+
+    waiting = agent(calling("wait", {"city": "Paris"}), name="waiter", tools=[wait])
+    with captured() as run:
+        task = asyncio.ensure_future(waiting.ainvoke(ASKED, run.config()))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await ended(run)
+
+    assert run.drawn() == tree(
+        """
+        invoke_agent waiter cancelled
+          chat Scripted
+          execute_tool wait cancelled
         """
     )
     assert run.outcomes == {"no_sample": 1}

@@ -19,7 +19,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from langchain_core.runnables import RunnableGenerator, RunnableLambda, RunnableParallel
 from langchain_core.tools import tool
 from tests.capture.tree import captured, ended, tree
 from tests.line import ANSWER, QUESTION, Grounded, Library, model, rag
@@ -345,6 +345,36 @@ async def test_a_model_given_up_inside_does_not_make_its_run_an_abandoned_one():
     assert run.outcomes == {"scored": 1}
 
 
+async def test_a_cancelled_branch_closes_its_neighbours_too():
+    gate = Gate()
+    branches = RunnableParallel(found=Deaf(gate=gate), said=Hanging(messages=model().messages, gate=gate))
+    with captured() as run:
+        await cancel(branches.ainvoke(QUESTION, config=run.config()), gate.reached)
+        await ended(run)
+
+    first, *rest = run.trees()[0].split("\n")
+    assert first == "invoke_workflow RunnableParallel<found,said> cancelled"
+    assert set(rest) <= {"  retrieval Deaf cancelled", "  chat Hanging cancelled"}
+    assert rest
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+async def test_a_parallel_stream_broken_off_is_abandoned(way):
+    branches = RunnableParallel(one=talking(), two=talking())
+    with captured() as run:
+        if way == "stream":
+            stream = branches.stream(QUESTION, config=run.config())
+            next(stream)
+            stream.close()
+        else:
+            async with aclosing(branches.astream(QUESTION, config=run.config())) as parts:
+                await anext(parts)
+        await ended(run)
+
+    assert run.trees()[0].split("\n")[0] == "invoke_workflow RunnableParallel<one,two> abandoned"
+    assert run.outcomes == {"no_sample": 1}
+
+
 # --- after the end ----------------------------------------------------------------------------------------------
 
 
@@ -363,6 +393,7 @@ async def test_a_task_left_behind_is_a_child_and_no_unit():
     with captured() as run:
         await RunnableLambda(answer).ainvoke(QUESTION, config=run.config())
         await ended(run)
+        run.outlived = True
         go.set()
         await asyncio.gather(*left)
         await ended(run)

@@ -20,6 +20,7 @@ class Captured:
     def __init__(self, scorer: Any, trace: Trace) -> None:
         self.scorer, self.trace = scorer, trace
         self.outcomes: dict[str, int] = {}
+        self.outlived = False  # whether a child may end after its root
 
     def config(self, **more: Any) -> dict[str, Any]:
         return {"callbacks": [self.scorer.handler], **more}
@@ -46,6 +47,8 @@ class Captured:
         for child in children:
             assert child.context.trace_id == span.context.trace_id
             assert span.start_time <= child.start_time, f"{child.name} began before {span.name}"
+            if span.attributes.get("spanscore.run.end") == "completed" and not self.outlived:
+                assert child.end_time <= span.end_time, f"{child.name} ended after {span.name}"
         below = sorted((child.start_time, self._tree(child)) for child in children)
         return "\n".join([_line(span), *(indent(text, "  ") for _, text in below)])
 
