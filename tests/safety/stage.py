@@ -72,6 +72,7 @@ def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
     capture.readouterr()
     ears = _Ears()
     logging.getLogger().addHandler(ears)
+    gc.freeze()  # collecting only what the play leaves behind is ten times faster
     try:
         with ExitStack() as stack:
             seen = _scored(hazard, stack) if scored else Seen(_answers(hazard, None), ("", ""), [])
@@ -79,6 +80,7 @@ def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
             seen.printed, seen.logged = capture.readouterr(), ears.heard
             return seen
     finally:
+        gc.unfreeze()
         logging.getLogger().removeHandler(ears)
 
 
