@@ -8,6 +8,8 @@ import textwrap
 import pytest
 from tests.line import QUESTION, Grounded, a_line, a_trace, rag
 
+pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that others may use too
+
 LINE = """
     import sys, time
     from tests.line import QUESTION, Grounded, Slow, a_trace, rag

@@ -203,7 +203,7 @@ class Line:
             self._sinks.append(EvaluationSpans(self.providers, self.content))
         if self.options.event:
             self._sinks.append(Events(self.providers, self.content))
-        if self.options.instruments:
+        if self.options.instruments and not self.handler.closed:  # after an end there is no meter to be had
             self._telemetry = Telemetry(self.providers.meter(), self.ledger, self._gauges())
             self._telemetry.declare(self.metrics.values())
             self._sinks.append(Instruments(self._telemetry))

@@ -25,6 +25,8 @@ from spanscore import OnlineScorer
 from spanscore.capture import handler as handler_module
 from spanscore.metrics import BaseMetric
 
+pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that others may use too
+
 MB = 1_000_000
 ROUNDS = int(os.environ.get("SPANSCORE_MEMORY_ROUNDS", "2"))
 """Of a thousand runs; 20 for the promise in full, which tracemalloc makes a matter of minutes."""

@@ -10,6 +10,8 @@ from tests.line import ANSWER
 from tests.safety.host import run, start
 from tests.servers.otlp import OtlpReceiver, dead_endpoint
 
+pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that others may use too
+
 EXIT_S = 5.0
 SLACK_S = 1.5  # the interpreter's own end, on a machine that is shared
 DEAD = {"OTEL_EXPORTER_OTLP_ENDPOINT": dead_endpoint()}

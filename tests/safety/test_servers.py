@@ -13,6 +13,8 @@ from tests.safety.host import stop
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port, poll
 
+pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that others may use too
+
 
 @contextmanager
 def serving(*command, folder, **environment):
