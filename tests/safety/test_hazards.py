@@ -16,6 +16,8 @@ from tests.servers.otlp import OtlpReceiver
 from spanscore.metrics import AspectCritic, BaseMetric
 from spanscore.model.prompt import Reply
 
+pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
+
 # --- judges ---------------------------------------------------------------------------------------------------------
 
 
