@@ -1,0 +1,51 @@
+"""``spanscore``: the commands of this folder; the function ``rules`` in ``rules.py`` is ``spanscore rules``."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+
+import typer
+
+from spanscore import cli
+from spanscore.errors import SpanscoreError
+
+__all__ = ["app", "main"]
+
+_USAGE_ERROR = 2
+_ORDER = ("demo", "check", "metrics", "score", "report", "rules")
+"""From the first five minutes to production; a command that is not listed stands behind them, by name."""
+
+
+def app() -> typer.Typer:
+    """Return the whole command line, made anew."""
+    made = typer.Typer(
+        name="spanscore",
+        help="Score the live traces of an LLM application, and see the scores on the spans.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_top)  # keeps a single command a subcommand
+    for name in _commands():
+        made.command(name)(getattr(import_module(f"{cli.__name__}.{name}"), name))
+    return made
+
+
+def main() -> None:
+    """Run the command line. What a user did wrong is said on stderr without a traceback; the exit code is 2."""
+    try:
+        app()()
+    except SpanscoreError as error:
+        typer.secho(str(error), fg=typer.colors.RED, err=True)
+        sys.exit(_USAGE_ERROR)
+
+
+def _top() -> None: ...
+
+
+def _commands() -> list[str]:
+    found = [module.name for module in iter_modules(cli.__path__) if module.name != "main" and module.name[0] != "_"]
+    return sorted(found, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
