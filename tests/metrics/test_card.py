@@ -1,0 +1,61 @@
+"""Every built-in metric tells what a person must know before believing it."""
+
+from __future__ import annotations
+
+import pytest
+
+from spanscore.metrics import ExactMatch, Faithfulness, metric
+from spanscore.metrics.card import Card, card_of
+from spanscore.metrics.registry import BUILT_IN, found
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_the_card_of_a_built_in_is_whole(name: str) -> None:
+    card = card_of(found(name))
+
+    assert not card.lacking, (
+        f"the docstring of {name} lacks {', '.join(card.lacking)}; metrics/card.py says how it is written"
+    )
+    assert card.question.endswith((".", "?"))
+
+
+def test_a_card_is_cut_from_the_docstring() -> None:
+    assert card_of(ExactMatch) == Card(
+        question="Is the response equal to the reference?",
+        formula="1 when both strings are equal, else 0. Range {0, 1}, higher is better. Two empty strings are equal.",
+        range="{0, 1}",
+        direction="higher",
+        fields="``response``, ``reference``.",
+        judge_calls="none.",
+        blind_spot='case, white space, punctuation and Unicode form all count; "42" and "42." differ.',
+        source="ragas 0.4.3's ``ExactMatch``.",
+        deviations="a missing field is an outcome, where ragas compares None.",
+    )
+
+
+def test_a_label_within_a_sentence_is_no_label() -> None:
+    def seven(sample: object) -> float:
+        """Is it seven?
+
+        Formula: seven. See Source: nothing, the Fields: too.
+
+        Range [0, 7], lower is better.
+
+        Args:
+            sample: Source: nowhere.
+        """
+        return 7.0
+
+    card = card_of(metric(seven))
+
+    assert (card.range, card.direction) == ("[0, 7]", "lower")
+    assert card.formula == "seven. See Source: nothing, the Fields: too."
+    assert card.lacking == ["fields", "judge_calls", "blind_spot", "source", "deviations"]
+
+
+def test_what_follows_the_arguments_is_not_part_of_it() -> None:
+    assert "Args" not in " ".join(str(getattr(card_of(Faithfulness), part)) for part in Card.__slots__)
+
+
+def test_a_metric_without_docstring_has_an_empty_card() -> None:
+    assert card_of(lambda sample: 1.0) == Card()
