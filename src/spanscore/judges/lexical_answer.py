@@ -1,0 +1,13 @@
+"""What an answer of the lexical judge is: a function of the prompt alone. The families of them stand in ``lexical_*.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from spanscore.model.prompt import Prompt
+
+__all__ = ["LexicalAnswer"]
+
+LexicalAnswer: TypeAlias = Callable[[Prompt], Mapping[str, Any]]
+"""Prompt → the fields of the answer. Pure: the same prompt always gets the same answer."""

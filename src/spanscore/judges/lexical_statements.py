@@ -1,0 +1,82 @@
+"""The lexical judge on statements: an answer → its clauses; clauses and a context → which have something against them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spanscore.judges.lexical_answer import LexicalAnswer
+from spanscore.judges.support import objection
+from spanscore.judges.words import sentences, words
+from spanscore.model.prompt import Prompt
+
+__all__ = ["ANSWERS", "clauses", "stated", "states_nothing", "verdicts"]
+
+_CHECKABLE = 2
+"""Least content words of a clause that stands alone."""
+
+_CLAUSE = re.compile(r";\s+|,\s+(?:and|but|so|or)\s+(?=\S+\s+\S+\s+\S+)|\.\s+")
+_NO_ANSWER = re.compile(
+    r"\b(?:i (?:do not|don't|cannot|can't|could not|couldn't) (?:know|say|tell|find|answer|help)"
+    r"|i am (?:not sure|afraid|unable)|i'm (?:not sure|afraid|unable)|no information|as an ai)\b",
+    re.IGNORECASE,
+)
+_SMALL_TALK = re.compile(
+    r"^(?:hi|hello|sure|thanks|thank you|great question|of course|hope|happy to|let me know)\b", re.IGNORECASE
+)
+
+
+def stated(text: str) -> list[str]:
+    """Return the sentences of a text, cut at clauses; questions, small talk and "I do not know" state nothing."""
+    stating = [sentence for sentence in sentences(text) if not states_nothing(sentence)]
+    return [clause for sentence in stating for clause in clauses(sentence)]
+
+
+def verdicts(statements: Any, context: str) -> list[dict[str, Any]]:
+    """Return a row per statement: verdict 1 when nothing in the context speaks against it."""
+    rows = []
+    for statement in map(str, statements):
+        against = objection(statement, context)
+        rows.append(
+            {"statement": statement, "reason": against or "Its words are there.", "verdict": int(against is None)}
+        )
+    return rows
+
+
+def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": stated(str(prompt.evidence.get("answer", "")))}
+
+
+def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": verdicts(prompt.evidence.get("statements", ()), str(prompt.evidence.get("context", "")))}
+
+
+ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
+    {
+        "extract_statements": _extract_statements,
+        "verify_statements": _verify_statements,
+    }
+)
+
+
+def states_nothing(sentence: str) -> bool:
+    """Whether a sentence asks, greets, gives up or has no word of content."""
+    return (
+        sentence.endswith("?")
+        or bool(_NO_ANSWER.search(sentence) or _SMALL_TALK.match(sentence))
+        or not (words(sentence).content or words(sentence).numbers)
+    )
+
+
+def clauses(sentence: str) -> list[str]:
+    """Cut at semicolons and at ", and", where both sides say enough to be checked."""
+    parts = _CLAUSE.split(sentence)
+    whole: list[str] = []
+    for part in parts:
+        if whole and len(words(part).content) < _CHECKABLE:
+            whole[-1] = f"{whole[-1]}, {part}"
+        else:
+            whole.append(part)
+    return whole
