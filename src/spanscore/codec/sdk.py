@@ -11,7 +11,7 @@ from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
-__all__ = ["exported", "span_data"]
+__all__ = ["exported", "span_data", "structured"]
 
 _PLAIN_TEXT = frozenset({semconv.RETRIEVAL_QUERY})
 """Content that is text by its convention: never read as JSON."""
@@ -39,7 +39,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
         scope=scope.name if scope is not None else "",
         kind=readable.kind.name.lower(),
         status=_STATUS[readable.status.status_code.name],
-        attributes=_attributes(attributes),
+        attributes=structured(attributes),
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         resource=dict(readable.resource.attributes),
@@ -51,6 +51,15 @@ def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {safe_text(name): _wire(name, value) for name, value in attributes.items() if value is not None}
 
 
+def structured(attributes: Mapping[str, Any]) -> Attributes:
+    """Return attributes from the wire with content as structures again, parsed when it is first read."""
+    content = {name: attributes[name] for name in semconv.CONTENT_ATTRIBUTES if name in attributes}
+    plain = {name: value for name, value in attributes.items() if name not in content}
+    if not content:
+        return Attributes(plain)
+    return Attributes(plain, lambda: {name: _structure(name, value) for name, value in content.items()})
+
+
 def _wire(name: str, value: Any) -> Any:
     if isinstance(value, str) and (name in _PLAIN_TEXT or name not in semconv.CONTENT_ATTRIBUTES):
         return safe_text(value)
@@ -59,14 +68,6 @@ def _wire(name: str, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [safe_text(item) if isinstance(item, str) else item for item in value]
     return value
-
-
-def _attributes(attributes: Mapping[str, Any]) -> Attributes:
-    content = {name: attributes[name] for name in semconv.CONTENT_ATTRIBUTES if name in attributes}
-    plain = {name: value for name, value in attributes.items() if name not in content}
-    if not content:
-        return Attributes(plain)
-    return Attributes(plain, lambda: {name: _structure(name, value) for name, value in content.items()})
 
 
 def _structure(name: str, value: Any) -> Any:
