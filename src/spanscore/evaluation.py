@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
 from spanscore.model.span import UnitKey
-from spanscore.pool import DaemonPool
+from spanscore.pool import DaemonPool, driven
 from spanscore.protocols import Metric
 
 __all__ = ["Evaluation"]
@@ -76,18 +76,7 @@ class Evaluation:
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
             self._pool = DaemonPool(self._threads, "spanscore-metric")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, _drive, metric.score(sample))
-
-
-def _drive(work: Coroutine[Any, Any, Score]) -> Score:
-    """Run a coroutine that only computes, without a loop."""
-    try:
-        work.send(None)
-    except StopIteration as stop:
-        result: Score = stop.value
-        return result
-    work.close()
-    raise RuntimeError("a cpu_bound metric awaited something: set cpu_bound to False")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, driven, metric.score(sample))
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:

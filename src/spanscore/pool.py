@@ -1,14 +1,14 @@
-"""DaemonPool: a thread pool that never holds up the exit of the process."""
+"""DaemonPool: a thread pool that never holds up the exit; and ``driven``, for a coroutine that needs no loop."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["DaemonPool"]
+__all__ = ["DaemonPool", "driven"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,3 +86,18 @@ def _do(future: Future[Any], job: Callable[[], Any]) -> None:
         future.set_result(job())
     except BaseException as error:  # noqa: BLE001  (handed to whoever waits)
         future.set_exception(error)
+
+
+def driven(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing, without a loop, on the caller's thread.
+
+    Raises:
+        RuntimeError: it did wait for something.
+    """
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    work.close()
+    raise RuntimeError("a cpu_bound metric awaited something: declare it cpu_bound=False")

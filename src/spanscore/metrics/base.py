@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -24,6 +24,7 @@ from spanscore.judges.render import render
 from spanscore.metrics.step import Step
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
 from spanscore.model.score import UNIT_INTERVAL, Ballots, Outcome, Scale, Score, Usage
+from spanscore.pool import driven
 from spanscore.protocols import Judge
 
 __all__ = ["BaseMetric", "Finding", "Measured"]
@@ -102,7 +103,7 @@ class BaseMetric:
 
     def score_sync(self, sample: Sample) -> Score:
         """Score one sample and block until it is done; also inside a running loop (Jupyter)."""
-        return _driven(self._scored(sample)) if self.cpu_bound else loop.run(self._scored(sample))
+        return driven(self._scored(sample)) if self.cpu_bound else loop.run(self._scored(sample))
 
     @cached_property
     def version(self) -> str:
@@ -240,14 +241,3 @@ def _plain(value: Any) -> Any:
         items = [_plain(item) for item in value]
         return items if isinstance(value, Sequence) else sorted(items, key=str)
     return getattr(value, "__qualname__", type(value).__qualname__)
-
-
-def _driven(work: Coroutine[Any, Any, Score]) -> Score:
-    """Run a coroutine that waits for nothing, without any loop."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        score: Score = done.value
-        return score
-    work.close()
-    raise RuntimeError("a cpu_bound metric awaited something: declare it cpu_bound=False")
