@@ -72,6 +72,18 @@ def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path, text):
     assert all(word in str(raised.value) for word in WRONG[text]), str(raised.value)
 
 
+def test_an_abandoned_answer_is_scored_where_the_file_asks_for_it(tmp_path):
+    file = write(tmp_path, "metrics: [{'tests.line:Grounded': {}}]\ncapture: {score_abandoned: true}")
+
+    with OnlineScorer.from_config(file, tracer_provider=a_trace().provider) as scorer:
+        stream = rag().stream(QUESTION, config={"callbacks": [scorer.handler]})
+        next(stream)
+        stream.close()
+        scorer.flush(5)
+
+        assert scorer.status().outcomes == {"grounded": {"scored": 1}}
+
+
 def test_embeddings_have_a_name_too(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     text = "metrics: [response_relevancy]\nembeddings: 'openai:text-embedding-3-small'"

@@ -55,6 +55,7 @@ class Options:
         capture: whether the handler records anything.
         content: whether prompts, answers and documents are exported; None = by
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default.
+        score_abandoned: whether what was said of a stream that its reader left is scored; else it is ``no_sample``.
         hold_s: how long a unit's spans wait for scores after its end; None = 10 s for a trace's root, else 4 s.
     """
 
@@ -65,6 +66,7 @@ class Options:
     capture: bool = True
     content: bool | None = None
     steps: bool = False
+    score_abandoned: bool = False
     extract: Extract | None = None
     redactor: Redactor | None = None
     keep: Filter | None = None
@@ -110,7 +112,8 @@ class Line:
         self.sampler = RateSampler(rates, rules=options.rules, key=options.key or DEFAULT_KEY)
         self.hold = SpanHold(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout_s)
-        pipeline = Pipeline([GenAIDialect(options.extract or Extract())], Hooks(options.redactor, options.keep))
+        dialect = GenAIDialect(options.extract or Extract(), options.score_abandoned)
+        pipeline = Pipeline([dialect], Hooks(options.redactor, options.keep))
         self.engine = Engine(
             self.queue,
             pipeline,

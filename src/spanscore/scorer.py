@@ -65,6 +65,8 @@ class OnlineScorer:
         capture_content: whether prompts, answers and documents are exported; None = by
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
         steps: whether prompts, parsers and lambdas get spans too.
+        score_abandoned: whether the partial answer of a stream that its reader left half-way is scored; else the unit is
+            ``no_sample``.
         extract: where question, answer and contexts are found, when the usual places do not have them.
         redactor: applied to every text before the judge and before export; fails closed.
         keep: samples for which it is false are not scored (``filtered``).
@@ -95,6 +97,7 @@ class OnlineScorer:
         capture: bool = True,
         capture_content: bool | None = None,
         steps: bool = False,
+        score_abandoned: bool = False,
         extract: Extract | None = None,
         redactor: Redactor | None = None,
         keep: Filter | None = None,
@@ -114,6 +117,7 @@ class OnlineScorer:
             capture=capture,
             content=capture_content,
             steps=steps,
+            score_abandoned=score_abandoned,
             extract=extract,
             redactor=redactor,
             keep=keep,
@@ -171,6 +175,7 @@ class OnlineScorer:
             "capture": capture.enabled,
             "capture_content": capture.content,
             "steps": capture.steps,
+            "score_abandoned": capture.score_abandoned,
             "extract": Extract(**found) if any(found.values()) else None,
             "attach": [place for place in _PLACES if getattr(attach, place)],
             "hold": attach.hold,

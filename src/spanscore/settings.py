@@ -91,11 +91,15 @@ class AttachSettings(_Part):
 
 
 class CaptureSettings(_Part):
-    """Whether runs are recorded, what is exported of them, and where question, answer and contexts are found."""
+    """Whether runs are recorded, what is exported of them, and where question, answer and contexts are found.
+
+    ``score_abandoned`` scores the partial answer of a stream that its reader left half-way, too.
+    """
 
     enabled: bool = True
     content: bool | None = None
     steps: bool = False
+    score_abandoned: bool = False
     user_input: str | None = None
     response: str | None = None
     retrieved_contexts: str | None = None

@@ -24,6 +24,8 @@ from langchain_core.tools import tool
 from tests.capture.tree import captured, ended, tree
 from tests.line import ANSWER, QUESTION, Grounded, Library, model, rag
 
+from spanscore import metric
+
 USAGE = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
 
 
@@ -197,6 +199,25 @@ def test_what_was_said_of_an_abandoned_stream_is_kept():
     root = run.span("invoke_workflow")
     assert "Paris" in root.attributes["output.value"]
     assert QUESTION in root.attributes["input.value"]
+
+
+@pytest.mark.parametrize(("asked", "outcome"), [(True, "scored"), (False, "no_sample")])
+def test_a_partial_answer_is_scored_only_if_asked(asked, outcome):
+    seen: list[Any] = []
+
+    @metric
+    def partial(sample: Any) -> float:
+        seen.append((sample.user_input, sample.response))
+        return 1.0
+
+    with captured(partial, score_abandoned=asked) as run:
+        stream = chain().stream(QUESTION, config=run.config())
+        assert next(stream) + next(stream) == "Paris is "
+        stream.close()
+
+    assert run.scorer.status().outcomes == {"partial": {outcome: 1}}
+    # LangChain adds a chunk to the run's output only when the next one is asked for: the last one read is not in it.
+    assert seen == ([(QUESTION, "Paris ")] if asked else [])
 
 
 # --- cancelled --------------------------------------------------------------------------------------------------
