@@ -1,21 +1,61 @@
-"""Fixtures every test may use: the real servers, once per session."""
+"""Fixtures every test may use: the real servers. The trace stores run once per session, the others when a test starts them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
+from tests.servers import alertmanager as alertmanager_server
+from tests.servers import collector as collector_server
 from tests.servers import phoenix as phoenix_server
+from tests.servers import prometheus as prometheus_server
+from tests.servers import zipkin as zipkin_server
+
+HOW = "is not installed: python -m tests.servers install"
 
 
 @pytest.fixture(scope="session")
 def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[phoenix_server.Phoenix]:
     """A running Phoenix; skipped with a reason at home where it is not installed, a failure in CI."""
     if not phoenix_server.installed():
-        _absent(f"Phoenix {phoenix_server.VERSION} is not installed: python -m tests.servers install")
+        _absent(f"Phoenix {phoenix_server.VERSION} {HOW}")
     with phoenix_server.running(tmp_path_factory.mktemp("phoenix")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def zipkin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipkin_server.Zipkin]:
+    """A running Zipkin; skipped or a failure likewise."""
+    if not zipkin_server.installed():
+        _absent(f"Zipkin {zipkin_server.VERSION} {HOW}")
+    with zipkin_server.running(tmp_path_factory.mktemp("zipkin")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def prometheus() -> ModuleType:
+    """Prometheus' module: ``with prometheus.running(folder, config, rules) as server``, ``prometheus.promtool(…)``."""
+    if not prometheus_server.installed():
+        _absent(f"Prometheus {HOW}")
+    return prometheus_server
+
+
+@pytest.fixture(scope="session")
+def alertmanager() -> ModuleType:
+    """Alertmanager's module: ``with alertmanager.running(folder, config) as server``, ``alertmanager.amtool(…)``."""
+    if not alertmanager_server.installed():
+        _absent(f"Alertmanager {HOW}")
+    return alertmanager_server
+
+
+@pytest.fixture(scope="session")
+def collector() -> ModuleType:
+    """The Collector's module: ``with collector.running(folder, config) as server``, ``collector.validate(config)``."""
+    if not collector_server.installed():
+        _absent(f"the Collector of {collector_server.MANIFEST.name} {HOW}")
+    return collector_server
 
 
 def _absent(reason: str) -> None:

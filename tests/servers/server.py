@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Server", "cache_dir", "free_port", "listening", "poll"]
+__all__ = ["Server", "cache_dir", "fetch_json", "free_port", "listening", "poll"]
 
 T = TypeVar("T")
 
@@ -87,6 +89,20 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def fetch_json(url: str, parameters: Mapping[str, str] | None = None) -> Any:
+    """Return what a server answers to a GET, read as JSON.
+
+    Raises:
+        RuntimeError: the answer is an error; holds its status and text.
+    """
+    query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+    try:
+        with urllib.request.urlopen(f"{url}{query}", timeout=10) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise RuntimeError(f"{url} {parameters or ''}: {error.code} {error.read().decode(errors='replace')}") from None
 
 
 def poll(question: Callable[[], T], *, deadline_s: float, what: str, every_s: float = 0.1) -> T:
