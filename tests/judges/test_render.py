@@ -6,10 +6,11 @@ import json
 import re
 
 import pytest
+from pydantic import BaseModel, Field
 from tests.judges.models import Answer
 
 from spanscore.judges import render
-from spanscore.judges.render import fenced
+from spanscore.judges.render import fenced, shape
 from spanscore.model.prompt import Example, Prompt
 
 ATTACKS = [
@@ -56,3 +57,19 @@ def test_examples_and_the_asked_form_stand_in_the_system_text() -> None:
 def test_a_cut_emoji_does_not_break_the_request() -> None:
     assert "?" in fenced({"response": "half an emoji: \ud83d"})
     fenced({"response": "\ud83d"}).encode("utf-8")
+
+
+class Titled(BaseModel):
+    """What nobody but a developer reads."""
+
+    title: str = Field(description="of the book")
+
+
+def test_the_schema_is_sent_without_the_words_that_tell_a_judge_nothing() -> None:
+    sent = json.loads(shape(Titled))
+
+    assert sent == {
+        "properties": {"title": {"description": "of the book", "type": "string"}},
+        "required": ["title"],
+        "type": "object",
+    }

@@ -49,8 +49,30 @@ def fenced(evidence: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=256)
 def shape(output: type[BaseModel]) -> str:
-    """Return the JSON schema of an answer as compact text. Cached: building it is half the cost of a call."""
-    return json.dumps(output.model_json_schema(), separators=(",", ":"), ensure_ascii=False)
+    """Return the JSON schema of an answer as compact text. Cached: building it is half the cost of a call.
+
+    Without the titles that pydantic makes of the names and the docstrings of classes: the judge is billed for each, and they
+    tell it nothing.
+    """
+    return json.dumps(_bare(output.model_json_schema()), separators=(",", ":"), ensure_ascii=False)
+
+
+def _bare(schema: Any, *, names: bool = False) -> Any:
+    """Return a schema without titles, and without descriptions but those of single fields.
+
+    Args:
+        names: whether the keys are names of fields or classes, which may be called "title".
+    """
+    if isinstance(schema, list):
+        return [_bare(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    dropped = () if names else ("title", *(("description",) if "properties" in schema else ()))
+    return {
+        key: _bare(value, names=not names and key in {"properties", "$defs"})
+        for key, value in schema.items()
+        if key not in dropped
+    }
 
 
 def _example(example: Example) -> str:
