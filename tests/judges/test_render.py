@@ -51,7 +51,7 @@ def test_examples_and_the_asked_form_stand_in_the_system_text() -> None:
     system = render(prompt).system
 
     assert '{"reason": "short", "verdict": 0}' in system
-    assert '"verdict":{"title":"Verdict","type":"integer"}' in system
+    assert '"verdict":{"type":"integer"}' in system
 
 
 def test_a_cut_emoji_does_not_break_the_request() -> None:
