@@ -118,7 +118,7 @@ def test_a_score_without_quality_is_counted_and_adds_to_no_mean(memory: Memory) 
 
     unlabelled = key(name="faithfulness", series="1+judge")
     assert memory.values("spanscore.scored") == {unlabelled: 1}
-    assert memory.values("spanscore.weight.quality") == {}
+    assert [memory.values(name) for name in MOMENTS] == [{}] * len(MOMENTS)
     assert memory.points("spanscore.quality") == {}
 
 
@@ -211,6 +211,37 @@ def test_segments_have_listed_values_and_other(memory: Memory) -> None:
         if "pass" in dict(labels).values()
     }
     assert passed == {"gold": 1, "free": 0, "other": 2}
+
+
+@pytest.mark.parametrize("ours", ["gen_ai.evaluation.name", "gen_ai.evaluation.score.label", "spanscore.series"])
+def test_a_segment_cannot_take_the_place_of_an_attribute_of_ours(memory: Memory, ours: str) -> None:
+    with pytest.raises(ConfigurationError, match=ours):
+        telemetry_of(memory, segments={ours: ("gold",)})
+
+
+def test_a_meter_that_comes_late_gets_the_sums_whole_and_histograms_from_then_on(memory: Memory) -> None:
+    telemetry = Telemetry(None, FixedCounts(faithfulness=5))
+    telemetry.record(None, score())
+
+    telemetry.export_to(memory.providers.meter())
+    telemetry.record(None, score())
+
+    assert memory.values("spanscore.scored") == {PASSED: 2}
+    assert memory.values("spanscore.eligible") == {key(name="faithfulness"): 5}
+    assert memory.points("spanscore.quality")[PASSED].count == 1
+
+
+def test_each_of_two_meters_gets_all_until_one_is_withdrawn(memory: Memory) -> None:
+    other = Memory()
+    telemetry = telemetry_of(memory)
+    telemetry.export_to(other.providers.meter())
+    telemetry.record(None, score())
+
+    telemetry.withdraw_from(other.providers.meter())
+    telemetry.record(None, score())
+
+    assert [one.values("spanscore.scored")[PASSED] for one in (memory, other)] == [2, 1]
+    assert [one.points("spanscore.quality")[PASSED].count for one in (memory, other)] == [2, 1]
 
 
 def test_attribute_sets_are_bounded_and_what_was_folded_is_counted(memory: Memory) -> None:

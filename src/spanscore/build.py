@@ -23,7 +23,7 @@ from spanscore.engine.span_thread import SpanThread
 from spanscore.engine.units import Units
 from spanscore.errors import ConfigurationError
 from spanscore.evaluation import Evaluation
-from spanscore.hold import Pace, SpanHold
+from spanscore.hold import RELEASE_REASONS, Pace, SpanHold
 from spanscore.hooks import Hooks
 from spanscore.inbox import Inbox
 from spanscore.ledger import Ledger
@@ -80,6 +80,7 @@ class Options:
     workers: int = 32
     timeout_s: float = 60.0
     sinks: Sequence[Sink] = ()
+    segments: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Line:
@@ -97,7 +98,6 @@ class Line:
         self.providers = providers
         self.content = _exports_content() if options.content is None else options.content
         self._tracer: Tracer | None = None
-        self._telemetry: Telemetry | None = None
         self._open = False
         self._sinks: list[Sink] = []
         self._claimed: dict[UnitKey, None] = {}
@@ -106,6 +106,7 @@ class Line:
     def _make_parts(self, ready: Callable[[], None]) -> None:
         options = self.options
         self.ledger = Ledger(self.metrics)
+        self.telemetry = self._telemetry() if options.instruments else None
         self.inbox: Inbox[Event] = Inbox(soft=options.inbox)
         self.queue = MemoryQueue(options.queue)
         rates = {name: options.rates.get(name, options.rate) for name in self.metrics}
@@ -159,6 +160,11 @@ class Line:
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
         )
 
+    def _telemetry(self) -> Telemetry:
+        telemetry = Telemetry(None, self.ledger, self._gauges(), segments=self.options.segments)
+        telemetry.declare(self.metrics.values())
+        return telemetry
+
     def tracer(self) -> Tracer:
         """Return the tracer of the capture scope, one object for good."""
         if self._tracer is None:
@@ -190,8 +196,8 @@ class Line:
                 sink.shutdown()
             except BaseException as error:  # noqa: BLE001  (a user's sink)
                 harmless("close a sink", error)
-        if self._telemetry is not None:
-            self._telemetry.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
 
     def _open_sinks(self) -> None:
         """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
@@ -206,10 +212,9 @@ class Line:
             self._sinks.append(EvaluationSpans(self.providers, self.content))
         if self.options.event:
             self._sinks.append(Events(self.providers, self.content))
-        if self.options.instruments and not self.handler.closed:  # after an end there is no meter to be had
-            self._telemetry = Telemetry(self.providers.meter(), self.ledger, self._gauges())
-            self._telemetry.declare(self.metrics.values())
-            self._sinks.append(Instruments(self._telemetry))
+        if self.telemetry is not None and not self.handler.closed:  # after an end there is no meter to be had
+            self.telemetry.export_to(self.providers.meter())
+            self._sinks.append(Instruments(self.telemetry))
         self._sinks.extend(self.options.sinks)
 
     def _gauges(self) -> dict[str, Callable[[], float | Mapping[str, float]]]:
@@ -217,7 +222,7 @@ class Line:
             semconv.QUEUE_SIZE: lambda: len(self.queue),
             semconv.QUEUE_CAPACITY: lambda: self.queue.capacity,
             semconv.HOLD_UNITS: lambda: len(self.hold),
-            semconv.HOLD_RELEASED: lambda: dict(self.hold.released),
+            semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **self.hold.released},
             semconv.HOLD_LOST: lambda: self.hold.lost,
             semconv.CAPTURE_UNITS: lambda: self.handler.units,
             semconv.CAPTURE_REFUSED: lambda: self.handler.refused,

@@ -17,7 +17,10 @@ from spanscore import semconv
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Ending
 
-__all__ = ["Pace", "SpanHold"]
+__all__ = ["RELEASE_REASONS", "Pace", "SpanHold"]
+
+RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
+"""Why a unit leaves."""
 
 _SECOND_NS = 1_000_000_000
 
@@ -100,7 +103,7 @@ class SpanHold:
         early_ns: a unit that runs longer lets its finished children go.
 
     Attributes:
-        released: reason → units that left (``done``, ``deadline``, ``overflow``, ``shutdown``).
+        released: reason → units that left (``RELEASE_REASONS``).
         lost: spans that left after the application had shut its provider down.
         provider_closed: set when that happens.
     """

@@ -77,6 +77,8 @@ class OnlineScorer:
         workers: units scored at the same time.
         queue_size: units waiting or being scored; more are ``queue_full``.
         inbox_size: events waiting; new units past it are ``refused``.
+        segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
+            other value is ``other``. Listed values only: a label must never hold what users type.
 
     Raises:
         ConfigurationError: a metric is none, two share a name, or a rate is outside [0, 1].
@@ -108,6 +110,7 @@ class OnlineScorer:
         workers: int = 32,
         queue_size: int = 1_000,
         inbox_size: int = 10_000,
+        segments: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         options = Options(
             rate=sample_rate,
@@ -127,6 +130,7 @@ class OnlineScorer:
             queue=queue_size,
             inbox=inbox_size,
             sinks=tuple(sinks),
+            segments=dict(segments or {}),
             **_places(attach),
         )
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
@@ -183,6 +187,7 @@ class OnlineScorer:
             "workers": limits.workers,
             "queue_size": limits.queue,
             "inbox_size": limits.inbox,
+            "segments": settings.monitoring.segments,
         }
         return cls(**{**given, **overrides})
 

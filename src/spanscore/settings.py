@@ -5,22 +5,25 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 
 __all__ = [
+    "AlertSettings",
     "AttachSettings",
     "CaptureSettings",
     "JudgeSettings",
     "LimitSettings",
+    "MonitoringSettings",
     "RuleSettings",
     "SamplingSettings",
+    "ServeSettings",
     "Settings",
 ]
 
@@ -114,6 +117,74 @@ class LimitSettings(_Part):
     timeout: Seconds = 60.0
 
 
+class AlertSettings(_Part):
+    """When one metric is worth a page. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
+
+    Attributes:
+        baseline: the quality that is normal, measured and then frozen; None = drops are not watched.
+        min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
+        false_alarm_every: at most one false drop alarm in this time, over all windows and segments of the metric.
+        threshold: lowest acceptable mean, whatever is normal; None = none.
+        min_scores: effective scores a window needs before anything is said; None = 100, for a pass/fail metric with a
+            baseline of 0.95 and more 400.
+        series: only this series (metric version, judge and votes) is watched; None = whatever is scored.
+    """
+
+    baseline: Rate | None = None
+    min_drop: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    false_alarm_every: Annotated[Seconds, Field(gt=0)] = 30 * 86_400.0
+    threshold: Rate | None = None
+    min_scores: int | None = Field(default=None, ge=1)
+    series: str | None = None
+
+    @model_validator(mode="after")
+    def _can_drop(self) -> Self:
+        if self.baseline is not None and self.baseline <= self.min_drop:
+            raise ValueError(f"a baseline of {self.baseline} cannot drop by {self.min_drop}: lower min_drop")
+        return self
+
+
+class MonitoringSettings(_Part):
+    """What sums are told apart by, and what all alerts share.
+
+    Attributes:
+        segments: metadata or attribute key → values that are told apart in sums and watched by alerts of their own.
+        interval: between two evaluations of the rules.
+        windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
+        no_scores_after: without a single score for this long, something is broken.
+        max_failed: highest acceptable share of failed evaluations.
+        dashboard_url: what an alert links to; ``{metric}`` is replaced.
+        trace_url: where the traces of failed units are listed; ``{metric}`` is replaced. None = no link.
+    """
+
+    segments: dict[str, list[str]] = Field(default_factory=dict)
+    interval: Annotated[Seconds, Field(gt=0)] = 60.0
+    windows: list[Annotated[Seconds, Field(gt=0)]] = Field(default=[3_600.0, 21_600.0, 86_400.0], min_length=1)
+    no_scores_after: Annotated[Seconds, Field(gt=0)] = 86_400.0
+    max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    dashboard_url: str = "http://localhost:3000/d/spanscore-metric?var-metric={metric}"
+    trace_url: str | None = None
+
+    @field_validator("segments")
+    @classmethod
+    def _has_values(cls, segments: dict[str, list[str]]) -> dict[str, list[str]]:
+        empty = [key for key, values in segments.items() if not values]
+        if empty:
+            raise ValueError(f"{empty[0]} lists no values; write for example {{user_tier: [gold, free]}}")
+        return segments
+
+
+class ServeSettings(_Part):
+    """Where the metrics can be scraped; port 0 = any free one."""
+
+    port: int = Field(default=9464, ge=0, le=65_535)
+    host: str = "127.0.0.1"
+
+
+def _port(value: Any) -> Any:
+    return {"port": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 class Settings(BaseSettings):
     """The whole tree."""
 
@@ -128,6 +199,9 @@ class Settings(BaseSettings):
     attach: AttachSettings = AttachSettings()
     capture: CaptureSettings = CaptureSettings()
     limits: LimitSettings = LimitSettings()
+    serve_metrics: Annotated[ServeSettings | None, BeforeValidator(_port)] = None
+    monitoring: MonitoringSettings = MonitoringSettings()
+    alerts: dict[str, AlertSettings] = Field(default_factory=dict)
     service_name: str | None = None
 
     @classmethod
@@ -176,7 +250,7 @@ def _line(entry: Any) -> str:
 def _allowed(location: tuple[Any, ...]) -> list[str]:
     model: Any = Settings
     for part in location[:-1]:
-        if isinstance(part, str):
+        if isinstance(part, str) and part in model.model_fields:
             annotation = model.model_fields[part].annotation
             model = next(
                 (m for m in (annotation, *getattr(annotation, "__args__", ())) if hasattr(m, "model_fields")), model

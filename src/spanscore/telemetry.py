@@ -14,16 +14,17 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from threading import Lock
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, NoOpMeter, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
+from spanscore.errors import ConfigurationError
 from spanscore.model.score import JudgeCall, Outcome, Scale, Score
 from spanscore.model.span import SpanData
 
-__all__ = ["Counted", "Declared", "Reading", "Telemetry"]
+__all__ = ["INSTRUMENTS", "Counted", "Declared", "Instrument", "Reading", "Telemetry"]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: name and value in a fixed order."""
@@ -46,32 +47,56 @@ _MOMENTS = (
     semconv.WEIGHT2_QUALITY,
     semconv.WEIGHT2_QUALITY2,
 )
+
+
+class Instrument(NamedTuple):
+    """What an instrument is.
+
+    Attributes:
+        unit: UCUM; in braces = what is counted.
+    """
+
+    kind: Literal["counter", "gauge", "histogram"]
+    unit: str
+    description: str
+
+
 _SUMS = {
-    semconv.SCORED: ("1", "Scored units"),
-    semconv.WEIGHT: ("1", "Sum of w = 1/probability over scored units"),
-    semconv.WEIGHT_QUALITY: ("1", "Sum of w·quality"),
-    semconv.WEIGHT_QUALITY2: ("1", "Sum of w·quality²"),
-    semconv.WEIGHT2: ("1", "Sum of w²"),
-    semconv.WEIGHT2_QUALITY: ("1", "Sum of w²·quality"),
-    semconv.WEIGHT2_QUALITY2: ("1", "Sum of w²·quality²"),
-    semconv.FAILED_WEIGHT: ("1", "Sum of w over units whose evaluation failed"),
-    semconv.JUDGE_CALLS: ("{call}", "Calls of a judge, failed ones included"),
-    semconv.JUDGE_TOKENS: ("{token}", "Tokens sent to and received from a judge"),
-    semconv.JUDGE_COST: ("USD", "Cost of judge calls whose price is known"),
-    semconv.JUDGE_ERRORS: ("{call}", "Failed calls of a judge"),
+    semconv.SCORED: Instrument("counter", "1", "Scored units"),
+    semconv.WEIGHT: Instrument("counter", "1", "Sum of w = 1/probability over scored units that have a quality"),
+    semconv.WEIGHT_QUALITY: Instrument("counter", "1", "Sum of w·quality"),
+    semconv.WEIGHT_QUALITY2: Instrument("counter", "1", "Sum of w·quality²"),
+    semconv.WEIGHT2: Instrument("counter", "1", "Sum of w²"),
+    semconv.WEIGHT2_QUALITY: Instrument("counter", "1", "Sum of w²·quality"),
+    semconv.WEIGHT2_QUALITY2: Instrument("counter", "1", "Sum of w²·quality²"),
+    semconv.FAILED_WEIGHT: Instrument("counter", "1", "Sum of w over units whose evaluation failed"),
+    semconv.JUDGE_CALLS: Instrument("counter", "{call}", "Calls of a judge, failed ones included"),
+    semconv.JUDGE_TOKENS: Instrument("counter", "{token}", "Tokens sent to and received from a judge"),
+    semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls whose price is known"),
+    semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
 }
-_READ_COUNTERS = {
-    semconv.HOLD_RELEASED: ("{unit}", "Units that left the waiting room, by reason"),
-    semconv.HOLD_LOST: ("{span}", "Held spans that could not be exported any more"),
-    semconv.CAPTURE_UNITS: ("{unit}", "Units captured by the callback handler"),
-    semconv.CAPTURE_REFUSED: ("{unit}", "Units refused, as the inbox was full"),
-    semconv.CAPTURE_ABANDONED: ("{unit}", "Captured units whose run was abandoned"),
+_READ = {
+    semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
+    semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
+    semconv.CAPTURE_UNITS: Instrument("counter", "{unit}", "Units captured by the callback handler"),
+    semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the inbox was full"),
+    semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units whose run was abandoned"),
+    semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or in work"),
+    semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
+    semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the waiting room"),
 }
-_READ_GAUGES = {
-    semconv.QUEUE_SIZE: ("{job}", "Jobs waiting or in work"),
-    semconv.QUEUE_CAPACITY: ("{job}", "Places in the job queue"),
-    semconv.HOLD_UNITS: ("{unit}", "Units in the waiting room"),
+INSTRUMENTS: Mapping[str, Instrument] = {
+    semconv.QUALITY_HISTOGRAM: Instrument(
+        "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"
+    ),
+    semconv.JUDGE_DURATION: Instrument("histogram", "s", "Duration of judge calls"),
+    semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Units that entered, per metric"),
+    semconv.EVALUATIONS: Instrument("counter", "{evaluation}", "Units that ended, per metric and outcome"),
+    semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have not ended"),
+    **_SUMS,
+    **_READ,
 }
+"""Every instrument by name. None is a gauge of unit ``1``: to such a name some translators to Prometheus append ``_ratio``."""
 
 
 class Counted(Protocol):
@@ -107,11 +132,14 @@ class Telemetry:
     """The instruments of one scorer. Any thread; never raises for what a score holds.
 
     Args:
-        meter: None = nothing is exported, sums are kept all the same.
+        meter: where it is exported; None = nowhere yet, sums are kept all the same.
         counts: the ledger: eligible, outcomes and pending.
         gauges: instrument name (queue, hold and capture ones) → what reads it; a mapping is one point per ``reason``.
         segments: attribute or metadata key → the values that are told apart; every other value is ``other``.
         max_sets: attribute sets per instrument; models, agents and series past it are folded into ``other``.
+
+    Raises:
+        ConfigurationError: a segment has the name of an attribute of ours.
     """
 
     def __init__(
@@ -125,16 +153,31 @@ class Telemetry:
     ) -> None:
         self.counts = counts
         self.gauges = dict(gauges or {})
-        self._segments = {key: tuple(values) for key, values in (segments or {}).items()}
+        self._segments = _checked(segments or {})
         self._names: set[str] = set()
         self._sums = _Sums(max_sets)
-        self._instruments = _instruments_of(meter if meter is not None else NoOpMeter(semconv.SCOPE))
-        self._instruments.join(self)
+        self._exported: tuple[_Instruments, ...] = ()
+        _alive.add(self)
+        if meter is not None:
+            self.export_to(meter)
 
     @property
     def folded(self) -> int:
         """Measurements whose attributes were folded into ``other``, as the instrument had too many sets."""
         return self._sums.folded
+
+    def export_to(self, meter: Meter) -> None:
+        """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
+        instruments = _instruments_of(meter)
+        if instruments not in self._exported:
+            instruments.join(self)
+            self._exported = (*self._exported, instruments)
+
+    def withdraw_from(self, meter: Meter) -> None:
+        """Feed this meter no more; what it has counted stays exported there, as a counter must not go back."""
+        instruments = _instruments_of(meter)
+        self._exported = tuple(one for one in self._exported if one is not instruments)
+        instruments.leave(self)
 
     def declare(self, metrics: Iterable[Declared]) -> None:
         """Let every sum of these metrics be there as 0; to be called before the first collection."""
@@ -167,26 +210,20 @@ class Telemetry:
 
     def close(self) -> None:
         """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
-        self._instruments.leave(self)
+        for instruments in self._exported:
+            instruments.leave(self)
 
     def _scored(self, root: SpanData | None, score: Score, context: Context | None) -> None:
-        weight, quality = _weight(score), _quality(score)
+        w, y = _weight(score), _quality(score)
         labels = _labels(score.metric, score.label, score.series, self._segment_of(root))
-        moments: list[float] = [1, weight, weight * weight]
-        names = [semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT2]
-        if quality is not None:
-            squared = quality * quality
-            names += [
-                semconv.WEIGHT_QUALITY,
-                semconv.WEIGHT_QUALITY2,
-                semconv.WEIGHT2_QUALITY,
-                semconv.WEIGHT2_QUALITY2,
-            ]
-            moments += [weight * quality, weight * squared, weight**2 * quality, weight**2 * squared]
-            bounded = self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(root, score))
-            self._instruments.quality.record(quality, dict(bounded), context=context)
-        for name, moment in zip(names, moments, strict=True):
+        self._sums.add(semconv.SCORED, labels, 1)
+        if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
+            return
+        for name, moment in zip(_MOMENTS, (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y), strict=True):
             self._sums.add(name, labels, moment)
+        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(root, score)))
+        for instruments in self._exported:
+            instruments.quality.record(y, bounded, context=context)
 
     def _judged(self, score: Score, call: JudgeCall) -> None:
         labels: Labels = (
@@ -200,8 +237,9 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
         if call.error_type:
             self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
-        bounded = self._sums.admit(semconv.JUDGE_DURATION, labels)
-        self._instruments.judge_duration.record(max(0.0, call.duration_s), dict(bounded))
+        bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
+        for instruments in self._exported:
+            instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
     def _closed_set(self, metric: Declared) -> Iterable[Labels]:
         labels = (None,) if metric.scale.range is None else ("pass", "fail")
@@ -250,6 +288,13 @@ class Telemetry:
 
     def _after_fork(self) -> None:
         self._sums.begin_at_zero()
+
+
+def _checked(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES} & set(segments)
+    if ours:
+        raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")
+    return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in segments.items()}
 
 
 _FAILURES = tuple(outcome for outcome in Outcome if outcome.failed)
@@ -334,14 +379,12 @@ class _Instruments:
         self._make_observable(meter)
         self.quality: Histogram = meter.create_histogram(
             semconv.QUALITY_HISTOGRAM,
-            unit="1",
-            description="Quality of scored units, 1 is good; the exemplar is a scored trace",
+            **_about(semconv.QUALITY_HISTOGRAM),
             explicit_bucket_boundaries_advisory=semconv.QUALITY_BUCKETS,
         )
         self.judge_duration: Histogram = meter.create_histogram(
             semconv.JUDGE_DURATION,
-            unit="s",
-            description="Duration of judge calls",
+            **_about(semconv.JUDGE_DURATION),
             explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
         )
 
@@ -359,29 +402,19 @@ class _Instruments:
 
     def after_fork(self) -> None:
         self._lock, self._gone = Lock(), {}
-        for member in self._members:
-            member._after_fork()
 
     def _make_observable(self, meter: Meter) -> None:
-        self._counters: dict[str, Callable[[Telemetry], Mapping[Labels, float]]] = {
+        read: dict[str, Callable[[Telemetry], Mapping[Labels, float]]] = {
             semconv.ELIGIBLE: Telemetry.eligible,
             semconv.EVALUATIONS: Telemetry.evaluations,
+            semconv.PENDING: Telemetry.pending,
             **{name: _reader(Telemetry.sums, name) for name in _SUMS},
-            **{name: _reader(Telemetry.reading, name) for name in _READ_COUNTERS},
+            **{name: _reader(Telemetry.reading, name) for name in _READ},
         }
-        about = {
-            semconv.ELIGIBLE: ("{evaluation}", "Units that entered, per metric"),
-            semconv.EVALUATIONS: ("{evaluation}", "Units that ended, per metric and outcome"),
-            **_SUMS,
-            **_READ_COUNTERS,
-        }
-        for name, read in self._counters.items():
-            unit, description = about[name]
-            meter.create_observable_counter(name, [self._observer(name, read)], unit=unit, description=description)
-        gauges = {semconv.PENDING: ("{evaluation}", "Units that entered and have not ended"), **_READ_GAUGES}
-        for name, (unit, description) in gauges.items():
-            read = Telemetry.pending if name == semconv.PENDING else _reader(Telemetry.reading, name)
-            meter.create_observable_gauge(name, [self._observer(name, read)], unit=unit, description=description)
+        self._counters = {name: reader for name, reader in read.items() if INSTRUMENTS[name].kind == "counter"}
+        for name, reader in read.items():
+            make = meter.create_observable_counter if name in self._counters else meter.create_observable_gauge
+            make(name, [self._observer(name, reader)], **_about(name))
 
     def _observer(
         self, name: str, read: Callable[[Telemetry], Mapping[Labels, float]]
@@ -394,6 +427,10 @@ class _Instruments:
             return [Observation(value, dict(labels)) for labels, value in total.items()]
 
         return observe
+
+
+def _about(name: str) -> dict[str, str]:
+    return {"unit": INSTRUMENTS[name].unit, "description": INSTRUMENTS[name].description}
 
 
 def _reader(
@@ -409,6 +446,7 @@ def _add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
 
 _by_meter: weakref.WeakKeyDictionary[Meter, _Instruments] = weakref.WeakKeyDictionary()
 _by_meter_lock = Lock()
+_alive: weakref.WeakSet[Telemetry] = weakref.WeakSet()
 
 
 def _instruments_of(meter: Meter) -> _Instruments:
@@ -424,6 +462,8 @@ def _after_fork_in_child() -> None:
     _by_meter_lock = Lock()
     for instruments in list(_by_meter.values()):
         instruments.after_fork()
+    for telemetry in list(_alive):
+        telemetry._after_fork()
 
 
 if hasattr(os, "register_at_fork"):

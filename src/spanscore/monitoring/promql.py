@@ -1,0 +1,215 @@
+"""The formulas of ``estimates.py`` as PromQL: the one place of every expression in rules and dashboards. Text in, text out.
+
+Each formula takes ``Sums``, which says where a sum comes from: ``increases("1h")`` asks the counters themselves, as a dashboard
+does; ``recorded("1h")`` names what the recording rules have kept. Every operand is summed by the same labels: without that,
+nothing on one side of a sign matches anything on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TypeAlias
+
+from spanscore import semconv
+from spanscore.model.score import Outcome
+from spanscore.monitoring.names import label, series
+
+__all__ = [
+    "FAILED",
+    "GROUP",
+    "METRIC",
+    "Estimate",
+    "Sums",
+    "below",
+    "dropped",
+    "duration",
+    "failed_share",
+    "failure_bounds",
+    "increase",
+    "increases",
+    "matching",
+    "mean",
+    "n_eff",
+    "now",
+    "recorded",
+    "recorded_as",
+    "standard_error",
+    "t_interval",
+    "unaccounted",
+    "wilson",
+]
+
+Sums: TypeAlias = Callable[[str], str]
+"""Instrument (a name of ``semconv``) → the expression of its sum over a window, per group."""
+
+METRIC = label(semconv.EVALUATION_NAME)
+GROUP = (METRIC, "service_name", "job")
+"""A metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a label that is not there is empty."""
+FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
+"""The outcomes that count as failures, for ``=~``."""
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as Prometheus writes it, in the largest unit that is whole: 3600 → ``1h``, 90 → ``90s``."""
+    milliseconds = round(seconds * 1_000)
+    unit, size = next((unit, size) for unit, size in _UNITS if milliseconds % size == 0)
+    return f"{milliseconds // size}{unit}"
+
+
+def matching(labels: Mapping[str, str]) -> str:
+    """Return matchers: ``{"job": "bot"}`` → ``job="bot"``; values are escaped, empty ones match a label that is not there."""
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
+    """Return the present value of an instrument per group; of a counter: since its processes started."""
+    return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(where)})"
+
+
+def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
+    """Return how much a counter grew in the window, per group, over all replicas, labels and segments that are not in ``by``.
+
+    Prometheus extrapolates at the window's ends: right for means, whose sums share the error, not for exact counts.
+    """
+    return f"sum by ({', '.join(by)}) (increase({series(instrument)}{_where(where)}[{window}]))"
+
+
+def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
+    """Return sums that come from the counters.
+
+    Args:
+        window: ``1h``, or a dashboard's ``$__range``.
+        where: matchers, ``gen_ai_evaluation_name=~"$metric"``; empty = everything.
+        by: the labels that are told apart.
+    """
+    labels = tuple(by)
+    return lambda instrument: increase(instrument, window, where, labels)
+
+
+def recorded(window: str, where: str = "") -> Sums:
+    """Return sums that come from the recording rules."""
+    return lambda instrument: recorded_as(instrument, window) + _where(where)
+
+
+def recorded_as(what: str, window: str) -> str:
+    """Return the name under which a sum or an estimate is recorded: ``spanscore:weight_quality:1h``."""
+    return f"spanscore:{label(what.removeprefix('spanscore.'))}:{window}"
+
+
+def mean(sums: Sums) -> str:
+    """Return the weighted mean quality, [0, 1]."""
+    return f"({sums(semconv.WEIGHT_QUALITY)} / {sums(semconv.WEIGHT)})"
+
+
+def standard_error(sums: Sums) -> str:
+    """Return the standard error of the mean."""
+    middle = mean(sums)
+    q0, q1, q2 = (sums(name) for name in (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2))
+    squares = f"{q2} - 2 * {middle} * {q1} + {middle} ^ 2 * {q0}"
+    return f"(sqrt(clamp_min({squares}, 0)) / {sums(semconv.WEIGHT)})"
+
+
+def n_eff(sums: Sums) -> str:
+    """Return the effective number of scores."""
+    return f"({sums(semconv.WEIGHT)} ^ 2 / {sums(semconv.WEIGHT2)})"
+
+
+def wilson(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
+    """Return the ends of the interval of a pass/fail metric's mean, and of any metric's below 30 effective scores."""
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    p, n = mean(sums), n_eff(sums)
+    middle, scale = f"({p} + {z2 / 2:.9g} / {n})", f"(1 + {z2:.9g} / {n})"
+    half = f"sqrt({z2:.9g} * ({p} * (1 - {p}) / {n} + {z2 / 4:.9g} / {n} ^ 2))"
+    return f"clamp_min(({middle} - {half}) / {scale}, 0)", f"clamp_max(({middle} + {half}) / {scale}, 1)"
+
+
+def t_interval(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
+    """Return the ends of the interval of any other metric's mean: t with n_eff − 1 degrees of freedom, to its first term."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    quantile = f"({z:.9g} + {(z**3 + z) / 4:.9g} / clamp_min({n_eff(sums)} - 1, 1))"
+    p, half = mean(sums), f"{quantile} * {standard_error(sums)}"
+    return f"clamp_min({p} - {half}, 0)", f"clamp_max({p} + {half}, 1)"
+
+
+def failure_bounds(sums: Sums) -> tuple[str, str]:
+    """Return where the mean lies whatever the failed evaluations would have said. Not for segments: failures have none."""
+    wy, w, failed = (sums(name) for name in (semconv.WEIGHT_QUALITY, semconv.WEIGHT, semconv.FAILED_WEIGHT))
+    return f"({wy} / ({w} + {failed}))", f"(({wy} + {failed}) / ({w} + {failed}))"
+
+
+def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
+    """Return the share of evaluations that failed, [0, 1].
+
+    Args:
+        window: over which.
+        where: matchers.
+        weighted: by w; False for a metric with an open scale, whose scores add no weight.
+    """
+    if weighted:
+        failed, scored = increase(semconv.FAILED_WEIGHT, window, where), increase(semconv.WEIGHT, window, where)
+    else:
+        failures = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"')))
+        failed, scored = increase(semconv.EVALUATIONS, window, failures), increase(semconv.SCORED, window, where)
+    return f"({failed} / ({failed} + {scored}))"
+
+
+def unaccounted(where: str = "") -> str:
+    """Return eligible − Σ outcomes − pending per metric: 0 whenever nothing was lost."""
+    eligible, ended, pending = (now(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING))
+    return f"{eligible} - {ended} - {pending}"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The expressions of one window's mean, its standard error and its effective number of scores, in one group."""
+
+    mean: str
+    standard_error: str
+    n_eff: str
+
+    @classmethod
+    def of(cls, sums: Sums) -> Estimate:
+        """Return them from sums."""
+        return cls(mean(sums), standard_error(sums), n_eff(sums))
+
+    @classmethod
+    def recorded(cls, window: str, where: str = "") -> Estimate:
+        """Return the names under which they are recorded."""
+        return cls(*(recorded_as(what, window) + _where(where) for what in ("mean", "standard_error", "n_eff")))
+
+
+def dropped(of: Estimate, *, null: float, z: float, min_scores: int, binary: bool) -> str:
+    """Return the mean where it is significantly below ``null``, and nothing elsewhere. No state: only the window's sums.
+
+    A pass/fail metric is held against the larger of its own standard error and that of ``null``: its own shrinks with the mean,
+    and is 0 in a window without a single pass. Of the others an error of 0 (all scores equal) is replaced by the largest one
+    that scores in [0, 1] can have.
+
+    Args:
+        of: the window.
+        null: baseline − tolerance, (0, 1).
+        z: of the allowed rate of false alarms.
+        min_scores: effective scores without which nothing is said.
+        binary: whether the metric knows only 0 and 1.
+    """
+    drop = f"({null:.6g} - {of.mean})"
+    own, of_null = f"{z:.4g} * {of.standard_error}", f"{z:.4g} * sqrt({null * (1 - null):.6g} / {of.n_eff})"
+    second = f"{drop} > {of_null}" if binary else f"({of.standard_error} > 0 or {drop} > {of_null})"
+    return f"{of.mean}\nand {drop} > {own}\nand {second}\nand {of.n_eff} >= {min_scores}"
+
+
+def below(of: Estimate, *, threshold: float, min_scores: int) -> str:
+    """Return the mean where it is below a plain threshold."""
+    return f"{of.mean} < {threshold:g}\nand {of.n_eff} >= {min_scores}"
+
+
+def _where(matchers: str) -> str:
+    return f"{{{matchers}}}" if matchers else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from spanscore import semconv
+from spanscore.monitoring import promql
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3_600, "1h"), (86_400, "1d"), (90, "90s"), (60, "1m"), (0.5, "500ms"), (5_400, "90m"), (172_800, "2d")],
+)
+def test_durations_are_whole_in_their_unit(seconds: float, text: str) -> None:
+    assert promql.duration(seconds) == text
+
+
+def test_values_in_matchers_cannot_leave_their_quotes() -> None:
+    assert promql.matching({"job": 'a"b\\c\n', "service_name": ""}) == r'job="a\"b\\c\n",service_name=""'
+
+
+def test_every_operand_is_summed_by_the_same_labels() -> None:
+    sums = promql.increases("1h", 'job="bot"', ["gen_ai_evaluation_name"])
+    one = 'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot"}}[1h]))'
+
+    assert promql.mean(sums) == f"({one.format('weight_quality')} / {one.format('weight')})"
+    assert promql.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == promql.standard_error(sums).count("sum")
+
+
+def test_what_is_recorded_is_named_after_instrument_and_window() -> None:
+    assert promql.recorded("6h", 'job="bot"')(semconv.WEIGHT2_QUALITY) == 'spanscore:weight2_quality:6h{job="bot"}'
+    assert promql.Estimate.recorded("1d").standard_error == "spanscore:standard_error:1d"
+
+
+def test_the_failed_outcomes_are_those_of_the_model() -> None:
+    assert set(promql.FAILED.split("|")) == {
+        "timeout",
+        "judge_error",
+        "metric_error",
+        "redaction_error",
+        "rate_limited",
+        "budget",
+    }
