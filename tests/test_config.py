@@ -60,6 +60,10 @@ WRONG = {
     "metrics: [response_relevancy]\nembeddings: 'nonesuch:x'": ["nonesuch"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["nonesuch"],
     "metrics: [exact_match, exact_match]": ["exact_match", "name="],
+    "metrics: [exact_match]\nalerts: {exact_match: {baselin: 0.8}}": ["alerts.exact_match.baselin", "'baseline'"],
+    "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.1, min_drop: 0.2}}": ["alerts.exact_match", "min_drop"],
+    "metrics: [exact_match]\nmonitoring: {segments: {tier: []}}": ["monitoring.segments", "tier"],
+    "metrics: [exact_match]\nmonitoring: {segments: {spanscore.series: [a]}}": ["spanscore.series"],
     "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "strictness"],
 }
 

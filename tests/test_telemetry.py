@@ -16,6 +16,7 @@ from tests.sinks.builders import failed, score, undefined, unit
 from tests.sinks.memory import FixedCounts, Memory, telemetry_of
 
 from spanscore import semconv
+from spanscore.errors import ConfigurationError
 from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
 from spanscore.telemetry import Telemetry
 

@@ -23,7 +23,9 @@ def test_every_operand_is_summed_by_the_same_labels() -> None:
     one = 'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot"}}[1h]))'
 
     assert promql.mean(sums) == f"({one.format('weight_quality')} / {one.format('weight')})"
-    assert promql.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == promql.standard_error(sums).count("sum")
+    assert promql.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == promql.standard_error(sums).count(
+        "sum"
+    )
 
 
 def test_what_is_recorded_is_named_after_instrument_and_window() -> None:

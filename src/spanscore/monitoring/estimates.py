@@ -65,8 +65,13 @@ def moments(scores: Iterable[tuple[float, float]], failed: float = 0.0) -> Momen
         failed: Σ1/π of the units whose evaluation failed.
     """
     units = [(1 / probability, y) for y, probability in scores]
-    powers = ((1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2))
-    return Moments(len(units), *(fsum(w**i * y**j for w, y in units) for i, j in powers), failed)
+
+    def total(i: int, j: int) -> float:
+        return fsum(w**i * y**j for w, y in units)
+
+    return Moments(
+        len(units), total(1, 0), total(1, 1), total(1, 2), total(2, 0), total(2, 1), total(2, 2), failed=failed
+    )
 
 
 def mean(of: Moments) -> float:

@@ -1,0 +1,116 @@
+"""Python and PromQL say the same of the same sums, in a real Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import NormalDist
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.monitoring import backfill
+from tests.sinks.builders import failed, score
+from tests.sinks.memory import FixedCounts
+
+from spanscore import semconv
+from spanscore.monitoring import estimates, promql
+from spanscore.telemetry import Telemetry
+
+SUMS = (
+    semconv.SCORED,
+    semconv.WEIGHT,
+    semconv.WEIGHT_QUALITY,
+    semconv.WEIGHT_QUALITY2,
+    semconv.WEIGHT2,
+    semconv.WEIGHT2_QUALITY,
+    semconv.WEIGHT2_QUALITY2,
+    semconv.FAILED_WEIGHT,
+)
+FAILURES = 3
+ERRORS = 0.25  # probability with which a failed unit was chosen
+
+pytestmark = pytest.mark.server
+
+
+def scores() -> list[tuple[float, float]]:
+    dice = np.random.default_rng(5)
+    return [(float(y), float(p)) for y, p in zip(dice.beta(8, 2, 400), dice.choice([0.05, 0.2, 1.0], 400), strict=True)]
+
+
+EVERY = estimates.moments(scores(), failed=FAILURES / ERRORS)
+
+
+@pytest.fixture(scope="module")
+def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two replicas that scored the same traffic between them."""
+    replicas = {name: Telemetry(None, FixedCounts()) for name in ("a", "b")}
+    for n, (y, p) in enumerate(scores()):
+        replicas["ab"[n % 2]].record(None, score(value=y, probability=p, metric="polite"))
+    for _ in range(FAILURES):
+        replicas["a"].record(None, failed(probability=ERRORS, metric="polite"))
+    folder = tmp_path_factory.mktemp("prometheus")
+    backfill.write(prometheus, folder, backfill.read(replicas, SUMS))
+    with prometheus.running(folder) as running:
+        yield running
+
+
+def value(server: Any, expression: str) -> float:
+    (found,) = server.query(expression, at=backfill.END)
+    return float(found["value"][1])
+
+
+LIVE = promql.increases("1h", 'gen_ai_evaluation_name="polite"')
+
+
+def test_the_sums_of_all_replicas_and_labels_arrive(server: Any) -> None:
+    assert value(server, LIVE(semconv.SCORED)) == pytest.approx(400, rel=1e-9)
+    assert value(server, LIVE(semconv.WEIGHT2_QUALITY2)) == pytest.approx(EVERY.w2y2, rel=1e-9)
+
+
+@pytest.mark.parametrize("estimate", ["mean", "standard_error", "n_eff"])
+def test_an_estimate_is_the_same_in_both(server: Any, estimate: str) -> None:
+    expected = getattr(estimates, estimate)(EVERY)
+
+    assert value(server, getattr(promql, estimate)(LIVE)) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_intervals_are_the_same_in_both(server: Any) -> None:
+    for pair, expected in (
+        (promql.wilson(LIVE, level=0.9), estimates.wilson(estimates.mean(EVERY), estimates.n_eff(EVERY), level=0.9)),
+        (promql.t_interval(LIVE), estimates.interval(EVERY, binary=False)),
+        (promql.failure_bounds(LIVE), estimates.failure_bounds(EVERY)),
+    ):
+        assert [value(server, end) for end in pair] == pytest.approx(list(expected), rel=1e-5)
+
+
+def test_the_share_of_failures_is_weighted_unless_there_are_no_weights(server: Any) -> None:
+    where = 'gen_ai_evaluation_name="polite"'
+
+    assert value(server, promql.failed_share("1h", where)) == pytest.approx(12 / (12 + EVERY.w), rel=1e-9)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("drop", [3.9, 4.5])
+def test_a_drop_is_said_beyond_z_standard_errors_and_not_before(server: Any, drop: float, binary: bool) -> None:
+    middle, n = estimates.mean(EVERY), estimates.n_eff(EVERY)
+    assert n > 100
+    own = middle + drop * estimates.standard_error(EVERY)
+    of_null = estimates.wilson(
+        middle, n, level=2 * NormalDist().cdf(drop) - 1
+    ).high  # null − mean = drop · sqrt(null(1−null)/n)
+    null = max(own, of_null) if binary else own
+    said = promql.dropped(promql.Estimate.of(LIVE), null=null, z=4.2, min_scores=100, binary=binary)
+
+    assert [float(one["value"][1]) for one in server.query(said, at=backfill.END)] == (
+        [pytest.approx(middle, rel=1e-8)] if drop > 4.2 else []
+    )
+
+
+def test_too_few_scores_say_nothing(server: Any) -> None:
+    few = int(estimates.n_eff(EVERY)) + 1
+    of = promql.Estimate.of(LIVE)
+
+    assert server.query(promql.dropped(of, null=0.99, z=4.2, min_scores=few, binary=True), at=backfill.END) == []
+    assert server.query(promql.below(of, threshold=0.99, min_scores=few), at=backfill.END) == []
+    assert len(server.query(promql.below(of, threshold=0.99, min_scores=few - 1), at=backfill.END)) == 1
