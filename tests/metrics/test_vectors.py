@@ -43,8 +43,8 @@ def _tolerance(content: dict[str, Any]) -> float:
 def test_a_reference_case_comes_out_as_it_should(name: str, tolerance: float, case: dict[str, Any]) -> None:
     judge = ScriptedJudge(case["judge"])
     quirks = case.get("quirk") or UNTAGGED.get(case["id"], [])
-    if "Q-TA-MODE" in quirks:
-        with pytest.raises(ConfigurationError, match="mode is"):
+    if "Q-TA-MODE" in quirks or case["tag"] == "invalid_params":
+        with pytest.raises(ConfigurationError):
             _run(name, case, judge)
         return
 
@@ -63,6 +63,8 @@ def test_the_judge_is_asked_with_the_evidence_of_the_reference(
     judge = ScriptedJudge(case["judge"])
     if case.get("quirk") or case.get("via") == "votes" or case.get("error"):
         return  # other questions are asked, or more, or fewer
+    if case["judge"] and not any("input" in call for call in case["judge"]):
+        return  # the reference asks in free text: there are no variables to compare
 
     _run(name, case, judge)
 

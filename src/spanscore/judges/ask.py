@@ -45,20 +45,27 @@ class Repaired(BaseModel):
     text: str
 
 
-async def ask(judge: Judge, prompt: Prompt) -> BaseModel:
+async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel:
     """Ask one question and return the answer, an instance of ``prompt.output``.
 
     Every call, failed ones included, is added to the open ``recorded_calls()`` blocks; no instrumentation sees it.
+
+    Args:
+        judge: who is asked.
+        prompt: the question. Its ``output`` may have a class method ``from_plain_text(text, evidence)``, which reads an answer
+            without JSON, or returns None.
+        repair: False for a question that is cheaper asked again.
 
     Raises:
         JudgeUnparseable: the answer has not the asked shape, also after one repair.
         JudgeError: there is no answer.
     """
     text, answer = await _asked(judge, prompt)
-    if answer is None:
+    if answer is None and repair:
         answer = await _repaired(judge, prompt, text[:_MAX_REPAIRED])
     if answer is None:
-        raise JudgeUnparseable(f"{prompt.step}: the answer had not the asked form, also after one repair")
+        tried = ", also after one repair" if repair else ""
+        raise JudgeUnparseable(f"{prompt.step}: the answer had not the asked form{tried}")
     return answer
 
 
@@ -74,6 +81,15 @@ def read(text: str, output: type[BaseModel]) -> BaseModel | None:
         except ValidationError:
             continue
     return None
+
+
+def _plain(text: str, prompt: Prompt) -> BaseModel | None:
+    """Return what the answer's shape reads in a text without JSON, None when it reads none."""
+    from_plain_text = getattr(prompt.output, "from_plain_text", None)
+    if from_plain_text is None:
+        return None
+    answer: BaseModel | None = from_plain_text(text, prompt.evidence)
+    return answer
 
 
 async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None:
@@ -100,7 +116,7 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
             record(JudgeCall(step=prompt.step, model=judge.model, duration_s=left_s, error_type=error.error_type))
             raise
         took_s = time.perf_counter() - started if reply.duration_s is None else reply.duration_s
-        answer = read(reply.text, prompt.output)
+        answer = read(reply.text, prompt.output) or _plain(reply.text, prompt)
         record(
             JudgeCall(
                 step=prompt.step,

@@ -60,10 +60,10 @@ class JudgedMetric(BaseMetric):
         self.steps = overridden(steps, prompts)
         self._judge = shared_judge(judge)
 
-    async def _ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0) -> T:
+    async def _ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
         """Ask a step, in the user's words where there are any."""
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
-        return await own.ask(self._judge, evidence, ballot=ballot)
+        return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
 
 
 def checked_name(name: str) -> str:

@@ -56,13 +56,15 @@ class Step(Generic[T]):
             ballot=ballot,
         )
 
-    async def ask(self, judge: Judge, evidence: Mapping[str, Any], *, ballot: int = 0) -> T:
-        """Ask it.
+    async def ask(self, judge: Judge, evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
+        """Ask it; ``repair=False`` for a question that is cheaper asked again than repaired.
 
         Raises:
             JudgeError: there is no usable answer.
         """
-        return cast("T", await ask(judge, self.prompt(evidence, ballot)))  # ask() validates against the prompt's output
+        return cast(
+            "T", await ask(judge, self.prompt(evidence, ballot), repair=repair)
+        )  # ask() validates against the prompt's output
 
 
 def overridden(steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Step[Any]]:

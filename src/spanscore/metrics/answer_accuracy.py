@@ -1,0 +1,74 @@
+"""AnswerAccuracy: does the answer agree with the reference?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spanscore.metrics.base import Finding
+from spanscore.metrics.ratings import Rating024, TwoRatings
+from spanscore.metrics.step import Step
+from spanscore.model.sample import SingleTurnSample
+
+__all__ = ["AnswerAccuracy"]
+
+JUDGE_ACCURACY_1: Step[Rating024] = Step(
+    name="judge_accuracy_1",
+    instruction="""\
+The evidence holds a question, a user's answer and the reference answer, which is right. How far does the user's answer agree \
+with the reference? Judge by the reference alone.
+4: it says the same, in whatever words. 2: it says part of it and contradicts nothing. 0: it contradicts it or misses it.""",
+    output=Rating024,
+)
+JUDGE_ACCURACY_2: Step[Rating024] = Step(
+    name="judge_accuracy_2",
+    instruction="""\
+Compare two answers to one question: is everything in the reference answer also in the user's answer, and is nothing in dispute?
+Rate 4 when both are equivalent, 2 when one holds only part of the other, 0 when they disagree or speak of different things.
+Wording, length and order do not matter.""",
+    output=Rating024,
+)
+
+
+class AnswerAccuracy(TwoRatings):
+    """Does the answer agree with the reference answer?
+
+    Formula: mean of two ratings r / 4, r in {0, 2, 4}; in the second the two answers change places, so that neither profits
+    from where it stands. Range [0, 1] in steps of 1/4, higher is better.
+
+    Fields: ``user_input``, ``response``, ``reference``. Judge calls: 2 (``judge_accuracy_1``, ``judge_accuracy_2``), side by
+    side; each up to 5 times until a rating can be read, so 10 at most. One rating alone counts when the other cannot be had.
+
+    Blind spot: coarse: it does not tell a small omission from half of the answer. The reference is taken as the truth.
+
+    Source: NVIDIA's answer accuracy, as in ragas 0.4.3's ``AnswerAccuracy``. Deviations: a rating is JSON, or the one number in
+    a text, and must be 0, 2 or 4 (ragas takes the first digit it finds of a fixed list: "10" is 0, "3" is 0.75); the mean is
+    over the ratings that came back, whichever is lost; missing fields are found before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "reference")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "nv_accuracy",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        questions = (JUDGE_ACCURACY_1, JUDGE_ACCURACY_2)
+        super().__init__(judge, questions=questions, name=name, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Rate the answer by the reference, and the reference by the answer."""
+        question, one, other = sample.user_input, sample.response, sample.reference
+        return await self._both(
+            {"question": question, "user_answer": one, "reference_answer": other},
+            {"question": question, "user_answer": other, "reference_answer": one},
+        )

@@ -1,0 +1,93 @@
+"""ContextEntityRecall: are the names, dates and figures of the reference in the retrieved contexts?"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric, together
+from spanscore.metrics.step import Step
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["ContextEntityRecall"]
+
+
+class Entities(BaseModel):
+    """Entities, once each."""
+
+    entities: list[str]
+
+
+EXTRACT_ENTITIES_REFERENCE: Step[Entities] = Step(
+    name="extract_entities_reference",
+    instruction="""\
+List the entities in the text: names of people, places, organisations, works and products, dates, amounts and figures.
+Copy each as the text writes it, once, without articles or titles. A text without any gives an empty list.""",
+    output=Entities,
+)
+EXTRACT_ENTITIES_CONTEXTS = replace(EXTRACT_ENTITIES_REFERENCE, name="extract_entities_contexts")
+
+
+class ContextEntityRecall(JudgedMetric):
+    """Which share of the reference's names, dates and figures do the retrieved contexts mention?
+
+    Formula: different entities that are in both / different entities of the reference. Entities are equal when they are so
+    after Unicode normalisation (NFKC), without case and with single spaces. Range [0, 1], higher is better.
+
+    Fields: ``reference``, ``retrieved_contexts``. Judge calls: 2 (``extract_entities_reference``,
+    ``extract_entities_contexts``), side by side. Undefined when the reference has no entity.
+
+    Blind spot: what is said about the entities; other names of the same thing ("NYC"); both lists are the judge's choice.
+
+    Source: ragas 0.4.3's ``ContextEntityRecall``. Deviations: undefined instead of 0 when the reference has no entity; one that
+    is listed twice counts once (ragas divides by the length of the list); case, width and white space do not count (ragas
+    compares the exact text); no small term in the denominator.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("reference", "retrieved_contexts")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "context_entity_recall",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        steps = (EXTRACT_ENTITIES_REFERENCE, EXTRACT_ENTITIES_CONTEXTS)
+        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """List the entities of both sides, then compare."""
+        context = "\n".join(sample.retrieved_contexts or ())
+        listed = await together(
+            self._ask(step, {"text": text})
+            for step, text in ((EXTRACT_ENTITIES_REFERENCE, sample.reference), (EXTRACT_ENTITIES_CONTEXTS, context))
+        )
+        reference, found = (_by_key(entities.entities) for entities in listed)
+        if not reference:
+            return Finding(value=None, reason="the reference names no entity")
+        missing = [entity for key, entity in reference.items() if key not in found]
+        there = len(reference) - len(missing)
+        explanation = f"{there} of {len(reference)} entities of the reference are in the contexts."
+        if missing:
+            explanation += f" Missing: {', '.join(missing)}."
+        return Finding(value=there / len(reference), explanation=explanation)
+
+
+def _by_key(entities: Iterable[str]) -> dict[str, str]:
+    """Return key → entity as written; what has no letter left is none."""
+    keyed = {" ".join(unicodedata.normalize("NFKC", entity).casefold().split()): entity for entity in entities}
+    return {key: entity for key, entity in keyed.items() if key}

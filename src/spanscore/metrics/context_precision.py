@@ -1,0 +1,150 @@
+"""Context precision by a judge: do the contexts that help stand before those that do not?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from spanscore.metrics.averages import average_precision
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric, together
+from spanscore.metrics.step import Step, Verdict
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = [
+    "ContextPrecision",
+    "ContextUtilization",
+    "LLMContextPrecisionWithReference",
+    "LLMContextPrecisionWithoutReference",
+    "precision_finding",
+]
+
+
+class ContextVerdict(BaseModel):
+    """Why, and whether the context was of use for the answer."""
+
+    reason: str = ""
+    verdict: Verdict
+
+
+JUDGE_CONTEXT: Step[ContextVerdict] = Step(
+    name="judge_context",
+    instruction="""\
+The evidence holds a question, its answer and one context that a search found. Was this context useful to arrive at the answer?
+Verdict 1: it holds at least one fact that the answer states or rests on.
+Verdict 0: it does not, even if it is about the same subject.
+Give a short reason first.""",
+    output=ContextVerdict,
+)
+
+
+class _LLMContextPrecision(JudgedMetric):
+    """What both judged forms share; ``_answer`` names the field that is shown as the answer."""
+
+    _answer: ClassVar[str]
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Judge each context by itself, all side by side."""
+        shown = {"question": sample.user_input, "answer": getattr(sample, self._answer)}
+        verdicts = await together(
+            self._ask(JUDGE_CONTEXT, {**shown, "context": context}) for context in sample.retrieved_contexts or ()
+        )
+        return precision_finding([bool(found.verdict) for found in verdicts])
+
+
+class LLMContextPrecisionWithReference(_LLMContextPrecision):
+    """Do the retrieved contexts that help to reach the reference answer stand before those that do not?
+
+    Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 when none is
+    useful. Range [0, 1], higher is better.
+
+    Fields: ``user_input``, ``retrieved_contexts`` (best rank first), ``reference``. Judge calls: N for N contexts
+    (``judge_context``), side by side. Undefined when nothing was retrieved.
+
+    Blind spot: contexts that were not found: one useful context alone scores 1, whatever is missing (ContextRecall sees that).
+    Useless contexts behind the last useful one cost nothing. Each context is judged alone, so two that help only together
+    count as useless.
+
+    Source: ragas 0.4.3's ``LLMContextPrecisionWithReference`` (``ContextPrecision``). Deviations: undefined instead of 0 when
+    nothing was retrieved; a verdict is 0 or 1, else it is repaired once and then an error; no small term in the denominator, so
+    a perfect order is 1; missing fields are found before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts", "reference")}
+    _answer = "reference"
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "llm_context_precision_with_reference",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(
+            judge, steps=(JUDGE_CONTEXT,), name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts
+        )
+
+
+class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
+    """Do the retrieved contexts that the answer was made from stand before those it did not need? Without a reference: online.
+
+    Formula: average precision: the mean, over the ranks i of useful contexts, of (useful contexts up to i) / i; 0 when none is
+    useful. Range [0, 1], higher is better.
+
+    Fields: ``user_input``, ``retrieved_contexts`` (best rank first), ``response``. Judge calls: N for N contexts
+    (``judge_context``), side by side. Undefined when nothing was retrieved.
+
+    Blind spot: useful is what the given answer used: a wrong answer taken from a wrong context makes that context useful.
+    Contexts that were not found, and useless ones behind the last useful one, cost nothing.
+
+    Source: ragas 0.4.3's ``LLMContextPrecisionWithoutReference`` (``ContextUtilization``). Deviations: undefined instead of 0
+    when nothing was retrieved; a verdict is 0 or 1, else it is repaired once and then an error; no small term in the
+    denominator, so a perfect order is 1; missing fields are found before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts", "response")}
+    _answer = "response"
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "llm_context_precision_without_reference",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(
+            judge, steps=(JUDGE_CONTEXT,), name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts
+        )
+
+
+ContextPrecision = LLMContextPrecisionWithReference
+"""The short name."""
+ContextUtilization = LLMContextPrecisionWithoutReference
+"""The short name."""
+
+
+def precision_finding(relevant: list[bool]) -> Finding:
+    """Return the average precision of contexts, with the useful ranks as its explanation; undefined when there are none."""
+    ranks = ", ".join(str(rank) for rank, flag in enumerate(relevant, 1) if flag)
+    return Finding(
+        value=average_precision(relevant),
+        reason="nothing was retrieved, so there is no order",
+        explanation=f"Useful ranks: {ranks or 'none'} of {len(relevant)}." if relevant else None,
+    )

@@ -1,0 +1,96 @@
+"""Context recall by a judge: how much of the reference answer is in the retrieved contexts?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.step import Step, Verdict
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["ContextRecall", "LLMContextRecall"]
+
+
+class Attribution(BaseModel):
+    """One sentence of the answer, why, and whether the context holds it (1) or not (0)."""
+
+    statement: str
+    reason: str = ""
+    attributed: Verdict
+
+
+class Attributions(BaseModel):
+    """One row per sentence of the answer."""
+
+    classifications: list[Attribution]
+
+
+CLASSIFY_REFERENCE_SENTENCES: Step[Attributions] = Step(
+    name="classify_reference_sentences",
+    instruction="""\
+The evidence holds a question, its answer and a context. Go through the answer sentence by sentence. Attributed 1: the context \
+says so, or it follows directly from it. Attributed 0: it does not, or only in part.
+What you know from elsewhere does not count. Give one row per sentence, in order: the sentence, a short reason, the flag.""",
+    output=Attributions,
+)
+
+
+class LLMContextRecall(JudgedMetric):
+    """Which share of the reference answer do the retrieved contexts hold?
+
+    Formula: sentences of the reference that the contexts support / all its sentences. Range [0, 1], higher is better.
+
+    Fields: ``user_input``, ``retrieved_contexts``, ``reference``. Judge calls: 1 (``classify_reference_sentences``), also for
+    an empty context list. Undefined when the judge finds no sentence in the reference.
+
+    Blind spot: contexts that nobody needs: a search that returns everything scores 1. The judge cuts the reference into
+    sentences itself; a long sentence counts as much as a short one.
+
+    Source: ragas 0.4.3's ``LLMContextRecall`` (``ContextRecall``). Deviations: a flag is 0 or 1, else it is repaired once and
+    then an error, where ragas takes every non-zero number for a yes; missing fields are found before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts", "reference")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "llm_context_recall",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        steps = (CLASSIFY_REFERENCE_SENTENCES,)
+        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Look for each sentence of the reference in the contexts."""
+        context = "\n".join(sample.retrieved_contexts or ())
+        evidence = {"question": sample.user_input, "context": context, "answer": sample.reference}
+        rows = (await self._ask(CLASSIFY_REFERENCE_SENTENCES, evidence)).classifications
+        if not rows:
+            return Finding(value=None, reason="the judge found no sentence in the reference")
+        held = sum(row.attributed for row in rows)
+        return Finding(value=held / len(rows), explanation=_explained(rows, held))
+
+
+ContextRecall = LLMContextRecall
+"""The short name."""
+
+
+def _explained(rows: list[Attribution], held: int) -> str:
+    missing = [
+        f"Not there: {row.statement}" + (f" ({row.reason})" if row.reason else "") for row in rows if not row.attributed
+    ]
+    return "\n".join([f"{held} of {len(rows)} sentences of the reference are in the contexts.", *missing])

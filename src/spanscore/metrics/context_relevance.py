@@ -1,0 +1,78 @@
+"""ContextRelevance: can the question be answered from the retrieved contexts?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spanscore.metrics.base import Finding
+from spanscore.metrics.ratings import Rating012, TwoRatings
+from spanscore.metrics.step import Step
+from spanscore.model.sample import SingleTurnSample
+
+__all__ = ["ContextRelevance"]
+
+JUDGE_RELEVANCE_1: Step[Rating012] = Step(
+    name="judge_relevance_1",
+    instruction="""\
+The evidence holds a question and a context. How much of what is needed to answer the question does the context hold?
+2: all of it. 1: part of it. 0: nothing.
+Judge by the context alone, not by what you know.""",
+    output=Rating012,
+)
+JUDGE_RELEVANCE_2: Step[Rating012] = Step(
+    name="judge_relevance_2",
+    instruction="""\
+Somebody has only this context and must answer this question. Rate 2 when the answer can be written from it, 1 when only an \
+incomplete one can, 0 when the context is about something else or does not help.""",
+    output=Rating012,
+)
+
+
+class ContextRelevance(TwoRatings):
+    """Can the question be answered from the retrieved contexts?
+
+    Formula: mean of two ratings r / 2, r in {0, 1, 2}, of the contexts as one text; 0 without asking when the question or the
+    contexts are blank, or the contexts only repeat words of the question. Range [0, 1] in steps of 1/4, higher is better.
+
+    Fields: ``user_input``, ``retrieved_contexts``. Judge calls: 2 (``judge_relevance_1``, ``judge_relevance_2``), side by side;
+    each up to 5 times until a rating can be read, so 10 at most; none where the value is 0 without asking. One rating alone
+    counts when the other cannot be had.
+
+    Blind spot: rank and ballast: one good context among twenty useless ones scores 1. Whether the contexts are true.
+
+    Source: NVIDIA's context relevance, as in ragas 0.4.3's ``ContextRelevance``. Deviations: a rating is JSON, or the one
+    number in a text, and must be 0, 1 or 2 (ragas takes the first digit it finds of a fixed list: "1 out of 2" is 2); the
+    mean is over the ratings that came back, whichever is lost; missing fields are found before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "nv_context_relevance",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        questions = (JUDGE_RELEVANCE_1, JUDGE_RELEVANCE_2)
+        super().__init__(judge, questions=questions, name=name, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Rate the contexts together."""
+        question, context = sample.user_input or "", "\n".join(sample.retrieved_contexts or ())
+        if not question.strip() or not context.strip():
+            return Finding(
+                value=0.0, explanation="There is no question." if context.strip() else "There is no context."
+            )
+        if context.strip() in question:
+            return Finding(value=0.0, explanation="The contexts only repeat the question.")
+        evidence = {"question": question, "context": context}
+        return await self._both(evidence, evidence)

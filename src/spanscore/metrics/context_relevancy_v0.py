@@ -1,0 +1,196 @@
+"""ContextRelevancyV0: which share of the retrieved sentences is needed for the question? The first published definition."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.sentence_transformers_pairs import cross_encoder
+from spanscore.metrics.sentences_pysbd import segmenter
+from spanscore.metrics.step import Step
+from spanscore.metrics.votes import ballots_wanted, cast_ballots
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL, Ballots
+
+__all__ = ["ContextRelevancyV0"]
+
+PairScorer: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
+"""Pairs → one number each, 0 (strangers) … 1 (the same). ``CrossEncoder(…).predict`` is one."""
+
+_CROSS_ENCODER = "cross-encoder/stsb-TinyBERT-L-4"
+"""What the original compared sentences with."""
+_INSUFFICIENT = "insufficient information"
+_JSON_BEGINS = ("{", "[", "```")
+
+
+class ExtractedSentences(BaseModel):
+    """Sentences of the context, word for word."""
+
+    sentences: list[str]
+
+    @classmethod
+    def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> Self | None:
+        """Read one sentence per line, or the phrase "insufficient information".
+
+        A single line that is not in the context is a remark, not an extraction; nor is broken JSON one.
+        """
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if not lines or text.lstrip().startswith(_JSON_BEGINS):
+            return None
+        if len(lines) == 1:
+            if _key(lines[0]) == _INSUFFICIENT:
+                return cls(sentences=[])
+            if not found_in(str(evidence.get("context", "")), lines):
+                return None
+        return cls(sentences=lines)
+
+
+EXTRACT_SENTENCES: Step[ExtractedSentences] = Step(
+    name="extract_sentences",
+    instruction="""\
+The evidence holds a question and a context. Copy from the context, word for word, the sentences that are needed to answer the \
+question. Change and add nothing. When none is needed, or the question cannot be answered from it, give an empty list.""",
+    output=ExtractedSentences,
+)
+
+
+class ContextRelevancyV0(JudgedMetric):
+    """Which share of the retrieved sentences is needed to answer the question?
+
+    Formula: agreement × mean over the k answers of min(sentences extracted / sentences of the contexts, 1). The agreement of
+    k > 1 answers is the mean over all pairs of them: with ``"jaccard"`` sentences in both / in either, with a cross-encoder how
+    alike each sentence and its best counterpart are. Range [0, 1], higher is better. No sentence needed, or none there, is 0.
+
+    Fields: ``user_input``, ``retrieved_contexts``. Judge calls: k = ``strictness`` (``extract_sentences``), side by side; those
+    that are lost do not count, at least one must come back.
+
+    Blind spot: a context that answers in one long sentence beats one that answers in three; the value depends on how texts are
+    cut. It is low for any long context, however good: compare it between searches of one corpus.
+
+    Source: Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation" (2023), section 3, as in ragas 0.0.15's
+    ``ContextRelevancy``; sentences are cut by pysbd. Deviations: an extracted sentence that is not in the contexts does not
+    count, nor does one given twice; sentences are compared without white space at their ends (there the last one of an answer
+    never equals the same one in the middle of another); the default agreement is ``"jaccard"``, which needs no model;
+    with a cross-encoder both directions count (there: from the first answer to the second).
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        strictness: k, how often the judge is asked.
+        agreement: ``"jaccard"``; ``"bert_score"``, a local cross-encoder of the extra ``hhem``; or a function from pairs of
+            sentences to numbers 0…1, such as ``CrossEncoder(…).predict``.
+        cross_encoder: the model of ``"bert_score"``.
+        pass_at: lowest quality that passes.
+        prompts: ``{"extract_sentences": {"instruction": …, "examples": […]}}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "context_relevancy_v0",
+        strictness: int = 1,
+        agreement: Literal["jaccard", "bert_score"] | PairScorer = "jaccard",
+        cross_encoder: str = _CROSS_ENCODER,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        steps = (EXTRACT_SENTENCES,)
+        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+        self.votes = ballots_wanted(strictness)
+        self.agreement = agreement
+        self.cross_encoder = cross_encoder
+        self._pairs = _pair_scorer(agreement, cross_encoder, name)
+        self._sentences = segmenter()
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Extract k times, then compare."""
+        context = "\n".join(sample.retrieved_contexts or ())
+        evidence = {"question": sample.user_input, "context": context}
+        answers = await cast_ballots(lambda i: self._ask(EXTRACT_SENTENCES, evidence, ballot=i), self.votes)
+        # Cutting and comparing takes long for long texts: not on the loop of all judges.
+        compared = await asyncio.to_thread(self._compared, context, answers)
+        return replace(compared, ballots=Ballots(asked=self.votes, received=len(answers)))
+
+    def _compared(self, context: str, answers: Sequence[ExtractedSentences]) -> Finding:
+        extracted = [found_in(context, answer.sentences) for answer in answers]
+        invented = sum(len(answer.sentences) for answer in answers) - sum(map(len, extracted))
+        total = len(self._sentences(context))
+        overlaps = [min(len(found) / total, 1.0) if total else 0.0 for found in extracted]
+        agreement = self._agreement(extracted)
+        return Finding(
+            value=agreement * sum(overlaps) / len(overlaps),
+            explanation=_explained(extracted, total, agreement, invented),
+        )
+
+    def _agreement(self, extracted: Sequence[Sequence[str]]) -> float:
+        """Return how far the answers agree, 1 for a single one."""
+        cut = [list(dict.fromkeys(self._sentences("\n".join(found)))) for found in extracted]
+        pairs = [_alike(one, other, self._pairs) for one, other in combinations(cut, 2)]
+        return sum(pairs) / len(pairs) if pairs else 1.0
+
+
+def found_in(context: str, sentences: Sequence[str]) -> list[str]:
+    """Return those of the sentences that stand in a context, once each; case, white space and a full stop do not count."""
+    text = f" {_key(context)} "
+    keyed = {_key(sentence): sentence for sentence in reversed(sentences)}
+    return [
+        keyed[key]
+        for key in dict.fromkeys(map(_key, sentences))
+        if key and re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text)
+    ]
+
+
+def _pair_scorer(agreement: Any, model: str, name: str) -> PairScorer | None:
+    """Return what compares two sentences; None for equality.
+
+    Raises:
+        ConfigurationError: the agreement is none, or its library is missing.
+    """
+    if agreement == "jaccard":
+        return None
+    if agreement == "bert_score":
+        return cross_encoder(model)
+    if callable(agreement):
+        scorer: PairScorer = agreement
+        return scorer
+    raise ConfigurationError(
+        f"{name}: agreement is {agreement!r}; it is 'jaccard', 'bert_score' or a function of pairs"
+    )
+
+
+def _alike(one: Sequence[str], other: Sequence[str], scored: PairScorer | None) -> float:
+    """Return how alike two answers are, 0…1; two empty ones agree, an empty one and another do not."""
+    if not one or not other:
+        return float(len(one) == len(other))
+    if scored is None:
+        common = len(set(one) & set(other))
+        return common / (len(set(one)) + len(set(other)) - common)
+    flat = [min(1.0, max(0.0, float(score))) for score in scored(list(product(one, other)))]
+    rows = [flat[start : start + len(other)] for start in range(0, len(flat), len(other))]
+    forth: list[float] = [max(row) for row in rows]
+    back: list[float] = [max(column) for column in zip(*rows, strict=True)]
+    return (sum(forth) / len(forth) + sum(back) / len(back)) / 2
+
+
+def _key(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .\"'")
+
+
+def _explained(extracted: Sequence[Sequence[str]], total: int, agreement: float, invented: int) -> str:
+    counts = ", ".join(str(len(found)) for found in extracted)
+    text = f"Needed: {counts} of {total} sentences; agreement {agreement:.2f}."
+    if invented:
+        text += f" {invented} extracted sentences are repeated or not in the contexts, and do not count."
+    return text

@@ -1,0 +1,122 @@
+"""Context precision and recall by string similarity: were the right texts found, without a judge?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.base import BaseMetric, Finding
+from spanscore.metrics.context_precision import precision_finding
+from spanscore.metrics.distances_rapidfuzz import DistanceMeasure, similarity
+from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["NonLLMContextPrecisionWithReference", "NonLLMContextRecall"]
+
+_SLACK = 1e-9
+"""Similarities are quotients: one that is the threshold on paper may lie below it by rounding."""
+
+
+class _ContextStrings(BaseMetric):
+    """What both share: fields, threshold and distance."""
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("retrieved_contexts", "reference_contexts")}
+    cpu_bound = True
+
+    def __init__(
+        self, *, name: str, threshold: float, distance_measure: DistanceMeasure, pass_at: float | None
+    ) -> None:
+        self.name = checked_name(name)
+        if not 0.0 <= threshold <= 1.0:
+            raise ConfigurationError(f"{name}: threshold is {threshold}; it is a similarity, between 0 and 1")
+        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        self.threshold = threshold
+        self.distance_measure = distance_measure
+        self._similarity = similarity(distance_measure)
+
+    def _found(self, text: str, others: Iterable[str]) -> bool:
+        """Whether one of the others is at least as alike as the threshold."""
+        return any(self._similarity(other, text) >= self.threshold - _SLACK for other in others)
+
+
+class NonLLMContextPrecisionWithReference(_ContextStrings):
+    """Do the retrieved contexts that look like a reference context stand before those that do not?
+
+    Formula: a retrieved context is right when its similarity to some reference context is at least ``threshold``; of these,
+    average precision: the mean, over the ranks i of right contexts, of (right contexts up to i) / i; 0 when none is right.
+    Range [0, 1], higher is better.
+
+    Fields: ``retrieved_contexts`` (best rank first), ``reference_contexts``. Judge calls: none. Undefined when nothing was
+    retrieved; 0 when no context should have been.
+
+    Blind spot: the letters are compared, not the meaning: a context that was cut elsewhere, or says the same in other words, is
+    wrong. Hamming and Jaro suit short texts only.
+
+    Source: ragas 0.4.3's ``NonLLMContextPrecisionWithReference``. Deviations: undefined instead of 0 when nothing was
+    retrieved, 0 instead of an exception when there is no reference context; no small term in the denominator, so a
+    perfect order is 1.
+
+    Args:
+        name: under which its scores appear.
+        threshold: least similarity that counts, 0…1.
+        distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
+        pass_at: lowest quality that passes.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "non_llm_context_precision",
+        threshold: float = 0.5,
+        distance_measure: DistanceMeasure = "levenshtein",
+        pass_at: float | None = None,
+    ) -> None:
+        super().__init__(name=name, threshold=threshold, distance_measure=distance_measure, pass_at=pass_at)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Compare each retrieved context with the reference ones."""
+        reference = sample.reference_contexts or ()
+        return precision_finding([self._found(context, reference) for context in sample.retrieved_contexts or ()])
+
+
+class NonLLMContextRecall(_ContextStrings):
+    """Which share of the reference contexts was retrieved, in these or similar letters?
+
+    Formula: reference contexts whose similarity to some retrieved context is at least ``threshold`` / all reference contexts.
+    Range [0, 1], higher is better.
+
+    Fields: ``retrieved_contexts``, ``reference_contexts``. Judge calls: none. Undefined when there is no reference context; 0
+    when nothing was retrieved.
+
+    Blind spot: the letters are compared, not the meaning: a context that was cut elsewhere, or says the same in other words,
+    counts as not found. Everything else that was retrieved costs nothing.
+
+    Source: ragas 0.4.3's ``NonLLMContextRecall``. Deviations: a similarity equal to the threshold counts, as it does for the
+    precision (ragas: only above it); 0 instead of an exception when nothing was retrieved; an undefined score has a reason.
+
+    Args:
+        name: under which its scores appear.
+        threshold: least similarity that counts, 0…1.
+        distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
+        pass_at: lowest quality that passes.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "non_llm_context_recall",
+        threshold: float = 0.5,
+        distance_measure: DistanceMeasure = "levenshtein",
+        pass_at: float | None = None,
+    ) -> None:
+        super().__init__(name=name, threshold=threshold, distance_measure=distance_measure, pass_at=pass_at)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Look for each reference context among the retrieved ones."""
+        reference = sample.reference_contexts or ()
+        if not reference:
+            return Finding(value=None, reason="there is no reference context to be found")
+        found = sum(self._found(context, sample.retrieved_contexts or ()) for context in reference)
+        explanation = f"{found} of {len(reference)} reference contexts were retrieved."
+        return Finding(value=found / len(reference), explanation=explanation)

@@ -1,0 +1,156 @@
+"""NoiseSensitivity: how much of the answer is wrong because of what was retrieved?"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric, together
+from spanscore.metrics.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
+from spanscore.metrics.step import Step
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import Scale
+
+__all__ = ["NoiseSensitivity"]
+
+Mode = Literal["relevant", "irrelevant"]
+_MODES = ("relevant", "irrelevant")
+
+LOWER_IS_BETTER = Scale(direction="lower")
+
+# Without the examples of Faithfulness: they would be paid for 2N + 3 times.
+_EXTRACT = replace(EXTRACT_STATEMENTS, examples=())
+EXTRACT_REFERENCE = replace(_EXTRACT, name="extract_statements_reference")
+EXTRACT_RESPONSE = replace(_EXTRACT, name="extract_statements_response")
+_VERIFY = replace(VERIFY_STATEMENTS, examples=())
+VERIFY_REFERENCE = replace(_VERIFY, name="verify_reference_statements")
+VERIFY_RESPONSE = replace(_VERIFY, name="verify_response_statements")
+VERIFY_AGAINST_REFERENCE = replace(_VERIFY, name="verify_response_against_reference")
+
+
+class NoiseSensitivity(JudgedMetric):
+    """Which share of the answer's statements is wrong, and comes from the retrieved contexts?
+
+    Formula: a context is relevant when it supports a statement of the reference; a statement of the answer is wrong when the
+    reference does not support it. ``mode="relevant"``: wrong statements that a relevant context supports / all statements of
+    the answer: the generator took the noise within good contexts. ``mode="irrelevant"``: wrong ones that an irrelevant context
+    supports and no relevant one does / all: it took useless contexts for good. Range [0, 1], lower is better.
+
+    Fields: ``user_input``, ``response``, ``reference``, ``retrieved_contexts``. Judge calls: 2N + 3 for N contexts: both
+    extractions side by side (``extract_statements_reference``, ``extract_statements_response``), then all verdicts side by side
+    (``verify_reference_statements`` and ``verify_response_statements`` per context, ``verify_response_against_reference``).
+    Undefined, before the first call, when a field is empty; after the extractions when the answer or the reference states
+    nothing.
+
+    Blind spot: errors that no context supports (invented ones: Faithfulness sees these); what the answer leaves out. A
+    statement that is true and missing in the reference counts as wrong.
+
+    Source: Ru et al., "RAGChecker" (2024), section 3.3.2, as in ragas 0.4.3's ``NoiseSensitivity``. Deviations: verdicts are
+    matched to statements, so one without a verdict is not supported (the explanation says so) and a surplus one is ignored,
+    where ragas broadcasts or raises; nothing stated is undefined on both sides (ragas raises for the reference); empty fields
+    are undefined (ragas raises); a verdict is 0 or 1, else it is repaired once and then an error; an unknown mode is an error.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        mode: ``"relevant"`` or ``"irrelevant"``.
+        pass_at: lowest quality (1 − value) that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {
+        "single_turn": ("user_input", "response", "reference", "retrieved_contexts")
+    }
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "noise_sensitivity",
+        mode: Mode = "relevant",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        steps = (EXTRACT_REFERENCE, EXTRACT_RESPONSE, VERIFY_REFERENCE, VERIFY_RESPONSE, VERIFY_AGAINST_REFERENCE)
+        super().__init__(judge, steps=steps, name=name, scale=LOWER_IS_BETTER, pass_at=pass_at, prompts=prompts)
+        if mode not in _MODES:
+            raise ConfigurationError(f"{name}: mode is {mode!r}; it is one of {', '.join(_MODES)}")
+        self.mode: Mode = mode
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Take reference and answer apart, then look for each statement in each context."""
+        if empty := [field for field in self.requires["single_turn"] if not getattr(sample, field)]:
+            return Finding(value=None, reason=f"{' and '.join(empty)} is empty")
+        reference, response = await together(
+            self._statements(step, sample.user_input, text)
+            for step, text in ((EXTRACT_REFERENCE, sample.reference), (EXTRACT_RESPONSE, sample.response))
+        )
+        for statements, side in ((response, "answer"), (reference, "reference")):
+            if not statements:
+                return Finding(value=None, reason=f"the {side} states nothing that could be checked")
+        evidence = await self._verified(sample, reference, response)
+        return _finding(response, evidence, self.mode)
+
+    async def _statements(self, step: Step[Any], question: str | None, text: str | None) -> list[str]:
+        answer = await self._ask(step, {"question": question, "answer": text})
+        statements: list[str] = answer.statements
+        return statements
+
+    async def _verified(self, sample: SingleTurnSample, reference: list[str], response: list[str]) -> _Evidence:
+        contexts = sample.retrieved_contexts or []
+        asked: list[Coroutine[Any, Any, Aligned]] = []
+        for context in contexts:
+            asked.append(self._verdicts(VERIFY_REFERENCE, context, reference))
+            asked.append(self._verdicts(VERIFY_RESPONSE, context, response))
+        asked.append(self._verdicts(VERIFY_AGAINST_REFERENCE, sample.reference or "", response))
+        *by_context, truth = await together(asked)
+        return _Evidence(reference=by_context[::2], response=by_context[1::2], truth=truth)
+
+    async def _verdicts(self, step: Step[Any], context: str, statements: Sequence[str]) -> Aligned:
+        answer = await self._ask(step, {"context": context, "statements": statements})
+        return align(statements, answer.statements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Verdicts: on the reference's statements and on the answer's per context, and on the answer's by the reference."""
+
+    reference: list[Aligned]
+    response: list[Aligned]
+    truth: Aligned
+
+    @property
+    def missing(self) -> int:
+        return sum(aligned.missing for aligned in (*self.reference, *self.response, self.truth))
+
+    def blamed(self, place: int, mode: Mode) -> bool:
+        """Whether the statement at this place is wrong and comes from contexts of the mode's kind."""
+        sources = [
+            aligned.supported > 0  # whether this context is relevant
+            for aligned, found in zip(self.reference, self.response, strict=True)
+            if _supported(found, place)
+        ]
+        if _supported(self.truth, place):
+            return False
+        return any(sources) if mode == "relevant" else bool(sources) and not any(sources)
+
+
+def _supported(aligned: Aligned, place: int) -> bool:
+    row = aligned.rows[place]
+    return row is not None and row.verdict == 1
+
+
+def _finding(statements: Sequence[str], evidence: _Evidence, mode: Mode) -> Finding:
+    blamed = [statement for place, statement in enumerate(statements) if evidence.blamed(place, mode)]
+    relevant = sum(aligned.supported > 0 for aligned in evidence.reference)
+    lines = [
+        f"{len(blamed)} of {len(statements)} statements are wrong and come from {mode} contexts; "
+        f"{relevant} of {len(evidence.reference)} contexts are relevant.",
+        *(f"Wrong: {statement}" for statement in blamed),
+    ]
+    if evidence.missing:
+        lines.append(f"No verdict, counted as not supported: {evidence.missing} times.")
+    return Finding(value=len(blamed) / len(statements), explanation="\n".join(lines))

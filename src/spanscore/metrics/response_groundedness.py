@@ -1,0 +1,79 @@
+"""ResponseGroundedness: is the answer, as a whole, backed by the retrieved contexts?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spanscore.metrics.base import Finding
+from spanscore.metrics.ratings import Rating012, TwoRatings
+from spanscore.metrics.step import Step
+from spanscore.model.sample import SingleTurnSample
+
+__all__ = ["ResponseGroundedness"]
+
+JUDGE_GROUNDEDNESS_1: Step[Rating012] = Step(
+    name="judge_groundedness_1",
+    instruction="""\
+The evidence holds a context and a response. How far does the context support what the response says?
+2: everything it says. 1: part of it. 0: nothing, or it contradicts it.
+Judge by the context alone, not by what you know.""",
+    output=Rating012,
+)
+JUDGE_GROUNDEDNESS_2: Step[Rating012] = Step(
+    name="judge_groundedness_2",
+    instruction="""\
+A checker has only this context and goes through this response. Rate 2 when each claim can be found in the context or follows \
+from it, 1 when some can, 0 when none can. A claim that differs in a number, name or date cannot.""",
+    output=Rating012,
+)
+
+
+class ResponseGroundedness(TwoRatings):
+    """Is the answer, as a whole, backed by the retrieved contexts?
+
+    Formula: mean of two ratings r / 2, r in {0, 1, 2}, of the response against the contexts as one text; without asking 0 when
+    either is blank, and 1 when the response is the contexts' text, white space at the ends left out. Range [0, 1] in steps of
+    1/4, higher is better.
+
+    Fields: ``response``, ``retrieved_contexts``. Judge calls: 2 (``judge_groundedness_1``, ``judge_groundedness_2``), side by
+    side; each up to 5 times until a rating can be read, so 10 at most; none where the value is known without asking. One rating
+    alone counts when the other cannot be had.
+
+    Blind spot: coarse, and it does not say which claim is unsupported (Faithfulness does, for more tokens). The question is not
+    shown: a grounded answer may be beside the point.
+
+    Source: NVIDIA's response groundedness, as in ragas 0.4.3's ``ResponseGroundedness``. Deviations: only the whole text of the
+    contexts is grounded without asking (ragas: any piece of it, a single letter included); a rating is JSON, or the one number
+    in a text, and must be 0, 1 or 2 (ragas takes the first digit it finds of a fixed list); the mean is over the ratings that
+    came back, whichever is lost; missing fields are found before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "retrieved_contexts")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "nv_response_groundedness",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        questions = (JUDGE_GROUNDEDNESS_1, JUDGE_GROUNDEDNESS_2)
+        super().__init__(judge, questions=questions, name=name, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Rate the response against the contexts together."""
+        response, context = sample.response or "", "\n".join(sample.retrieved_contexts or ())
+        if not response.strip() or not context.strip():
+            return Finding(value=0.0, explanation="There is no answer." if context.strip() else "There is no context.")
+        if response.strip() == context.strip():
+            return Finding(value=1.0, explanation="The answer is the contexts' own text.")
+        evidence = {"response": response, "context": context}
+        return await self._both(evidence, evidence)

@@ -1,0 +1,58 @@
+"""StringSimilarity: how alike are the answer and the reference, letter by letter?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spanscore.metrics.base import BaseMetric
+from spanscore.metrics.distances_rapidfuzz import DistanceMeasure, similarity
+from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["NonLLMStringSimilarity", "StringSimilarity"]
+
+
+class StringSimilarity(BaseMetric):
+    """How alike are the response and the reference, letter by letter?
+
+    Formula: 1 − normalised distance of the two strings: the share of letters that must be changed (Levenshtein), that stand
+    elsewhere (Hamming, the shorter string padded), or Jaro's and Jaro and Winkler's count of letters in common and in order.
+    Range [0, 1], higher is better. Two empty strings are equal.
+
+    Fields: ``response``, ``reference``. Judge calls: none.
+
+    Blind spot: meaning: "not" is three letters, a paraphrase is far away. Case and white space count. Long texts are all
+    somewhat alike: even strangers seldom come out below 0.2.
+
+    Source: ragas 0.4.3's ``NonLLMStringSimilarity``, on the distances of rapidfuzz (Levenshtein 1966; Hamming 1950; Jaro 1989;
+    Winkler 1990). Deviations: a missing field is an outcome.
+
+    Args:
+        name: under which its scores appear.
+        distance_measure: ``"levenshtein"``, ``"hamming"``, ``"jaro"`` or ``"jaro_winkler"``.
+        pass_at: lowest quality that passes.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+    cpu_bound = True
+
+    def __init__(
+        self,
+        *,
+        name: str = "non_llm_string_similarity",
+        distance_measure: DistanceMeasure = "levenshtein",
+        pass_at: float | None = None,
+    ) -> None:
+        self.name = checked_name(name)
+        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        self.distance_measure = distance_measure
+        self._similarity = similarity(distance_measure)
+
+    async def measure(self, sample: SingleTurnSample) -> float:
+        """Compare."""
+        return self._similarity(sample.reference or "", sample.response or "")
+
+
+NonLLMStringSimilarity = StringSimilarity
+"""The name ragas has for it."""
