@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from spanscore.capture.handler import SpanCallbackHandler as SpanCallbackHandler
     from spanscore.codec.langchain import sample_from_messages as sample_from_messages
     from spanscore.context import expected as expected
+    from spanscore.dataset import evaluate as evaluate
+    from spanscore.dataset import evaluate_sync as evaluate_sync
     from spanscore.dialects.extract import Extract as Extract
     from spanscore.errors import ConfigurationError as ConfigurationError
     from spanscore.errors import JudgeError as JudgeError
@@ -47,6 +49,8 @@ _PUBLIC = {
     "SpanscoreError": "spanscore.errors",
     "ToolCall": "spanscore.model.sample",
     "ToolMessage": "spanscore.model.sample",
+    "evaluate": "spanscore.dataset",
+    "evaluate_sync": "spanscore.dataset",
     "expected": "spanscore.context",
     "judge": "spanscore.judges",
     "metric": "spanscore.metrics.function",

@@ -151,26 +151,14 @@ class OnlineScorer:
         Raises:
             ConfigurationError: the file is missing, or a key or value is wrong; the message names each with what is allowed.
         """
-        from spanscore.judges import judge
-        from spanscore.metrics import create
+        from spanscore.metrics.configured import metrics_of
         from spanscore.settings import Settings
 
         settings = Settings.read(path)
-        judging = settings.judge
-        the_judge = judge(
-            judging.model, max_concurrency=judging.max_concurrency, timeout=judging.timeout, attempts=judging.attempts
-        )
-        metrics = [
-            create(name, judge=the_judge, embeddings=settings.embeddings, **parameters)
-            for entry in settings.metrics
-            for name, parameters in (
-                [(entry, {})] if isinstance(entry, str) else [(k, v or {}) for k, v in entry.items()]
-            )
-        ]
         attach, capture, limits, sampling = settings.attach, settings.capture, settings.limits, settings.sampling
         found = {name: getattr(capture, name) for name in ("user_input", "response", "retrieved_contexts")}
         given: dict[str, Any] = {
-            "metrics": metrics,
+            "metrics": metrics_of(settings),
             "sample_rate": sampling.rate,
             "rates": sampling.rates,
             "rules": rules_of(sampling),

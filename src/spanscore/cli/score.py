@@ -1,0 +1,145 @@
+"""``spanscore score FILE``: stored samples → scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from spanscore.dataset import Result, Scoring, read_samples
+from spanscore.errors import ConfigurationError
+from spanscore.judges import LexicalJudge
+from spanscore.judges import judge as make_judge
+from spanscore.metrics.configured import entries, judge_of
+from spanscore.metrics.registry import create
+from spanscore.protocols import Metric
+from spanscore.settings import Settings
+
+__all__ = ["score"]
+
+_INTERRUPTED = 130
+"""128 + SIGINT: what a shell expects of a command that Ctrl-C ended."""
+
+
+def score(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Samples, one a line (.jsonl), as .json or as .csv; '-' reads standard input. Fields as ragas names them: "
+            "user_input, response, retrieved_contexts, reference … or the former question, answer, contexts, ground_truth."
+        ),
+    ],
+    metrics: Annotated[
+        str,
+        typer.Option(
+            "--metrics", "-m", help="Names with commas between: faithfulness,exact_match. See: spanscore metrics"
+        ),
+    ] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A spanscore.yaml: its judge and its metrics with their parameters; --metrics then picks some."
+        ),
+    ] = None,
+    judge: Annotated[
+        str,
+        typer.Option(
+            help="Who judges: provider:model (openai:gpt-4o-mini), or lexical, the offline heuristic (default)."
+        ),
+    ] = "",
+    embeddings: Annotated[
+        str, typer.Option(help="For metrics that compare meanings: provider:model, or lexical.")
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a row per sample and metric, .jsonl or .csv, as they come. Rows that are there are kept."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume/--fresh",
+            help="What stands in --out of the same sample, metric version and judge is taken over and not paid for again "
+            "(failures are tried again). --fresh drops the file's rows and scores all anew.",
+        ),
+    ] = True,
+    concurrency: Annotated[int, typer.Option(min=1, help="Samples at once.")] = 32,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds for one metric on one sample; 0 = the configuration's, 60.")
+    ] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,
+) -> None:
+    """Score stored samples with the parts that score live traces.
+
+    [bold]spanscore score samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out scores.jsonl[/bold]
+
+    Ctrl-C keeps what there is; the same command again goes on from there. What could not be scored is counted by reason and is
+    in no mean.
+    """
+    settings = None if config is None else Settings.read(config)
+    made = _metrics([name.strip() for name in metrics.split(",") if name.strip()], settings, judge, embeddings)
+    deadline_s = timeout or (settings.limits.timeout if settings else 60.0)
+    total = None if file == "-" else sum(1 for _ in read_samples(file))
+    if total == 0:
+        raise ConfigurationError(f"{file} holds no sample")
+    notes = Console(stderr=True)
+    if not judge and settings is None and any(isinstance(getattr(m, "_judge", None), LexicalJudge) for m in made):
+        notes.print("No --judge was given: the offline lexical judge compares words. A first look, no verdict.")
+    with _bar(notes) as bar:
+        task = bar.add_task("scored", total=total)
+        scoring = Scoring(
+            made,
+            concurrency=concurrency,
+            timeout=deadline_s,
+            progress=lambda done, _: bar.update(task, completed=done),
+            out=out,
+            fresh=not resume,
+        )
+        try:
+            scoring.block(file)
+        except KeyboardInterrupt:
+            bar.update(task, description="interrupted")
+    result = scoring.result()
+    _tell(result, as_json=as_json)
+    if out is not None:
+        notes.print(_where(result, scoring, out), soft_wrap=True, highlight=False)
+    if result.interrupted:
+        notes.print("Interrupted: what was scored until then is above." + (" Run it again to go on." if out else ""))
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _metrics(names: Sequence[str], settings: Settings | None, asked: str, embeddings: str) -> list[Metric]:
+    """Make the metrics that are named, with the configuration's parameters where it has some; without names all of it."""
+    listed = [] if settings is None else list(entries(settings))
+    if names:
+        configured = {str(parameters.get("name", name)): (name, parameters) for name, parameters in listed}
+        listed = [configured.get(name, (name, {})) for name in names]
+    if not listed:
+        raise ConfigurationError("say what to score: --metrics faithfulness,exact_match or --config spanscore.yaml")
+    judging = judge_of(settings) if settings is not None and not asked else make_judge(asked or "lexical")
+    vectors = embeddings or (settings.embeddings if settings else None)
+    return [create(name, judge=judging, embeddings=vectors, **parameters) for name, parameters in listed]
+
+
+def _bar(console: Console) -> Progress:
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
+
+
+def _tell(result: Result, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(result.as_json(), indent=2))
+    else:
+        Console().print(result)
+
+
+def _where(result: Result, scoring: Scoring, out: Path) -> str:
+    left = scoring.left_in_file
+    beside = f", beside {left} of other samples, metrics or versions" if left else ""
+    return f"{len(result.rows)} rows are in {out}{beside}; {result.taken_over} of them were taken over."

@@ -1,0 +1,173 @@
+"""A file of records → samples, one after the other: JSON lines, JSON, CSV. A line that is none is named and passed over."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TextIO
+
+from spanscore.dataset.fields import KNOWN, sample_of
+from spanscore.errors import ConfigurationError, SampleError
+from spanscore.model.sample import Sample
+
+__all__ = ["Bad", "read_samples"]
+
+_WIDEST_CELL = 2**31 - 1
+"""Characters; the csv module's own limit of 131,072 is less than a long context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A record that is no sample.
+
+    Attributes:
+        line: where, counted from 1: the line of a file of lines or cells, else the record's place.
+        reason: why, without quoting it.
+    """
+
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+def read_samples(path: str | Path) -> Iterator[tuple[int, Sample | Bad]]:
+    """Yield the samples of a file with the line each stands in, in order; what cannot be read as a ``Bad``.
+
+    JSON lines and CSV are read as they are asked for; JSON (a list of records, or one object of columns) as a whole. The
+    ending tells which it is; without a known one (and for ``-``, standard input), the first character does.
+
+    Raises:
+        ConfigurationError: the file cannot be opened, or is no text, or is JSON as a whole and broken. Raised when the first
+            sample is asked for.
+    """
+    with _opened(path) as stream:
+        try:
+            opening = [next(stream, "")]
+            while opening[-1] and not opening[-1].strip():
+                opening.append(next(stream, ""))
+            yield from _records(_format_of(path, opening[-1]), chain(opening, stream), _called(path))
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"{_called(path)} is not UTF-8 text") from error
+
+
+def _called(path: str | Path) -> str:
+    return "standard input" if str(path) == "-" else str(path)
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[TextIO]:
+    if str(path) == "-":
+        yield sys.stdin
+        return
+    try:
+        # utf-8-sig: Excel writes a mark in front. newline="": a cell may hold line breaks.
+        stream = Path(path).open(encoding="utf-8-sig", newline="")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    with stream:
+        yield stream
+
+
+def _format_of(path: str | Path, first: str) -> str:
+    ending = Path(path).suffix.lower()
+    if ending in (".jsonl", ".ndjson"):
+        return "lines"
+    opens = first.lstrip()[:1]
+    if ending == ".json":
+        return "json" if opens == "[" or not _is_object(first) else "lines"  # many call their lines .json
+    if ending == ".csv" or opens not in ("{", "["):
+        return "csv"
+    return "lines" if opens == "{" and _is_object(first) else "json"
+
+
+def _is_object(line: str) -> bool:
+    """Whether a line alone is a record: not the beginning of an object that goes on, nor one that holds the records."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and _held_by(found) is None
+
+
+def _records(kind: str, lines: Iterator[str], name: str) -> Iterator[tuple[int, Sample | Bad]]:
+    if kind == "csv":
+        return _of_cells(lines)
+    if kind == "lines":
+        return _of_lines(lines)
+    return _of_json("".join(lines), name)
+
+
+def _of_lines(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                yield number, Bad(number, f"no JSON: {getattr(error, 'msg', 'it cannot be read')}")
+            else:
+                yield number, _sample(number, record)
+
+
+def _of_cells(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:
+    csv.field_size_limit(_WIDEST_CELL)
+    rows = csv.DictReader(lines)
+    if not KNOWN & set(rows.fieldnames or ()):
+        raise ConfigurationError(
+            f"the first line of the CSV names no field of a sample; known are {', '.join(sorted(KNOWN))}"
+        )
+    while True:
+        number = rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            yield number, Bad(number, f"no CSV: {error}")
+            continue
+        if row is None:
+            return
+        yield number, _sample(number, {name: cell for name, cell in row.items() if name}, texts=True)
+
+
+def _of_json(text: str, name: str) -> Iterator[tuple[int, Sample | Bad]]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{name} is no JSON: {error}") from error
+    if isinstance(found, Mapping):
+        held = _held_by(found)
+        found = [found] if held is None else held
+    for place, record in enumerate(found if isinstance(found, list) else [found], 1):
+        yield place, _sample(place, record)
+
+
+def _held_by(found: Mapping[str, Any]) -> list[Any] | None:
+    """Return the records of an object that holds them in columns or under one of the usual names; None where it is a record."""
+    wrapped = (found[name] for name in ("samples", "data", "rows") if isinstance(found.get(name), list))
+    return _columns(found) if KNOWN & found.keys() else next(wrapped, None)
+
+
+def _columns(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the records of ``{"question": […], "answer": […]}``, as a data set's ``to_dict`` gives them; None for others."""
+    columns = {name: cells for name, cells in found.items() if name in KNOWN}
+    answers = [name for name in ("question", "answer", "response") if name in columns]
+    if not answers or not all(isinstance(cells, list) for cells in columns.values()):
+        return None
+    lengths = {name: len(cells) for name, cells in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ConfigurationError(f"the columns differ in length: {told}")
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def _sample(place: int, record: Any, *, texts: bool = False) -> Sample | Bad:
+    try:
+        return sample_of(record, texts=texts)
+    except SampleError as error:
+        return Bad(place, str(error))

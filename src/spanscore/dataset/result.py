@@ -1,0 +1,225 @@
+"""Result: what came of scoring a data set. ``print`` it for a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from spanscore.dataset.reading import Bad
+from spanscore.dataset.rows import Row, write_rows
+from spanscore.model.score import Outcome, Scale
+from spanscore.monitoring.estimates import interval, moments
+
+__all__ = ["Result", "Summary"]
+
+_NAMED = 5
+"""Bad lines that are printed one by one."""
+_REASONS = 3
+"""Different reasons of one outcome that are printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One metric over a data set.
+
+    Attributes:
+        mean: of the values, on the metric's own scale; None where nothing was scored.
+        quality: mean quality, 0…1, 1 good; None where nothing was scored, or the scale is open.
+        low: lower end of the 95 % interval of ``quality``.
+        high: upper end.
+        passed: share of the scored with label ``pass``, 0…1; None where there is no label.
+        outcomes: outcome → rows; what was not scored is in no mean.
+        failed: rows whose evaluation failed; whatever they would have been, they are in no mean.
+        cost_usd: of the rows with a known price; None where none is known.
+    """
+
+    metric: str
+    rows: int
+    scored: int
+    mean: float | None = None
+    quality: float | None = None
+    low: float | None = None
+    high: float | None = None
+    passed: float | None = None
+    direction: str = "higher"
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The rows of a scored data set, in the order of the samples and metrics.
+
+    Attributes:
+        rows: one per sample and metric that was come to.
+        samples: how many were come to.
+        bad: records that are no sample.
+        taken_over: rows of an earlier run that were not paid for again.
+        interrupted: whether samples are missing because it was stopped.
+        scales: metric → the scale of its values; its keys are all the metrics.
+    """
+
+    rows: Sequence[Row]
+    samples: int = 0
+    bad: Sequence[Bad] = ()
+    taken_over: int = 0
+    interrupted: bool = False
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+
+    def mean(self, metric: str) -> float | None:
+        """Return the mean of a metric's values, on its own scale; None where nothing was scored.
+
+        Raises:
+            KeyError: no such metric was asked for.
+        """
+        return self.summary(metric).mean
+
+    def summary(self, metric: str) -> Summary:
+        """Return what came of one metric.
+
+        Raises:
+            KeyError: no such metric was asked for.
+        """
+        if metric not in self.scales:
+            raise KeyError(f"{metric!r} was not asked for; there are {', '.join(self.scales)}")
+        return _summary(metric, [row for row in self.rows if row.metric == metric], self.scales[metric])
+
+    def summaries(self) -> list[Summary]:
+        """Return what came of each metric."""
+        return [self.summary(metric) for metric in self.scales]
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write the rows as JSON lines, whatever the file's ending."""
+        write_rows(path, self.rows, ending=".jsonl")
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the rows as CSV, whatever the file's ending."""
+        write_rows(path, self.rows, ending=".csv")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the summaries and counts as plain values, for another program."""
+        return {
+            "samples": self.samples,
+            "rows": len(self.rows),
+            "taken_over": self.taken_over,
+            "interrupted": self.interrupted,
+            "bad": [asdict(bad) for bad in self.bad],
+            "metrics": {summary.metric: asdict(summary) for summary in self.summaries()},
+        }
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=110, color_system=None)
+        with console.capture() as capture:
+            console.print(self)
+        return capture.get()
+
+    def __rich__(self) -> Any:
+        """Return the table, and below it what a mean alone would hide."""
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(self._table(), *(Text(line) for line in self._lines()))
+
+    def _table(self) -> Any:
+        from rich.table import Table
+
+        table = Table("metric", title=_count(self.samples, "sample"), title_justify="left")
+        for title in ("mean", "quality", "95 %", "passed", "scored"):
+            table.add_column(title, justify="right", no_wrap=True)
+        table.add_column("not scored")
+        for summary in self.summaries():
+            table.add_row(*_cells(summary))
+        return table
+
+    def _lines(self) -> list[str]:
+        lines = [line for summary in self.summaries() for line in self._reasons(summary.metric)]
+        lines += [f"Not read, {bad}" for bad in self.bad[:_NAMED]]
+        if len(self.bad) > _NAMED:
+            lines.append(f"Not read, and {len(self.bad) - _NAMED} lines more.")
+        if self.taken_over:
+            lines.append(f"{_count(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
+        if self.interrupted:
+            lines.append(f"Interrupted after {_count(self.samples, 'sample')}: the means are of these.")
+        return [*lines, *self._price()]
+
+    def _reasons(self, metric: str) -> list[str]:
+        why = Counter((row.outcome, row.reason) for row in self.rows if row.metric == metric and row.reason)
+        told: Counter[Outcome] = Counter()
+        lines = []
+        for (outcome, reason), rows in why.most_common():
+            told[outcome] += 1
+            if told[outcome] <= _REASONS:
+                lines.append(f"{metric}: {outcome.value} ×{rows}: {reason}")
+        return lines
+
+    def _price(self) -> list[str]:
+        tokens = sum(row.input_tokens for row in self.rows), sum(row.output_tokens for row in self.rows)
+        calls = sum(row.judge_calls for row in self.rows)
+        if not calls:
+            return []
+        costs = [row.cost_usd for row in self.rows if row.cost_usd is not None]
+        price = (f", {sum(costs):.4f} USD" if costs else "") + (", in all" if self.taken_over else "")
+        return [f"{_count(calls, 'judge call')}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
+
+
+def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
+    values = [row.value for row in rows if row.value is not None]
+    labels = [row.label for row in rows if row.label is not None]
+    costs = [row.cost_usd for row in rows if row.cost_usd is not None]
+    quality, low, high = _estimated([row.quality for row in rows if row.quality is not None], scale)
+    return Summary(
+        metric=metric,
+        rows=len(rows),
+        scored=len(values),
+        mean=fmean(values) if values else None,
+        quality=quality,
+        low=low,
+        high=high,
+        passed=labels.count("pass") / len(labels) if labels else None,
+        direction=scale.direction,
+        outcomes=dict(Counter(row.outcome.value for row in rows)),
+        failed=sum(row.outcome.failed for row in rows),
+        input_tokens=sum(row.input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cost_usd=sum(costs) if costs else None,
+    )
+
+
+def _estimated(qualities: Sequence[float], scale: Scale) -> tuple[float | None, float | None, float | None]:
+    """Return mean quality and its 95 % interval, each None where nothing has a quality. All weigh 1: all were taken."""
+    if not qualities:
+        return None, None, None
+    ends = interval(moments((quality, 1.0) for quality in qualities), binary=scale.kind == "binary")
+    return fmean(qualities), ends.low, ends.high
+
+
+def _cells(summary: Summary) -> list[str]:
+    rest = [f"{name} {rows}" for name, rows in sorted(summary.outcomes.items()) if name != Outcome.SCORED.value]
+    ends = "–" if summary.low is None or summary.high is None else f"{summary.low:.2f}…{summary.high:.2f}"
+    arrow = "" if summary.direction == "higher" else " (lower is better)"
+    return [
+        summary.metric + arrow,
+        _number(summary.mean),
+        _number(summary.quality),
+        ends,
+        "–" if summary.passed is None else f"{100 * summary.passed:.0f} %",
+        str(summary.scored),
+        ", ".join(rest),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

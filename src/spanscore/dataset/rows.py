@@ -1,0 +1,267 @@
+"""Row: one (sample × metric) of a data set; and the file of them, which is also the memory of what was paid for."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol, Self, TextIO
+
+from spanscore.errors import ConfigurationError
+from spanscore.model.sample import Sample
+from spanscore.model.score import Label, Outcome, Score
+
+__all__ = ["COLUMNS", "Row", "RowFile", "content_hash", "row_key", "write_rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One metric on one sample.
+
+    Attributes:
+        line: of the sample: its line in the file, or its place, from 1.
+        key: 32 hex digits, the same for the same sample, metric version, judge model and votes; of equal samples each has
+            its own. By it a later run knows what was paid for.
+        value: on the metric's own scale; None unless ``outcome`` is ``scored``.
+        quality: 0…1, 1 good; None for an open scale.
+        reason: for every other outcome, what happened, without content.
+        explanation: the judge's words or the counts behind the value; may quote the sample.
+        cost_usd: None when no price is known.
+    """
+
+    line: int
+    key: str
+    metric: str
+    version: str
+    outcome: Outcome
+    value: float | None = None
+    quality: float | None = None
+    label: Label | None = None
+    reason: str | None = None
+    explanation: str | None = None
+    error_type: str | None = None
+    judge_model: str | None = None
+    judge_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    duration_s: float = 0.0
+
+    @classmethod
+    def of(cls, score: Score, *, line: int, key: str) -> Self:
+        """Return the row of a score."""
+        usage = score.usage
+        return cls(
+            line=line,
+            key=key,
+            metric=score.metric,
+            version=score.version,
+            outcome=score.outcome,
+            value=score.value,
+            quality=score.quality,
+            label=score.label,
+            reason=score.reason,
+            explanation=score.explanation,
+            error_type=score.error_type,
+            judge_model=score.judge_model,
+            judge_calls=len(usage.calls),
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=usage.cost_usd,
+            duration_s=round(usage.duration_s, 6),
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether asking again would only cost again: a failed evaluation may succeed another time."""
+        return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+_INTEGERS = frozenset({"line", "judge_calls", "input_tokens", "output_tokens"})
+_NUMBERS = frozenset({"value", "quality", "cost_usd", "duration_s"})
+
+
+def content_hash(sample: Sample) -> str:
+    """Return 32 hex digits that are the same for the same content of a sample."""
+    try:
+        text = sample.model_dump_json(exclude_none=True)
+    except Exception:  # noqa: BLE001  (half a surrogate pair, an object among a tool's arguments: pydantic cannot write them)
+        text = repr(sample)
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def row_key(content: str, occurrence: int, metric: str, series: str) -> str:
+    """Return the key of a row.
+
+    Args:
+        content: hash of the sample.
+        occurrence: how many equal samples came before it.
+        metric: its name.
+        series: metric version, judge model and votes: a score of another one is another score.
+    """
+    text = f"{content}/{occurrence}/{metric}/{series}"
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+class _Format(Protocol):
+    def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
+        """Yield rows as they stand there; None for one that was cut off."""
+
+    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], None]:
+        """Return what writes one row."""
+
+
+class _Lines:
+    def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
+        for line in stream:
+            try:
+                found = json.loads(line)
+            except ValueError:
+                found = None
+            yield found if isinstance(found, dict) else None
+
+    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], None]:
+        def write(row: Row) -> None:
+            stream.write(json.dumps(asdict(row), allow_nan=False) + "\n")
+
+        return write
+
+
+class _Cells:
+    def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
+        for row in csv.DictReader(stream):
+            yield {name: cell or None for name, cell in row.items() if name}
+
+    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], None]:
+        cells = csv.DictWriter(stream, COLUMNS)
+        if opening:
+            cells.writeheader()
+
+        def write(row: Row) -> None:
+            cells.writerow({name: _cell(value) for name, value in asdict(row).items()})
+
+        return write
+
+
+def _cell(value: Any) -> Any:
+    """Return text that UTF-8 can hold: half a surrogate pair it cannot."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+
+
+def _format(path: Path, ending: str | None = None) -> _Format:
+    ending = ending or path.suffix.lower()
+    if ending == ".csv":
+        return _Cells()
+    if ending in (".jsonl", ".ndjson"):
+        return _Lines()
+    raise ConfigurationError(f"{path}: results are written as .jsonl or .csv")
+
+
+def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = None) -> None:
+    """Write rows, as JSON lines or CSV. Whole or not at all: a file that is there stays until then.
+
+    Args:
+        path: the file.
+        rows: in their order.
+        ending: ``.jsonl`` or ``.csv``; the file's own when None.
+
+    Raises:
+        ConfigurationError: another ending, or the file cannot be written.
+    """
+    file = Path(path)
+    form = _format(file, ending)
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("w", encoding="utf-8", newline="") as stream:
+            write = form.writer(stream, opening=True)
+            for row in rows:
+                write(row)
+        unfinished.replace(file)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+
+
+class RowFile:
+    """The file of a run's rows, written as they come: what was paid for is on disk, also when the process is killed.
+
+    Args:
+        path: ``.jsonl`` or ``.csv``. Rows that stand in it are taken over.
+        fresh: begin anew: what stands in it is lost.
+
+    Raises:
+        ConfigurationError: another ending, no rows of ours in it, or it cannot be written.
+    """
+
+    def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
+        self.path = Path(path)
+        self._form = _format(self.path)
+        self._known = {} if fresh else {row.key: row for row in _read(self.path, self._form)}
+        write_rows(self.path, self._known.values())  # without a line that was cut off, and proof that it can be written
+        self._stream = self.path.open("a", encoding="utf-8", newline="")
+        self._write = self._form.writer(self._stream, opening=False)
+
+    def settled(self, key: str) -> Row | None:
+        """Return the row of an earlier run, None where there is none or it failed then."""
+        row = self._known.get(key)
+        return row if row is not None and row.settled else None
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Append rows; they are in the file when this returns.
+
+        Raises:
+            ConfigurationError: the file cannot be written.
+        """
+        try:
+            for row in rows:
+                self._write(row)
+            self._stream.flush()
+        except OSError as error:
+            raise ConfigurationError(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def close(self, rows: Iterable[Row]) -> int:
+        """Write the run's rows in their order, and return how many of other samples, metrics or versions stay behind them."""
+        self._stream.close()
+        mine = list(rows)
+        keys = {row.key for row in mine}
+        others = [row for key, row in self._known.items() if key not in keys]
+        write_rows(self.path, [*mine, *others])
+        return len(others)
+
+
+def _read(path: Path, form: _Format) -> Iterator[Row]:
+    if not path.exists():
+        return
+    strange = read = 0
+    with path.open(encoding="utf-8", newline="") as stream:
+        for found in form.read(stream):
+            row = None if found is None else _row(found)
+            read, strange = read + (row is not None), strange + (row is None)
+            if row is not None:
+                yield row
+    if strange > 1 or (strange and not read):  # one may be cut off, where a run was killed
+        raise ConfigurationError(f"{path} is there and holds no rows of spanscore's; give another --out, or remove it")
+
+
+def _row(found: Mapping[str, Any]) -> Row | None:
+    """Return the row that a line or a row of cells holds, None when it holds none, or was cut off before its last column."""
+    if found.get(COLUMNS[-1]) is None:
+        return None
+    try:
+        given = {name: _typed(name, found[name]) for name in COLUMNS if found.get(name) is not None}
+        return Row(**given)
+    except (TypeError, ValueError):
+        return None
+
+
+def _typed(name: str, value: Any) -> Any:
+    if name == "outcome":
+        return Outcome(value)
+    if name in _INTEGERS:
+        return int(value)
+    return float(value) if name in _NUMBERS else str(value)

@@ -1,0 +1,259 @@
+"""Samples → Result: some at once, each metric with its deadline, every failure a value.
+
+The parts are those of live scoring (``Evaluation``, the judges' limits); what is missing is the sampling: every sample counts.
+Samples are asked for one by one as places become free, so that a data set of any length takes no memory but its rows'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from spanscore import loop
+from spanscore.dataset.fields import sample_of
+from spanscore.dataset.reading import Bad, read_samples
+from spanscore.dataset.result import Result
+from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
+from spanscore.errors import ConfigurationError, SampleError
+from spanscore.evaluation import Evaluation
+from spanscore.metrics.registry import create
+from spanscore.model.job import Decision, Job
+from spanscore.model.sample import MultiTurnSample, Sample, Samples
+from spanscore.model.score import Scale
+from spanscore.model.span import Unit, UnitKey
+from spanscore.protocols import Metric
+
+__all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync"]
+
+Progress: TypeAlias = Callable[[int, int | None], None]
+"""Called with the samples done and their number (None: not known), after each; must not block."""
+Source: TypeAlias = Iterable[Any] | str | Path
+CONCURRENCY = 32
+TIMEOUT_S = 60.0
+_ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
+_LAST_ROWS_S = 5.0
+"""An interrupted run gets so long to write its rows."""
+_NAMED = 3
+"""Bad records that an error names."""
+
+
+async def evaluate(
+    samples: Source,
+    metrics: Sequence[Metric | str],
+    *,
+    concurrency: int = CONCURRENCY,
+    timeout: float = TIMEOUT_S,  # noqa: ASYNC109  (of each score, not of this call)
+    progress: Progress | None = None,
+    out: str | Path | None = None,
+) -> Result:
+    """Score stored samples and return the rows with their means.
+
+    Failures are rows with an outcome and without a value; they are in no mean. A record that is no sample is counted and
+    named in ``Result.bad``.
+
+    Args:
+        samples: samples; records with the field names of ragas, today's (``user_input`` …) or the former (``question`` …); a
+            ragas data set; or the path of a file of them (JSON lines, JSON, CSV). Asked for one by one.
+        metrics: no two with the same name; a name stands for a built-in that needs no judge.
+        concurrency: samples at once, all metrics of each side by side. Judges keep to their own limit.
+        timeout: seconds for one metric on one sample.
+        progress: called after each sample with (done, total or None).
+        out: a ``.jsonl`` or ``.csv`` file to which rows are written as they come. What stands there of the same sample, metric
+            version and judge is taken over and not paid for again, except failures.
+
+    Raises:
+        ConfigurationError: no metrics, two of one name, or a file that cannot be read or written.
+        SampleError: there are records, and none is a sample.
+    """
+    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out)
+    if loop.on_loop():
+        await scoring.run(samples)
+    else:
+        await asyncio.wrap_future(loop.submit(scoring.run(samples)))
+    return scoring.result()
+
+
+def evaluate_sync(
+    samples: Source,
+    metrics: Sequence[Metric | str],
+    *,
+    concurrency: int = CONCURRENCY,
+    timeout: float = TIMEOUT_S,
+    progress: Progress | None = None,
+    out: str | Path | None = None,
+) -> Result:
+    """``evaluate``, blocking; also inside a running loop (Jupyter). Interrupted, what was scored is in ``out``."""
+    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out)
+    scoring.block(samples)
+    return scoring.result()
+
+
+class Scoring:
+    """One pass over a data set; ``result()`` tells at any time what there is.
+
+    Args:
+        metrics: as of ``evaluate``; likewise the others.
+        fresh: score anew what ``out`` holds already.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric | str],
+        *,
+        concurrency: int = CONCURRENCY,
+        timeout: float = TIMEOUT_S,
+        progress: Progress | None = None,
+        out: str | Path | None = None,
+        fresh: bool = False,
+    ) -> None:
+        if concurrency < 1:
+            raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 or more")
+        if timeout <= 0:
+            raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
+        self._metrics = _by_name(metrics)
+        self._evaluation = Evaluation(self._metrics, timeout_s=timeout)
+        self._concurrency = concurrency
+        self._progress = progress
+        self._file = None if out is None else RowFile(out, fresh=fresh)
+        self._seen: Counter[bytes] = Counter()
+        self._rows: list[tuple[int, list[Row]]] = []
+        self._bad: list[Bad] = []
+        self._taken_over = 0
+        self._whole = False
+        self._ended = threading.Event()
+        self._total: int | None = None
+        self.left_in_file = 0
+
+    async def run(self, samples: Source) -> None:
+        """Score all. On spanscore's loop."""
+        self._total = len(samples) if isinstance(samples, Sequence) and not isinstance(samples, str) else None
+        records = _Records(samples)
+        workers = [asyncio.ensure_future(self._work(records)) for _ in range(self._concurrency)]
+        try:
+            await asyncio.gather(*workers)
+            self._whole = True
+        finally:
+            for worker in workers:
+                worker.cancel()
+            self._close()
+            self._ended.set()
+        if self._bad and not self._rows:
+            named = "\n".join(f"  {bad}" for bad in self._bad[:_NAMED])
+            raise SampleError(f"none of {len(self._bad)} records is a sample:\n{named}")
+
+    def block(self, samples: Source) -> None:
+        """Score all, blocking. Cut short by an exception in the caller's thread (Ctrl-C), it stops the questions, too."""
+        future = loop.submit(self.run(samples))
+        try:
+            future.result()
+        except BaseException:
+            future.cancel()
+            self._ended.wait(_LAST_ROWS_S)
+            raise
+
+    def result(self) -> Result:
+        """Return what there is."""
+        done = sorted(self._rows, key=lambda found: found[0])
+        return Result(
+            rows=[row for _, rows in done for row in rows],
+            samples=len(done),
+            bad=sorted(self._bad, key=lambda bad: bad.line),
+            taken_over=self._taken_over,
+            interrupted=not self._whole,
+            scales=self._scales(),
+        )
+
+    def _scales(self) -> dict[str, Scale]:
+        return {name: metric.scale for name, metric in self._metrics.items()}
+
+    async def _work(self, records: _Records) -> None:
+        while (found := await records.next()) is not None:
+            place, line, sample = found
+            if isinstance(sample, Bad):
+                self._bad.append(sample)
+            else:
+                rows = await self._scored(line, sample)
+                self._rows.append((place, rows))
+            if self._progress is not None:
+                self._progress(len(self._rows) + len(self._bad), self._total)
+            await asyncio.sleep(0)  # a data set that is taken over as a whole never waits for anything
+
+    async def _scored(self, line: int, sample: Sample) -> list[Row]:
+        content = content_hash(sample)
+        occurrence = self._occurrence(content)
+        keys = {name: row_key(content, occurrence, name, metric.series) for name, metric in self._metrics.items()}
+        known = {} if self._file is None else {name: self._file.settled(key) for name, key in keys.items()}
+        wanted = [name for name in self._metrics if known.get(name) is None]
+        job = _job(sample, content, occurrence, wanted)
+        scores = await self._evaluation.scores(job) if wanted else []
+        new = {name: Row.of(score, line=line, key=keys[name]) for name, score in zip(wanted, scores, strict=True)}
+        if self._file is not None and new:
+            self._file.add(new.values())
+        old = {name: replace(row, line=line) for name, row in known.items() if row is not None}
+        self._taken_over += len(old)
+        return [new.get(name) or old[name] for name in self._metrics]
+
+    def _occurrence(self, content: str) -> int:
+        """Return how many equal samples came before."""
+        digest = bytes.fromhex(content)
+        self._seen[digest] += 1
+        return self._seen[digest] - 1
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self.left_in_file = self._file.close(self.result().rows)
+
+
+def _by_name(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
+    made = [create(metric) if isinstance(metric, str) else metric for metric in metrics]
+    if not made:
+        raise ConfigurationError("give at least one metric: evaluate(samples, [Faithfulness(llm)])")
+    for metric in made:
+        if not isinstance(metric, Metric):
+            raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
+    twice = [name for name, times in Counter(metric.name for metric in made).items() if times > 1]
+    if twice:
+        raise ConfigurationError(f"two metrics are called {twice[0]!r}; give one of them another name=")
+    return {metric.name: metric for metric in made}
+
+
+class _Records:
+    """Samples with their place and line, one by one, for several workers. Standard input is waited for on a thread: on the
+    loop it would hold up the judges' answers."""
+
+    def __init__(self, samples: Source) -> None:
+        self._records = enumerate(_records(samples))
+        self._waits = str(samples) == "-" if isinstance(samples, str | Path) else False
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> tuple[int, int, Sample | Bad] | None:
+        """Return the next one; None when there is no more."""
+        if self._waits:
+            async with self._turn:
+                found = await asyncio.to_thread(next, self._records, None)
+        else:
+            found = next(self._records, None)
+        return None if found is None else (found[0], *found[1])
+
+
+def _records(samples: Source) -> Iterator[tuple[int, Sample | Bad]]:
+    if isinstance(samples, str | Path):
+        yield from read_samples(samples)
+        return
+    for place, record in enumerate(samples, 1):
+        try:
+            yield place, sample_of(record)
+        except SampleError as error:
+            yield place, Bad(place, str(error))
+
+
+def _job(sample: Sample, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
+    """Return a job whose unit is named after the content, so that score ids are the same in every run."""
+    key = UnitKey(int(content, 16), occurrence + 1)
+    samples = Samples(multi=sample) if isinstance(sample, MultiTurnSample) else Samples(single=sample)
+    return Job(Unit(key, ()), samples, dict.fromkeys(metrics, _ALWAYS))

@@ -1,0 +1,49 @@
+"""Settings → judge and metrics: what a configuration file names, made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spanscore.judges import judge
+from spanscore.metrics.registry import create
+from spanscore.protocols import Judge, Metric
+from spanscore.settings import Settings
+
+__all__ = ["entries", "judge_of", "metrics_of"]
+
+
+def judge_of(settings: Settings) -> Judge:
+    """Return the judge that all metrics of a configuration share.
+
+    Raises:
+        ConfigurationError: there is no such model, or its library or key is missing.
+    """
+    asked = settings.judge
+    return judge(asked.model, max_concurrency=asked.max_concurrency, timeout=asked.timeout, attempts=asked.attempts)
+
+
+def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
+    """Return the metrics of a configuration, in its order.
+
+    Args:
+        settings: the configuration.
+        judge: used instead of the configuration's own.
+
+    Raises:
+        ConfigurationError: a metric, a parameter or the judge is none.
+    """
+    asked = judge or judge_of(settings)
+    return [
+        create(name, judge=asked, embeddings=settings.embeddings, **parameters)
+        for name, parameters in entries(settings)
+    ]
+
+
+def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the registry name and the parameters of each metric a configuration lists."""
+    for entry in settings.metrics:
+        if isinstance(entry, str):
+            yield entry, {}
+        else:
+            yield from ((name, parameters or {}) for name, parameters in entry.items())

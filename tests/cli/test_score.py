@@ -1,0 +1,131 @@
+"""``spanscore score``: a table for a person, JSON for a program, and Ctrl-C loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+from spanscore.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+RECORD = {"question": "Where?", "answer": "It is in Rome.", "contexts": ["It is in Rome."], "ground_truth": "Rome."}
+CONFIG = """
+metrics: [{exact_match: {name: same}}, faithfulness]
+judge: {model: lexical}
+"""
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    file = tmp_path / "samples.jsonl"
+    file.write_text(json.dumps(RECORD) + "\n" + '{"question": ' + "\n")
+    return file
+
+
+def ran(*arguments: Any, **settings: Any) -> Any:
+    return CliRunner().invoke(app(), ["score", *map(str, arguments)], **settings)
+
+
+def test_a_file_is_scored_and_told_as_a_table(samples: Path) -> None:
+    told = ran(samples, "-m", "faithfulness,exact_match")
+
+    assert told.exit_code == 0, told.output
+    for words in ("faithfulness", "1.000", "exact_match", "0.000", "Not read, line 2: no JSON"):
+        assert words in told.stdout
+    assert "No --judge was given" in told.stderr
+
+
+def test_standard_input_and_json_make_it_part_of_a_pipe() -> None:
+    told = ran("-", "-m", "exact_match", "--json", input=json.dumps(RECORD))
+
+    found = json.loads(told.stdout)
+    assert (found["samples"], found["metrics"]["exact_match"]["mean"]) == (1, 0.0)
+
+
+def test_a_second_run_pays_for_nothing_and_says_so(samples: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scores.csv"
+    ran(samples, "-m", "faithfulness", "--out", out)
+
+    again = ran(samples, "-m", "faithfulness,exact_match", "--out", out)
+    fresh = ran(samples, "-m", "faithfulness", "--out", out, "--fresh")
+
+    assert "1 row taken over" in again.stdout
+    assert f"2 rows are in {out}; 1 of them were taken over" in again.stderr
+    assert "taken over" not in fresh.stdout
+
+
+def test_the_metrics_of_a_configuration_are_taken_or_picked_from(samples: Path, tmp_path: Path) -> None:
+    config = tmp_path / "spanscore.yaml"
+    config.write_text(CONFIG)
+
+    whole = ran(samples, "--config", config, "--json")
+    picked = ran(samples, "--config", config, "--json", "-m", "same")
+
+    assert list(json.loads(whole.stdout)["metrics"]) == ["same", "faithfulness"]
+    assert list(json.loads(picked.stdout)["metrics"]) == ["same"]
+    assert "No --judge" not in whole.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "say what to score"),
+        (["-m", "faithfullness"], "did you mean faithfulness"),
+        (["-m", "exact_match", "--judge", "nonesuch:x"], "nonesuch"),
+        (["-m", "exact_match", "--out", "scores.xml"], r"\.jsonl or \.csv"),
+        (["-m", "exact_match", "--config", "nowhere.yaml"], r"nowhere\.yaml"),
+    ],
+)
+def test_what_is_wrong_is_named(samples: Path, arguments: list[str], words: str) -> None:
+    told = ran(samples, *arguments)
+
+    assert isinstance(told.exception, ConfigurationError)  # main() prints it and exits with 2
+    with pytest.raises(ConfigurationError, match=words):
+        raise told.exception
+
+
+def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").touch()
+
+    assert "holds no sample" in str(ran(tmp_path / "a.jsonl", "-m", "exact_match").exception)
+
+
+def test_interrupted_it_keeps_what_there_is_and_goes_on_from_there(tmp_path: Path) -> None:
+    file, out, config = tmp_path / "samples.jsonl", tmp_path / "scores.jsonl", tmp_path / "spanscore.yaml"
+    file.write_text("".join(json.dumps({**RECORD, "question": f"{place}?"}) + "\n" for place in range(60)))
+    config.write_text("metrics: [{'tests.line:Slow': {seconds: 0.1}}]")
+    command = [sys.executable, "-c", "from spanscore.cli.main import main; main()", "score", str(file)]
+    command += ["--config", str(config), "--out", str(out), "--concurrency", "2"]
+
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    _wait_for_lines(out, 4, process)
+    process.send_signal(signal.SIGINT)
+    told, notes = process.communicate(timeout=60)
+    kept = len(out.read_text().splitlines())
+    again = ran(file, "--config", config, "--out", out, "--json")
+
+    assert process.returncode == 130, notes
+    assert "Interrupted after" in told
+    assert "Traceback" not in notes
+    assert 4 <= kept < 60
+    assert (json.loads(again.stdout)["taken_over"], json.loads(again.stdout)["rows"]) == (kept, 60)
+
+
+def _wait_for_lines(file: Path, lines: int, process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 60
+    while not file.exists() or len(file.read_text().splitlines()) < lines:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)

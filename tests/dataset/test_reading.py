@@ -1,0 +1,112 @@
+"""Files of samples: lines, JSON, CSV. What cannot be read is named by its line."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanscore.dataset import Bad, read_samples
+from spanscore.errors import ConfigurationError
+from spanscore.model.sample import Sample, SingleTurnSample
+
+ONE, TWO = SingleTurnSample(user_input="1?", response="a"), SingleTurnSample(user_input="2?", response="b\nb")
+RECORDS = [{"question": "1?", "answer": "a"}, {"question": "2?", "answer": "b\nb"}]
+LINES = "".join(json.dumps(record) + "\n" for record in RECORDS)
+FILES = {
+    "a.jsonl": LINES,
+    "b.ndjson": LINES,
+    "c.json": json.dumps(RECORDS),
+    "d.json": json.dumps(RECORDS, indent=2),
+    "e.json": json.dumps({"samples": RECORDS}),
+    "f.json": json.dumps({"question": ["1?", "2?"], "answer": ["a", "b\nb"]}),
+    "lines_called.json": LINES,
+    "g.csv": 'question,answer\r\n1?,a\r\n2?,"b\nb"\r\n',
+    "excel.csv": '\ufeffquestion,answer\n1?,a\n2?,"b\nb"\n',
+    "no_ending": "\n" + LINES,
+    "no_ending_either": json.dumps(RECORDS, indent=1),
+}
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_bytes(text.encode())
+    return file
+
+
+def samples(source: str | Path) -> list[Sample | Bad]:
+    return [sample for _, sample in read_samples(source)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_by_its_form(tmp_path: Path, name: str) -> None:
+    assert samples(written(tmp_path, name, FILES[name])) == [ONE, TWO]
+
+
+@pytest.mark.parametrize("text", [LINES, FILES["d.json"], FILES["g.csv"]])
+def test_standard_input_is_read_by_its_first_character(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+    assert samples("-") == [ONE, TWO]
+
+
+def test_a_bad_line_is_named_and_passed_over(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.jsonl", '{"question": "1?", "answer": "a"}\n\n{"question": SECRET\n[]\n{"answer": 3}\n')
+
+    found = samples(file)
+
+    assert found[0] == ONE
+    assert [bad.line for bad in found[1:] if isinstance(bad, Bad)] == [3, 4, 5]
+    assert "SECRET" not in str(found)
+
+
+def test_a_csv_row_is_named_by_the_line_it_begins_on(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.csv", "question,contexts\n\"1\n?\",['C']\n2?,['C\n3?,['C']\n")
+
+    lines = [(line, isinstance(sample, Bad)) for line, sample in read_samples(file)]
+
+    assert lines == [(2, False), (4, True), (5, False)]
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    (found,) = samples(written(tmp_path, "a.csv", f"question,answer\n1?,{'x' * 200_000}\n"))
+
+    assert isinstance(found, SingleTurnSample)
+    assert len(found.response or "") == 200_000
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "a.csv": ("id,text\n1,x\n", "names no field of a sample"),
+    "b.json": ('[{"question": ', "is no JSON"),
+    "c.json": ('{"question": ["1?"], "answer": []}', "question 1, answer 0"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_file_that_is_none_is_refused_as_a_whole(tmp_path: Path, name: str) -> None:
+    text, words = WRONG[name]
+
+    with pytest.raises(ConfigurationError, match=words):
+        samples(written(tmp_path, name, text))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.jsonl cannot be read: No such file"):
+        samples(tmp_path / "nowhere.jsonl")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(ConfigurationError, match="is not UTF-8"):
+        samples(file)
+
+
+def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+    found: list[Any] = samples(written(tmp_path, "a.jsonl", "\n"))
+
+    assert found == []
