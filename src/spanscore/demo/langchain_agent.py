@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import tool
 
+from spanscore.demo.langgraph_memory import conversations
 from spanscore.demo.library import Handbook, documents
 from spanscore.errors import MissingExtraError
 
@@ -38,11 +39,10 @@ def ferry_agent(model: BaseChatModel, handbook: Handbook) -> Any:
     """Return the agent, a compiled graph; its conversations are kept in memory, by ``thread_id``.
 
     Raises:
-        MissingExtraError: langchain or langgraph is not installed.
+        MissingExtraError: langchain (which brings langgraph) is not installed.
     """
     try:
         from langchain.agents import create_agent
-        from langgraph.checkpoint.memory import InMemorySaver
     except ImportError as error:
         raise MissingExtraError("langchain", "demo") from error
 
@@ -57,7 +57,7 @@ def ferry_agent(model: BaseChatModel, handbook: Handbook) -> Any:
         return _with_artifact([page for page in documents() if page.id == "timetable"])
 
     return create_agent(
-        model, [search_handbook, timetable], system_prompt=_SYSTEM, name=AGENT_NAME, checkpointer=InMemorySaver()
+        model, [search_handbook, timetable], system_prompt=_SYSTEM, name=AGENT_NAME, checkpointer=conversations()
     )
 
 
