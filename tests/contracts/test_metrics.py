@@ -10,14 +10,18 @@ import pytest
 
 from spanscore import metrics
 from spanscore.errors import JudgeTimeout, JudgeUnavailable
-from spanscore.metrics.registry import BUILT_IN, found
+from spanscore.judges.lexical import ANSWERS
+from spanscore.metrics.registry import BUILT_IN, create, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.model.score import Outcome
 from spanscore.protocols import Metric
 from spanscore.testing import build_metric
 
-NEEDED: dict[str, dict[str, Any]] = {"aspect_critic": {"definition": "Is it polite?"}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "aspect_critic": {"definition": "Is it polite?"},
+    "simple_criteria_score": {"definition": "Score 1 to 5 by how helpful it is.", "range": [1, 5]},
+}
 """Parameters a metric cannot be made without."""
 
 FULL = {
@@ -29,6 +33,7 @@ FULL = {
         reference="In 1931.",
         reference_contexts=["The bridge opened in 1931."],
         reference_context_ids=["a"],
+        rubrics={"score1_description": "Wrong.", "score5_description": "Right."},
     ),
     "multi_turn": MultiTurnSample(
         user_input=[
@@ -40,6 +45,7 @@ FULL = {
         reference="It opened in 1931.",
         reference_tool_calls=[ToolCall(name="lookup", args={"q": "bridge"})],
         reference_topics=["bridges"],
+        rubrics={"score1_description": "Wrong.", "score5_description": "Right."},
     ),
 }
 HOSTILE: dict[str, Any] = {
@@ -218,6 +224,17 @@ async def test_one_instance_serves_many_at_once(name: str) -> None:
     scores = await asyncio.gather(*(metric.score(sample) for _ in range(20)))
 
     assert len({score.value for score in scores}) == 1
+
+
+@names
+def test_it_runs_without_a_key(name: str) -> None:
+    metric: Any = create(name, judge="lexical", **NEEDED.get(name, {}))
+    if unknown := set(metric.steps) - ANSWERS.keys():
+        pytest.skip(f"the lexical judge does not answer {sorted(unknown)} yet")
+
+    scores = [metric.score_sync(FULL[turns]) for turns in metric.requires]
+
+    assert {score.outcome for score in scores} <= {Outcome.SCORED, Outcome.UNDEFINED}
 
 
 @names

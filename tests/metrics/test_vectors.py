@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.metrics.quirks import check_of
+from tests.metrics.quirks.answers import VOTES
 
-from spanscore.errors import ConfigurationError
+from spanscore import metrics
+from spanscore.errors import ConfigurationError, SampleError
 from spanscore.metrics.registry import BUILT_IN
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
 from spanscore.model.score import Score
@@ -19,8 +22,9 @@ from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 
 TOLERANCE = 1e-6
-UNTAGGED = {"topic_adherence-random-13": ["Q-TA-REFUSE"]}
-"""Its one topic was outside and refused, as in all_off_topic_refused: the same case in all but the tag."""
+UNTAGGED = {"topic_adherence-random-13": ["Q-TA-REFUSE"], "ensember-random-08": ["Q-TIE"]}
+"""Its one topic was outside and refused, as in all_off_topic_refused; its four voters are divided on one row, as in tie: the
+same cases in all but the tag."""
 
 pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="the reference vectors (../shared/vectors) are not here")
 
@@ -33,6 +37,11 @@ def cases() -> Iterator[Any]:
             yield pytest.param(name, _tolerance(content), case, id=case["id"])
 
 
+def _cases_of(function: str) -> list[dict[str, Any]]:
+    file = VECTORS / f"{function}.json"
+    return list(json.loads(file.read_text("utf-8"))["cases"]) if file.exists() else []
+
+
 def _tolerance(content: dict[str, Any]) -> float:
     """Where ragas rounds and we do not, half a unit of its last decimal."""
     decimals = content.get("ragas_rounds_to_decimals")
@@ -43,8 +52,8 @@ def _tolerance(content: dict[str, Any]) -> float:
 def test_a_reference_case_comes_out_as_it_should(name: str, tolerance: float, case: dict[str, Any]) -> None:
     judge = ScriptedJudge(case["judge"])
     quirks = case.get("quirk") or UNTAGGED.get(case["id"], [])
-    if "Q-TA-MODE" in quirks or case["tag"] == "invalid_params":
-        with pytest.raises(ConfigurationError):
+    if refusal := _refusal(case):
+        with pytest.raises(refusal):
             _run(name, case, judge)
         return
 
@@ -71,6 +80,49 @@ def test_the_judge_is_asked_with_the_evidence_of_the_reference(
     expected = [(call["step"], call["input"]) for call in case["judge"] if "input" in call]
     asked = [(prompt.step, dict(prompt.evidence)) for prompt in judge.calls if prompt.step != "fix_output_format"]
     assert _in_order(asked) == _in_order(expected) or case["tag"] == "fewer_generations"
+
+
+@pytest.mark.filterwarnings("ignore:majority_vote")
+@pytest.mark.parametrize("case", _cases_of("ensember"), ids=lambda case: case["id"])
+def test_a_vote_comes_out_as_it_should(case: dict[str, Any]) -> None:
+    if case.get("error"):
+        with pytest.raises(IndexError, match="no voter"):
+            metrics.majority_vote(case["sample"]["inputs"], **case["params"])
+        return
+
+    rows = metrics.majority_vote(case["sample"]["inputs"], **case["params"])
+
+    quirks = case.get("quirk") or UNTAGGED.get(case["id"], [])
+    for quirk in quirks:
+        VOTES[quirk](case, rows)
+    if not quirks:
+        assert rows == case["score"]
+
+
+@pytest.mark.filterwarnings("ignore:ragas_score")
+@pytest.mark.parametrize("case", _cases_of("ragas_score"), ids=lambda case: case["id"])
+def test_a_ragas_score_comes_out_as_it_should(case: dict[str, Any]) -> None:
+    values, binary = case["sample"]["scores"], case["sample"]["binary_columns"]
+    if "Q-RS-NEG" in case.get("quirk", []):
+        with pytest.raises(SampleError, match="between 0 and 1"):
+            metrics.ragas_score(values, binary_columns=binary)
+        return
+
+    score = metrics.ragas_score(values, binary_columns=binary)
+
+    if "Q-RS-NAN" in case.get("quirk", []):
+        means = [sum(known) / len(known) for known in ([v for v in c if v is not None] for c in values.values())]
+        assert score == pytest.approx(len(means) / sum(1 / mean for mean in means))
+    else:
+        assert score == (None if case["score"] is None else pytest.approx(case["score"], abs=TOLERANCE))
+
+
+def _refusal(case: dict[str, Any]) -> type[Exception] | None:
+    """What is no metric, or no sample, is refused before there is a score. A whole number is a beta like any other."""
+    if case["tag"] == "invalid_conversation":
+        return ValidationError
+    wrong = case["tag"] == "invalid_params" and "beta" not in case["params"]
+    return ConfigurationError if wrong or "Q-TA-MODE" in case.get("quirk", []) else None
 
 
 def _run(name: str, case: dict[str, Any], judge: ScriptedJudge) -> Score:

@@ -25,9 +25,14 @@ timeout (OpenAI's: 600 s), which at 16 at once and 30 s each is 320; the threads
 
 
 class BlockingCalls:
-    """Threads for one judge's calls; daemons, so that a hung one holds up neither another judge nor the exit."""
+    """Threads for one judge's calls; daemons, so that a hung one holds up neither another judge nor the exit.
 
-    def __init__(self) -> None:
+    Args:
+        most_threads: calls at once; 1 for a model that runs in this process.
+    """
+
+    def __init__(self, most_threads: int = _MOST_THREADS) -> None:
+        self._most_threads = most_threads
         self._pool: DaemonPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._async_only = False
@@ -41,17 +46,18 @@ class BlockingCalls:
         """
         if not self._async_only:
             try:
-                return await self._on_a_thread(call)
+                return await self.on_a_thread(call)
             except (NotImplementedError, TypeError) as error:
                 if not _has_no_blocking_side(error):
                     raise
                 self._async_only = True
         return await otherwise()
 
-    async def _on_a_thread(self, call: Callable[[], T]) -> T:
+    async def on_a_thread(self, call: Callable[[], T]) -> T:
+        """Run a call that has only a blocking side, as ``run`` does."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._loop is not loop:  # in a forked child neither loop nor threads came along
-            self._pool, self._loop = DaemonPool(_MOST_THREADS, "spanscore-judge"), loop
+            self._pool, self._loop = DaemonPool(self._most_threads, "spanscore-judge"), loop
         return await loop.run_in_executor(self._pool, copy_context().run, _raising, call)
 
 

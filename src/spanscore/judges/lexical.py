@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spanscore.errors import JudgeError
-from spanscore.judges import lexical_single, lexical_statements, lexical_topics
+from spanscore.judges import lexical_reference, lexical_single, lexical_statements, lexical_topics
 from spanscore.judges.lexical_answer import LexicalAnswer
 from spanscore.model.prompt import Prompt, Reply
 
 __all__ = ["LexicalJudge"]
 
-_FAMILIES = (lexical_statements, lexical_single, lexical_topics)
+_FAMILIES = (lexical_statements, lexical_single, lexical_topics, lexical_reference)
 """Each a file with ``ANSWERS``: step → how it is answered. A new family is a file and a name here."""
 
 ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(

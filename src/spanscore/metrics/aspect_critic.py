@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.base import Finding
+from spanscore.metrics.graded import FIELDS, evidence_of
 from spanscore.metrics.judged import JudgedMetric
 from spanscore.metrics.step import Step, Verdict
 from spanscore.metrics.votes import cast_ballots, majority, odd
@@ -18,15 +19,13 @@ from spanscore.model.score import BINARY, Ballots, Direction
 
 __all__ = ["AspectCritic", "Critique"]
 
-_FIELDS = ("user_input", "response", "retrieved_contexts", "reference_contexts", "reference")
-
 _INSTRUCTION = """\
-Judge one aspect of the exchange between a user and an assistant in the evidence, and this aspect alone:
+The evidence is an exchange between a user and an assistant, with whatever else is known about it. Judge one aspect of it:
 
 {definition}
 
-First the reason, in a sentence that points to the words that decide it; then the verdict: 1 when the aspect holds (a question \
-is answered with yes), else 0."""
+First give the reason in one or two sentences that point to the words that decide it. Then the verdict: 1 when the aspect \
+holds (a question is answered with yes), 0 when it does not. Judge this aspect alone, not the exchange as a whole."""
 
 
 class Critique(BaseModel):
@@ -97,13 +96,13 @@ class AspectCritic(JudgedMetric):
 
     def missing(self, sample: Sample) -> str | None:
         """Single turn: any one field will do."""
-        if isinstance(sample, MultiTurnSample) or _evidence(sample):
+        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
             return super().missing(sample)
-        return f"{self.name} needs at least one of {', '.join(_FIELDS)}, and the sample has none"
+        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
-        evidence = _evidence(sample)
+        evidence = evidence_of(sample)
         ballots = await cast_ballots(lambda ballot: self._ask(self._critique, evidence, ballot=ballot), self.votes)
         failing = 0 if self.scale.direction == "higher" else 1
         verdict = majority([ballot.verdict for ballot in ballots], tie=failing)
@@ -112,13 +111,6 @@ class AspectCritic(JudgedMetric):
             explanation=_explained(ballots, verdict),
             ballots=Ballots(asked=self.votes, received=len(ballots)),
         )
-
-
-def _evidence(sample: Sample) -> dict[str, Any]:
-    if isinstance(sample, MultiTurnSample):
-        return {"user_input": sample.pretty(), "reference": sample.reference}
-    fields = {field: getattr(sample, field, None) for field in _FIELDS}
-    return {field: value for field, value in fields.items() if value is not None}
 
 
 def _explained(ballots: list[Critique], verdict: int) -> str:

@@ -44,12 +44,14 @@ class Finding:
         reason: why it is undefined; without content.
         explanation: the counts or words behind the value; may quote content.
         ballots: votes asked for and received.
+        scale: of this value, where it differs from sample to sample; the metric's own when None.
     """
 
     value: float | None
     reason: str | None = None
     explanation: str | None = None
     ballots: Ballots | None = None
+    scale: Scale | None = None
 
 
 Measured: TypeAlias = Finding | Score | float | None
@@ -165,19 +167,20 @@ class BaseMetric:
         return self._valued(value, finding)
 
     def _valued(self, value: float, finding: Finding) -> Score:
-        bounded = _within(value, self.scale)
+        scale = finding.scale or self.scale
+        bounded = _within(value, scale)
         if bounded is None:
-            reason = f"{self.name} came out as {value:g}, outside its range {self.scale.range}"
+            reason = f"{self.name} came out as {value:g}, outside its range {scale.range}"
             return self._failed(Outcome.METRIC_ERROR, reason, "out_of_range")
-        quality = self.scale.quality(bounded)
+        quality = scale.quality(bounded)
         return Score(
             metric=self.name,
             version=self.version,
             outcome=Outcome.SCORED,
-            scale=self.scale,
+            scale=scale,
             value=bounded,
             quality=quality,
-            label=self.scale.label(quality),
+            label=scale.label(quality),
             explanation=finding.explanation,
             ballots=finding.ballots,
         )

@@ -10,19 +10,28 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.errors import ConfigurationError
+from spanscore.judges.lexical import LexicalJudge
 from spanscore.protocols import Metric
 
 __all__ = ["BUILT_IN", "create", "found"]
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
+        "agent_goal_accuracy_with_reference": "spanscore.metrics.agent_goal:AgentGoalAccuracyWithReference",
+        "agent_goal_accuracy_without_reference": "spanscore.metrics.agent_goal:AgentGoalAccuracyWithoutReference",
+        "answer_correctness": "spanscore.metrics.answer_correctness:AnswerCorrectness",
         "aspect_critic": "spanscore.metrics.aspect_critic:AspectCritic",
+        "bleu_score": "spanscore.metrics.sacrebleu:Bleu",
+        "chrf_score": "spanscore.metrics.sacrebleu:Chrf",
         "context_entity_recall": "spanscore.metrics.context_entity_recall:ContextEntityRecall",
         "context_relevancy_v0": "spanscore.metrics.context_relevancy_v0:ContextRelevancyV0",
         "exact_match": "spanscore.metrics.exact_match:ExactMatch",
+        "factual_correctness": "spanscore.metrics.factual_correctness:FactualCorrectness",
         "faithfulness": "spanscore.metrics.faithfulness:Faithfulness",
+        "faithfulness_with_hhem": "spanscore.metrics.faithfulness_with_hhem:FaithfulnessWithHHEM",
         "id_based_context_precision": "spanscore.metrics.context_ids:IDBasedContextPrecision",
         "id_based_context_recall": "spanscore.metrics.context_ids:IDBasedContextRecall",
+        "instance_rubrics": "spanscore.metrics.rubrics:InstanceRubrics",
         "llm_context_precision_with_reference": "spanscore.metrics.context_precision:LLMContextPrecisionWithReference",
         "llm_context_precision_without_reference": "spanscore.metrics.context_precision:LLMContextPrecisionWithoutReference",
         "llm_context_recall": "spanscore.metrics.context_recall:LLMContextRecall",
@@ -34,6 +43,12 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "nv_context_relevance": "spanscore.metrics.context_relevance:ContextRelevance",
         "nv_response_groundedness": "spanscore.metrics.response_groundedness:ResponseGroundedness",
         "response_relevancy": "spanscore.metrics.response_relevancy:ResponseRelevancy",
+        "rouge_score": "spanscore.metrics.rouge_score:Rouge",
+        "rubrics_score": "spanscore.metrics.rubrics:Rubrics",
+        "semantic_similarity": "spanscore.metrics.semantic_similarity:SemanticSimilarity",
+        "simple_criteria_score": "spanscore.metrics.simple_criteria:SimpleCriteria",
+        "string_presence": "spanscore.metrics.string_presence:StringPresence",
+        "tool_call_accuracy": "spanscore.metrics.tool_call_accuracy:ToolCallAccuracy",
         "tool_call_f1": "spanscore.metrics.tool_calls:ToolCallF1",
         "topic_adherence": "spanscore.metrics.topic_adherence:TopicAdherence",
     }
@@ -48,12 +63,14 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
         metric: a built-in (``"faithfulness"``), or ``"my_pkg.metrics:Politeness"`` from outside: a class, a function that
             returns a metric, or a metric itself.
         judge: handed on to metrics that take one; ignored by the others.
-        embeddings: likewise.
+        embeddings: likewise; the offline ones when None beside the offline judge.
         params: of the metric; ``name`` may be one.
 
     Raises:
         ConfigurationError: unknown name or parameter (the message names close ones), or a parameter that cannot be.
     """
+    if embeddings is None and (judge == "lexical" or isinstance(judge, LexicalJudge)):
+        embeddings = "lexical"  # without a key means without any
     maker = found(metric)
     if not callable(maker) or (isinstance(maker, Metric) and not isinstance(maker, type)):
         return _as_it_is(metric, maker, params)

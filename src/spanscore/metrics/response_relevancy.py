@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import sqrt
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.embeddings import embedder, embedder_name
-from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.embeddings import embedder_name
 from spanscore.metrics.base import Finding
+from spanscore.metrics.cosine import COSINE, NO_LENGTH, cosine, wanted_embedder
 from spanscore.metrics.judged import JudgedMetric
 from spanscore.metrics.step import Step
 from spanscore.metrics.votes import ballots_wanted, cast_ballots
+from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import Ballots, Scale
+from spanscore.model.score import Ballots
 
 __all__ = ["ResponseRelevancy"]
 
 Noncommittal = Literal["all", "majority", "any"]
-
-COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
 
 
 class GeneratedQuestion(BaseModel):
@@ -35,9 +33,21 @@ class GeneratedQuestion(BaseModel):
 GENERATE_QUESTION: Step[GeneratedQuestion] = Step(
     name="generate_question",
     instruction="""\
-The evidence is an answer whose question is lost. Write the one question it answers best, in its language, from what it says \
-alone. noncommittal: 1 when it avoids an answer ("I don't know", "it depends", a refusal), else 0.""",
+The evidence holds an answer somebody gave; the question is lost. Write the one question it answers best, in the language \
+of the answer. Use only what the answer says.
+Also say whether the answer is noncommittal: 1 when it avoids an answer ("I don't know", "it depends", a refusal), 0 when \
+it gives one.""",
     output=GeneratedQuestion,
+    examples=(
+        Example(
+            evidence={"response": "The lighthouse on Skerry Point was automated in 1974."},
+            output={"question": "When was the lighthouse on Skerry Point automated?", "noncommittal": 0},
+        ),
+        Example(
+            evidence={"response": "I am not sure which ferry would be the right one for you."},
+            output={"question": "Which ferry should I take?", "noncommittal": 1},
+        ),
+    ),
 )
 
 
@@ -85,15 +95,9 @@ class ResponseRelevancy(JudgedMetric):
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(judge, steps=(GENERATE_QUESTION,), name=name, scale=COSINE, pass_at=pass_at, prompts=prompts)
-        if embeddings is None and isinstance(self._judge, LexicalJudge):
-            embeddings = "lexical"
-        if embeddings is None:
-            raise ConfigurationError(
-                f"{name} needs embeddings: LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'"
-            )
         if noncommittal not in _SHARE:
             raise ConfigurationError(f"{name}: noncommittal is {noncommittal!r}; it is one of {', '.join(_SHARE)}")
-        self._embedder = embedder(embeddings)
+        self._embedder = wanted_embedder(name, embeddings, self._judge)
         self.embeddings = embedder_name(self._embedder)
         self.noncommittal = noncommittal
         self.votes = ballots_wanted(strictness)
@@ -110,10 +114,10 @@ class ResponseRelevancy(JudgedMetric):
             return Finding(value=0.0, explanation="The answer is noncommittal.", ballots=ballots)
         questions = [guess.question for guess in asking]
         own, *others = await self._embedder.embed([sample.user_input or "", *questions])
-        cosines = [_cosine(own, other) for other in others]
-        known = [cosine for cosine in cosines if cosine is not None]
+        cosines = [cosine(own, other) for other in others]
+        known = [near for near in cosines if near is not None]
         if len(known) < len(cosines):
-            return Finding(value=None, reason="an embedding has no length, so there is no angle", ballots=ballots)
+            return Finding(value=None, reason=NO_LENGTH, ballots=ballots)
         return Finding(value=sum(known) / len(known), explanation=_explained(questions, known), ballots=ballots)
 
     def _avoids(self, guesses: Sequence[GeneratedQuestion]) -> bool:
@@ -128,11 +132,5 @@ _SHARE: Mapping[str, Callable[[int, int], bool]] = {
 }
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors, None when one has no length. In plain Python: NumPy costs 100 ms to load."""
-    length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other))
-    return sum(x * y for x, y in zip(one, other, strict=True)) / length if length else None
-
-
 def _explained(questions: Sequence[str], cosines: Sequence[float]) -> str:
-    return "\n".join(f"{cosine:.2f} {question}" for question, cosine in zip(questions, cosines, strict=True))
+    return "\n".join(f"{near:.2f} {question}" for question, near in zip(questions, cosines, strict=True))

@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from spanscore.judges.build import shared_judge
 from spanscore.metrics.base import BaseMetric
+from spanscore.metrics.faithfulness_with_hhem import judged_pairs
 from spanscore.metrics.registry import create
 from spanscore.protocols import Metric
 
@@ -33,7 +35,8 @@ def build_metric(
 
     Args:
         metric: a built-in's name, or ``"my_pkg.metrics:Politeness"``.
-        judge: a Judge or a chat model; ignored by metrics that ask none.
+        judge: a Judge or a chat model; ignored by metrics that ask none. It stands in for the local classifier of
+            ``faithfulness_with_hhem`` too (step ``classify_pairs``), so that no model need be loaded.
         embeddings: an Embedder or LangChain embeddings; likewise.
         loose_classification_schema: the step ``classify_topics`` takes flags of any type, so that their conversion is reached.
         params: of the metric; ``name`` may be one.
@@ -41,6 +44,8 @@ def build_metric(
     Raises:
         ConfigurationError: unknown name or parameter.
     """
+    if metric == "faithfulness_with_hhem" and judge is not None:
+        params.setdefault("classifier", judged_pairs(shared_judge(judge)))
     made = create(metric, judge=judge, embeddings=embeddings, **params)
     if loose_classification_schema and isinstance(made, BaseMetric):
         step = made.steps["classify_topics"]

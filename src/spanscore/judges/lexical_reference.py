@@ -1,0 +1,156 @@
+"""The lexical judge on answers beside a reference: right or wrong statements, a grade, a goal that was reached or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spanscore.judges.lexical_answer import LexicalAnswer
+from spanscore.judges.lexical_statements import stated, states_nothing, verdicts
+from spanscore.judges.support import among, objection
+from spanscore.judges.words import sentences, words
+from spanscore.model.prompt import Prompt
+
+__all__ = ["ANSWERS"]
+
+_REACHED = 0.5
+"""Share of a wanted outcome's words and numbers that the one arrived at must hold."""
+_FAILED = re.compile(
+    r"\b(?:can(?:no|')t|can not|could not|couldn't|unable|failed|not (?:find|found|possible|available|allowed)"
+    r"|sorry|unfortunately|no (?:results?|luck|seats?|such))\b",
+    re.IGNORECASE,
+)
+_LAST = re.compile(r"^(?:AI|ToolOutput): ?(.*?)(?=^(?:Human|AI|ToolOutput|Tools):|\Z)", re.MULTILINE | re.DOTALL)
+_ASKED = re.compile(r"^Human: ?(.*?)(?=^(?:Human|AI|ToolOutput|Tools):|\Z)", re.MULTILINE | re.DOTALL)
+_NUMBER = re.compile(r"-?\d+")
+_OPEN_SCALE = (1, 5)
+"""Grades where neither the answer's schema nor the rubric says which there are."""
+
+
+def _extract(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": stated(_text(prompt, "answer"))}
+
+
+def _decompose(prompt: Prompt) -> Mapping[str, Any]:
+    return {"claims": stated(_text(prompt, "response"))}
+
+
+def _verify(prompt: Prompt) -> Mapping[str, Any]:
+    return {"statements": verdicts(prompt.evidence.get("statements", ()), _text(prompt, "context"))}
+
+
+def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
+    """A statement is right when nothing in the other list speaks against it; the question's words are no news."""
+    question = _text(prompt, "question")
+    said, true = _list(prompt, "answer"), _list(prompt, "ground_truth")
+    wrong = [_against(statement, true, question) for statement in said]
+    lacking = [_against(statement, said, question) for statement in true]
+    return {
+        "TP": [
+            {"statement": s, "reason": "Its words are there."} for s, why in zip(said, wrong, strict=True) if not why
+        ],
+        "FP": [{"statement": s, "reason": why} for s, why in zip(said, wrong, strict=True) if why],
+        "FN": [{"statement": s, "reason": why} for s, why in zip(true, lacking, strict=True) if why],
+    }
+
+
+def _against(statement: str, others: Iterable[str], question: str) -> str | None:
+    return objection(statement, " ".join(_ended(other) for other in others))
+
+
+def _classify_pairs(prompt: Prompt) -> Mapping[str, Any]:
+    """Sure of everything: 1 when nothing in the text speaks against the statement, else 0."""
+    pairs = prompt.evidence.get("pairs", ())
+    return {"scores": [float(objection(str(statement), str(text)) is None) for text, statement in pairs]}
+
+
+def _grade(field: str) -> LexicalAnswer:
+    """Grades are beyond a comparison of words: the more of the reference's words an answer has (of the contexts' or the
+    question's where there is no reference), the higher its grade; an answer that says nothing has the lowest.
+    """
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        low, high = _scale(prompt)
+        said = _text(prompt, "response") or _end(_text(prompt, "user_input"))
+        against = next((text for name in _BESIDE if (text := _text(prompt, name))), "")
+        share = 0.0 if all(map(states_nothing, sentences(said))) else _share(against, said)
+        reason = f"It has {share:.0%} of the words it is compared with; a comparison of words sees no more."
+        return {field: reason, "score": low + round(share * (high - low))}
+
+    return answer
+
+
+_BESIDE = ("reference", "reference_contexts", "retrieved_contexts", "user_input")
+
+
+def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
+    """What the user said, and what was said last to them."""
+    talk = _text(prompt, "workflow")
+    return {"user_goal": " ".join(turn.strip() for turn in _ASKED.findall(talk)), "end_state": _end(talk)}
+
+
+def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
+    """Reached when it holds half of the wanted outcome's words and numbers, and does not say that something failed."""
+    wanted, arrived = _text(prompt, "desired_outcome"), _text(prompt, "arrived_outcome")
+    if _FAILED.search(arrived) and not _FAILED.search(wanted):
+        return {"reason": "It says that something failed.", "verdict": 0}
+    share = _share(wanted, arrived)
+    return {"reason": f"It holds {share:.0%} of what was wanted.", "verdict": int(share >= _REACHED)}
+
+
+ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
+    {
+        "extract_statements_response": _extract,
+        "extract_statements_reference": _extract,
+        "classify_statements": _classify_statements,
+        "classify_pairs": _classify_pairs,
+        "decompose_response": _decompose,
+        "decompose_reference": _decompose,
+        "verify_response_claims": _verify,
+        "verify_reference_claims": _verify,
+        "score_criteria": _grade("reason"),
+        "score_rubric": _grade("feedback"),
+        "infer_goal_outcome": _infer_goal_outcome,
+        "compare_outcome": _compare_outcome,
+    }
+)
+
+
+def _text(prompt: Prompt, name: str) -> str:
+    value = prompt.evidence.get(name, "")
+    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _list(prompt: Prompt, name: str) -> list[str]:
+    return [str(item) for item in prompt.evidence.get(name, ())]
+
+
+def _ended(statement: str) -> str:
+    return statement if statement.endswith((".", "!", "?")) else f"{statement}."
+
+
+def _end(talk: str) -> str:
+    """Return what was said or found last in a rendered conversation; a text that is none, as it is."""
+    said = [text.strip() for text in _LAST.findall(talk)]
+    return said[-1] if said else "" if _ASKED.search(talk) else talk
+
+
+def _share(wanted: str, text: str) -> float:
+    """Return the share of a text's content words and numbers that another holds."""
+    looked_for, held = words(wanted), words(text)
+    of = len(looked_for.content) + len(looked_for.numbers)
+    found = sum(among(stem, held.content) for stem in looked_for.content) + len(looked_for.numbers & held.numbers)
+    return found / of if of else 0.0
+
+
+def _scale(prompt: Prompt) -> tuple[int, int]:
+    """Return the lowest and highest grade: of the answer's shape, else of the rubric that came with the sample."""
+    field = prompt.output.model_json_schema()["properties"]["score"]
+    grades = _grades(field.get("description", "")) or _grades(" ".join(map(str, prompt.evidence.get("rubrics", ()))))
+    return (min(grades), max(grades)) if grades else _OPEN_SCALE
+
+
+def _grades(text: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(text)]

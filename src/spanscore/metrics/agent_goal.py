@@ -1,0 +1,157 @@
+"""AgentGoalAccuracy: did the agent bring about what was wanted? With the outcome given, or read from the talk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator
+
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.step import Step, Verdict
+from spanscore.model.sample import MultiTurnSample
+from spanscore.model.score import BINARY
+
+__all__ = ["AgentGoalAccuracyWithReference", "AgentGoalAccuracyWithoutReference"]
+
+_WORDS: Mapping[str, int] = {"0": 0, "1": 1, "false": 0, "true": 1}
+
+
+def _word(given: Any) -> Any:
+    """Read a verdict that is written as a word; any other text is none, also one that pydantic would read (" 1", "1.0")."""
+    return _WORDS.get(given.casefold()) if isinstance(given, str) else given
+
+
+class GoalAndOutcome(BaseModel):
+    """What the user wanted, and where the conversation ended."""
+
+    user_goal: str
+    end_state: str
+
+
+class Comparison(BaseModel):
+    """Why, and whether what was reached is what was wanted."""
+
+    reason: str = ""
+    verdict: Annotated[Verdict, BeforeValidator(_word)]
+
+
+INFER_GOAL_OUTCOME: Step[GoalAndOutcome] = Step(
+    name="infer_goal_outcome",
+    instruction="""\
+The evidence is a conversation of a user with an agent, tool calls and results included. In one or two sentences each, say:
+user_goal: what the user wanted in the end, with the conditions that came up on the way.
+end_state: what was done or found when it ended, by the tool results and the agent's last words. Name what was left open or \
+failed. An announcement is not a result.""",
+    output=GoalAndOutcome,
+)
+COMPARE_OUTCOME: Step[Comparison] = Step(
+    name="compare_outcome",
+    instruction="""\
+The evidence is a desired outcome and the one that was arrived at. Give a short reason, then the verdict: 1 when every part of \
+the desired outcome was reached, in whatever words and whatever way; 0 when a part is missing, different or undone.""",
+    output=Comparison,
+)
+
+
+class _AgentGoalAccuracy(JudgedMetric):
+    """What both have in common: two questions, one after the other."""
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        steps = (INFER_GOAL_OUTCOME, COMPARE_OUTCOME)
+        super().__init__(judge, steps=steps, name=name, scale=BINARY, pass_at=pass_at, prompts=prompts)
+
+    async def _judged_goal(self, sample: MultiTurnSample, desired: str | None) -> Finding:
+        """Find out how it ended, then compare; with the inferred goal where none is given."""
+        found = await self._ask(INFER_GOAL_OUTCOME, {"workflow": sample.pretty()})
+        wanted = found.user_goal if desired is None else desired
+        evidence = {"desired_outcome": wanted, "arrived_outcome": found.end_state}
+        compared = await self._ask(COMPARE_OUTCOME, evidence)
+        explanation = f"Wanted: {wanted}\nReached: {found.end_state}\n{compared.reason}"
+        return Finding(value=float(compared.verdict), explanation=explanation)
+
+
+class AgentGoalAccuracyWithReference(_AgentGoalAccuracy):
+    """Did the conversation end with the outcome that was to be reached?
+
+    Formula: the judge says how the conversation ended, then whether that is the reference: 1 or 0. Range {0, 1}, higher is
+    better.
+
+    Fields: ``user_input`` (messages), ``reference`` (the outcome, in words). Judge calls: 2 (``infer_goal_outcome``,
+    ``compare_outcome``), one after the other. An empty conversation and an empty reference are judged as they are.
+
+    Blind spot: the second question sees the end as the first one told it: what that left out is lost. How the agent got there
+    (detours, harm on the way, calls paid twice) does not count; see ``ToolCallAccuracy``.
+
+    Source: ragas 0.4.3's ``AgentGoalAccuracyWithReference``. Deviations: a verdict may also be a bare 0, 1, true or false
+    (ragas takes the two strings alone); a missing reference is found before the first judge call.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes; 1 when None.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "agent_goal_accuracy_with_reference",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Compare the end with the reference."""
+        return await self._judged_goal(sample, sample.reference)
+
+
+class AgentGoalAccuracyWithoutReference(_AgentGoalAccuracy):
+    """Did the user get what they came for?
+
+    Formula: the judge says what the user wanted and how the conversation ended, then whether the two agree: 1 or 0. Range
+    {0, 1}, higher is better.
+
+    Fields: ``user_input`` (messages). Judge calls: 2 (``infer_goal_outcome``, ``compare_outcome``), one after the other. An
+    empty conversation is judged as it is.
+
+    Blind spot: the goal is the judge's guess: a user who gives up halfway, or is talked into less, has a goal that was reached.
+    Tool results are believed. What the first question leaves out, the second does not see.
+
+    Source: ragas 0.4.3's ``AgentGoalAccuracyWithoutReference``. Deviations: a verdict may also be a bare 0, 1, true or false
+    (ragas takes the two strings alone).
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes; 1 when None.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input",)}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "agent_goal_accuracy_without_reference",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Compare the end with what the user wanted."""
+        return await self._judged_goal(sample, None)

@@ -1,0 +1,241 @@
+"""AnswerCorrectness: does the answer say what the reference says, in fact and in wording?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, cast
+
+from pydantic import BaseModel, model_validator
+
+from spanscore.errors import ConfigurationError
+from spanscore.judges.embeddings import embedder_name
+from spanscore.metrics.averages import beta_wanted, f_beta_of_counts
+from spanscore.metrics.base import Finding
+from spanscore.metrics.cosine import NO_LENGTH, similarity, wanted_embedder
+from spanscore.metrics.judged import JudgedMetric, together
+from spanscore.metrics.statements import EXTRACT_STATEMENTS, Statements, key_of
+from spanscore.metrics.step import Step
+from spanscore.model.prompt import Example
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import Scale
+
+__all__ = ["AnswerCorrectness"]
+
+_TWO = 2
+
+
+class Sorted(BaseModel):
+    """One statement and why it stands where it stands."""
+
+    statement: str
+    reason: str = ""
+
+
+class Classification(BaseModel):
+    """Statements of the answer that the reference supports (TP) or not (FP), and of the reference the answer lacks (FN)."""
+
+    TP: list[Sorted] = []
+    FP: list[Sorted] = []
+    FN: list[Sorted] = []
+
+    @model_validator(mode="after")
+    def _sorts_something(self) -> Classification:
+        """Nothing sorted, of lists that are never empty, is no answer."""
+        if not (self.TP or self.FP or self.FN):
+            raise ValueError("nothing is sorted")
+        return self
+
+
+EXTRACT_RESPONSE: Step[Statements] = replace(EXTRACT_STATEMENTS, name="extract_statements_response")
+EXTRACT_REFERENCE: Step[Statements] = replace(EXTRACT_STATEMENTS, name="extract_statements_reference")
+CLASSIFY_STATEMENTS: Step[Classification] = Step(
+    name="classify_statements",
+    instruction="""\
+The evidence is a question, the statements of an answer, and those of the right answer (ground_truth). Sort them, copied word \
+for word, each with a short reason:
+TP: statements of the answer that the ground truth says or implies.
+FP: the other statements of the answer: contradicted, different in a number, name or condition, or not in the ground truth.
+FN: statements of the ground truth that the answer neither says nor implies.
+Each statement of the answer stands in exactly one of TP and FP.""",
+    output=Classification,
+    examples=(
+        Example(
+            evidence={
+                "question": "Who built the lighthouse, and when?",
+                "answer": ["Ada Holm built the lighthouse.", "It was built in 1898."],
+                "ground_truth": ["The lighthouse was built by Ada Holm.", "The lighthouse was built in 1888."],
+            },
+            output={
+                "TP": [{"statement": "Ada Holm built the lighthouse.", "reason": "The ground truth names her."}],
+                "FP": [{"statement": "It was built in 1898.", "reason": "The ground truth says 1888."}],
+                "FN": [{"statement": "The lighthouse was built in 1888.", "reason": "The answer has another year."}],
+            },
+        ),
+    ),
+)
+
+
+class AnswerCorrectness(JudgedMetric):
+    """Does the answer say what the reference says, no more and no less?
+
+    Formula: (w1 · F + w2 · S) / (w1 + w2). F is the F-beta over statements: TP of the answer in the reference, FP of the answer
+    not in it, FN of the reference not in the answer; 1 when neither states anything, 0 when one of them does not. S is the
+    cosine of the two embedded texts. Range [-w2/(w1+w2), 1], higher is better; the quality is max(0, value).
+
+    Fields: ``user_input``, ``response``, ``reference``. Judge calls: 3 (``extract_statements_response`` and
+    ``extract_statements_reference`` side by side, ``classify_statements``); 2 when one text states nothing; none when w1 is 0.
+    One request for embeddings, none when w2 is 0. Undefined when an embedding has no length; nothing is classified then.
+
+    Blind spot: S is high for a wrong answer in the right words, so even a false one seldom gets below 0.2: choose
+    ``pass_at`` by looking at real scores, or set ``weights=(1, 0)``. Right statements that the reference
+    does not have count as false.
+
+    Source: ragas 0.4.3's ``AnswerCorrectness``. Deviations: a statement of the answer that was not sorted is an FP, and one
+    sorted twice counts once, as an FP if it is in both (ragas counts rows); no call is made whose weight is 0 or whose answer
+    is known; nothing sorted at all is repaired once and then an error (ragas: F = 0); no length is undefined with a reason.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``; None beside the lexical judge, or when w2 is 0.
+        name: under which its scores appear.
+        weights: (w1, w2), of facts and of wording; not negative, not both 0.
+        beta: how many times as much recall counts as precision.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "reference")}
+
+    def __init__(
+        self,
+        judge: Any,
+        embeddings: Any = None,
+        *,
+        name: str = "answer_correctness",
+        weights: Sequence[float] = (0.75, 0.25),
+        beta: float = 1.0,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        facts, wording = _shares(name, weights)
+        scale = Scale(range=(-wording, 1.0), negatives_are_zero=True)
+        steps = (EXTRACT_RESPONSE, EXTRACT_REFERENCE, CLASSIFY_STATEMENTS)
+        super().__init__(judge, steps=steps, name=name, scale=scale, pass_at=pass_at, prompts=prompts)
+        self.weights = (facts, wording)
+        self.beta = beta_wanted(beta)
+        if wording:
+            self._embedder = wanted_embedder(name, embeddings, self._judge)
+            self.embeddings = embedder_name(self._embedder)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Take both texts apart and embed them, all at once; then sort the parts."""
+        (facts, wording), said, wanted = self.weights, list[str](), list[str]()
+        near: float | None = 0.0
+        if facts and wording:
+            found = await together((self._response(sample), self._reference(sample), self._near(sample)))
+            said, wanted, near = cast("tuple[list[str], list[str], float | None]", found)
+        elif facts:
+            said, wanted = await together((self._response(sample), self._reference(sample)))
+        else:
+            near = await self._near(sample)
+        if near is None:
+            return Finding(value=None, reason=NO_LENGTH)
+        counts = await self._counts(sample, said, wanted) if facts else _NOTHING
+        return Finding(
+            value=facts * counts.value(self.beta) + wording * near, explanation=f"{counts}Wording: {near:.2f}."
+        )
+
+    async def _response(self, sample: SingleTurnSample) -> list[str]:
+        asked = {"question": sample.user_input, "answer": sample.response}
+        return (await self._ask(EXTRACT_RESPONSE, asked)).statements
+
+    async def _reference(self, sample: SingleTurnSample) -> list[str]:
+        asked = {"question": sample.user_input, "answer": sample.reference}
+        return (await self._ask(EXTRACT_REFERENCE, asked)).statements
+
+    async def _near(self, sample: SingleTurnSample) -> float | None:
+        return await similarity(self._embedder, sample.reference or "", sample.response or "")
+
+    async def _counts(self, sample: SingleTurnSample, said: list[str], wanted: list[str]) -> _Counts:
+        if not said or not wanted:  # one list alone is all wrong, or all missing: nobody need be asked
+            return _Counts(0, tuple(said), tuple(wanted))
+        evidence = {"question": sample.user_input, "answer": said, "ground_truth": wanted}
+        return _counted(said, wanted, await self._ask(CLASSIFY_STATEMENTS, evidence))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How many statements of the answer are right, and which ones are wrong or missing."""
+
+    right: int
+    wrong: tuple[str, ...]
+    missed: tuple[str, ...]
+
+    def value(self, beta: float) -> float:
+        if not (self.right or self.wrong or self.missed):
+            return 1.0
+        return f_beta_of_counts(self.right, len(self.wrong), len(self.missed), beta=beta)
+
+    def __str__(self) -> str:
+        if not (self.right or self.wrong or self.missed):
+            return ""
+        lines = [f"{self.right} statements are right, {len(self.wrong)} wrong, {len(self.missed)} missing."]
+        lines += [f"Wrong: {statement}" for statement in self.wrong]
+        lines += [f"Missing: {statement}" for statement in self.missed]
+        return "\n".join([*lines, ""])
+
+
+_NOTHING = _Counts(0, (), ())
+
+
+def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) -> _Counts:
+    """Bring what was sorted back to the statements. One of the answer that stands in both lists, or in none, is wrong."""
+    wrong, _ = _matched(said, found.FP)
+    right, rewritten = _matched(said, found.TP, taken=wrong)
+    right += _free(said, wrong + right)[:rewritten]
+    missed, rewritten = _matched(wanted, found.FN)
+    missed += _free(wanted, missed)[:rewritten]
+    return _Counts(
+        len(right),
+        tuple(said[place] for place in _free(said, right)),
+        tuple(wanted[place] for place in sorted(missed)),
+    )
+
+
+def _matched(statements: Sequence[str], rows: Sequence[Sorted], taken: Sequence[int] = ()) -> tuple[list[int], int]:
+    """Return the places whose text a row has, each once, and how many rows have a text of their own: rewritten ones."""
+    open_places: dict[str, list[int]] = {key_of(statement): [] for statement in statements}
+    for place in _free(statements, taken):
+        open_places[key_of(statements[place])].append(place)
+    rewritten, places = 0, []
+    for row in rows:
+        left = open_places.get(key_of(row.statement))
+        if left is None:
+            rewritten += 1
+        elif left:
+            places.append(left.pop(0))
+    return places, rewritten
+
+
+def _free(statements: Sequence[str], taken: Sequence[int]) -> list[int]:
+    return [place for place in range(len(statements)) if place not in set(taken)]
+
+
+def _shares(name: str, weights: Any) -> tuple[float, float]:
+    """Return two weights as shares of 1.
+
+    Raises:
+        ConfigurationError: they are not two numbers, or negative, or both 0.
+    """
+    given = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
+    known = [
+        float(w) for w in given if isinstance(w, int | float) and not isinstance(w, bool) and isfinite(w) and w >= 0
+    ]
+    if len(known) != _TWO or len(given) != _TWO or not sum(known):
+        raise ConfigurationError(
+            f"{name}: weights is {weights!r}; it is two numbers, of facts and of wording, not negative and not both 0"
+        )
+    facts, wording = known
+    return facts / (facts + wording), wording / (facts + wording)

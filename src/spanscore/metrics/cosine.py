@@ -1,0 +1,45 @@
+"""Two embedded texts → the cosine of their vectors, and which embeddings a metric uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+from spanscore.errors import ConfigurationError
+from spanscore.judges.embeddings import embedder
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.model.score import Scale
+from spanscore.protocols import Embedder, Judge
+
+__all__ = ["COSINE", "NO_LENGTH", "cosine", "similarity", "wanted_embedder"]
+
+COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
+NO_LENGTH = "an embedding has no length, so there is no angle"
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Return the cosine of two vectors, None when one has no length. In plain Python: NumPy costs 100 ms to load."""
+    length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other))
+    return sum(x * y for x, y in zip(one, other, strict=True)) / length if length else None
+
+
+async def similarity(embeddings: Embedder, one: str, other: str) -> float | None:
+    """Return the cosine of two texts, one request; None when a vector has no length. An empty text is sent as one space:
+    providers refuse empty ones.
+    """
+    first, second = await embeddings.embed([one or " ", other or " "])
+    return cosine(first, second)
+
+
+def wanted_embedder(name: str, embeddings: Any, judge: Judge | None = None) -> Embedder:
+    """Return the embeddings of a metric; the offline ones where none are given beside the offline judge.
+
+    Raises:
+        ConfigurationError: there are none.
+    """
+    if embeddings is None and isinstance(judge, LexicalJudge):
+        embeddings = "lexical"
+    if embeddings is None:
+        raise ConfigurationError(f"{name} needs embeddings: LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'")
+    return embedder(embeddings)

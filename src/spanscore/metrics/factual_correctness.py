@@ -1,0 +1,213 @@
+"""FactualCorrectness: do the answer and the reference claim the same facts?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError, JudgeUnparseable
+from spanscore.metrics.averages import beta_wanted, f_beta, ratio
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric, together
+from spanscore.metrics.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
+from spanscore.metrics.step import Step
+from spanscore.model.prompt import Example
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["FactualCorrectness"]
+
+Mode = Literal["f1", "precision", "recall"]
+Level = Literal["low", "high"]
+Recall = Literal["mixed", "claims"]
+
+
+class Claims(BaseModel):
+    """Claims, each understandable on its own."""
+
+    claims: list[str]
+
+
+_DECOMPOSE = """\
+The evidence is a text. List the facts it claims, each as one sentence that can be checked without the rest (names in place of \
+pronouns). {atomicity} {coverage} Add nothing, correct nothing. A text without claims gives an empty list."""
+_ATOMICITY: Mapping[str, str] = {
+    "low": "Keep facts that stand together in one sentence together.",
+    "high": "One fact in each: split lists, dates, places and reasons off.",
+}
+_COVERAGE: Mapping[str, str] = {
+    "low": "Leave out side remarks that the text would be as true without.",
+    "high": "Leave no fact out, however small.",
+}
+_TEXT = "Ada Holm, an engineer from Skerry, built the lighthouse in 1888; it still guides ships."
+_EXAMPLES: Mapping[tuple[str, str], list[str]] = {
+    ("low", "low"): ["Ada Holm built the lighthouse in 1888.", "The lighthouse still guides ships."],
+    ("low", "high"): [
+        "Ada Holm, an engineer from Skerry, built the lighthouse in 1888.",
+        "The lighthouse still guides ships.",
+    ],
+    ("high", "low"): [
+        "Ada Holm built the lighthouse.",
+        "The lighthouse was built in 1888.",
+        "The lighthouse still guides ships.",
+    ],
+    ("high", "high"): [
+        "Ada Holm was an engineer.",
+        "Ada Holm came from Skerry.",
+        "Ada Holm built the lighthouse.",
+        "The lighthouse was built in 1888.",
+        "The lighthouse still guides ships.",
+    ],
+}
+
+
+def _decompose(name: str, atomicity: Level, coverage: Level) -> Step[Claims]:
+    return Step(
+        name=name,
+        instruction=_DECOMPOSE.format(atomicity=_ATOMICITY[atomicity], coverage=_COVERAGE[coverage]),
+        output=Claims,
+        examples=(Example(evidence={"response": _TEXT}, output={"claims": _EXAMPLES[atomicity, coverage]}),),
+    )
+
+
+def _verify(name: str) -> Step[Verdicts]:
+    return Step(name=name, instruction=VERIFY_STATEMENTS.instruction, output=Verdicts)
+
+
+class FactualCorrectness(JudgedMetric):
+    """Do the answer and the reference claim the same facts?
+
+    Formula: the answer's claims are checked against the reference: TP supported, FP not. The reference's claims are checked
+    against the answer: FN not supported. precision = TP / (TP + FP); recall = TP / (TP + FN), or with ``recall="claims"`` the
+    share of the reference's claims that the answer supports; f1 = the F-beta of both. Range [0, 1], higher is better. The
+    counts are in the explanation.
+
+    Fields: ``response``, ``reference``. Judge calls: 4 (``decompose_response`` then ``verify_response_claims``, and beside them
+    ``decompose_reference`` then ``verify_reference_claims``); 2 for precision; a text without claims is not verified. Undefined
+    when neither text claims anything, and in recall by claims when the reference claims nothing.
+
+    Blind spot: the default recall mixes two counts: TP are claims of the answer, FN of the reference, so an answer that cuts
+    one fact into five has a better recall. A claim counts the same whether it is the point or a side remark.
+
+    Source: ragas 0.4.3's ``FactualCorrectness``; the idea of precision over atomic claims is Min et al., "FActScore" (2023).
+    Deviations: ``recall="claims"``; verdicts are matched to claims, a claim without one counts as not supported; a verdict is 0
+    or 1, else it is repaired once and then an error; no call for an empty list, and both empty is undefined (ragas: 0); the
+    value is not rounded to two decimals; no small term in the denominators.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        mode: ``"f1"``, ``"precision"`` or ``"recall"``.
+        beta: how many times as much recall counts as precision.
+        atomicity: ``"high"`` cuts claims finer.
+        coverage: ``"high"`` keeps side remarks.
+        recall: ``"mixed"`` (ragas's formula) or ``"claims"``.
+        pass_at: lowest quality that passes.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "factual_correctness",
+        mode: Mode = "f1",
+        beta: float = 1.0,
+        atomicity: Level = "low",
+        coverage: Level = "low",
+        recall: Recall = "mixed",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        _one_of(name, "mode", mode, ("f1", "precision", "recall"))
+        _one_of(name, "atomicity", atomicity, ("low", "high"))
+        _one_of(name, "coverage", coverage, ("low", "high"))
+        _one_of(name, "recall", recall, ("mixed", "claims"))
+        self._response = _decompose("decompose_response", atomicity, coverage), _verify("verify_response_claims")
+        self._reference = _decompose("decompose_reference", atomicity, coverage), _verify("verify_reference_claims")
+        steps = self._response if mode == "precision" else (*self._response, *self._reference)
+        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+        self.mode = mode
+        self.beta = beta_wanted(beta)
+        self.recall = recall
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Check each text's claims against the other text, both at once."""
+        response, reference = sample.response or "", sample.reference or ""
+        questions = [self._checked(*self._response, text=response, context=reference)]
+        if self.mode != "precision":
+            questions.append(self._checked(*self._reference, text=reference, context=response))
+        checked = await together(questions)
+        counts = _Counts(checked[0], checked[1] if len(checked) > 1 else None)
+        return Finding(
+            value=counts.value(self.mode, self.beta, self.recall),
+            reason="the reference claims nothing" if counts.response.claims else "neither text claims anything",
+            explanation=str(counts),
+        )
+
+    async def _checked(self, decompose: Step[Claims], verify: Step[Verdicts], *, text: str, context: str) -> _Checked:
+        claims = (await self._ask(decompose, {"response": text})).claims
+        if not claims:
+            return _Checked((), Aligned((), 0))
+        verdicts = await self._ask(verify, {"context": context, "statements": claims})
+        if not verdicts.statements:
+            raise JudgeUnparseable(f"{verify.name}: no verdict on any of {len(claims)} claims")
+        return _Checked(tuple(claims), align(claims, verdicts.statements))
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """One text's claims, and which of them the other text supports."""
+
+    claims: tuple[str, ...]
+    verdicts: Aligned
+
+    @property
+    def supported(self) -> int:
+        return self.verdicts.supported
+
+    @property
+    def unsupported(self) -> int:
+        return len(self.claims) - self.supported
+
+    def __str__(self) -> str:
+        lines = []
+        for claim, row in zip(self.claims, self.verdicts.rows, strict=True):
+            if row is None:
+                lines.append(f"  no verdict, counted as not supported: {claim}")
+            elif row.verdict == 0:
+                lines.append(f"  not supported: {claim}" + (f" ({row.reason})" if row.reason else ""))
+        return "\n".join([f"{self.supported} of {len(self.claims)} claims are supported.", *lines])
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """What was found about both texts; ``reference`` is None where its claims are not looked at."""
+
+    response: _Checked
+    reference: _Checked | None
+
+    def value(self, mode: Mode, beta: float, kind: Recall) -> float | None:
+        """Return the score, None where it is undefined."""
+        precision = ratio(self.response.supported, len(self.response.claims))
+        if self.reference is None:
+            return precision
+        if not self.reference.claims and (kind == "claims" or not self.response.claims):
+            return None
+        of = len(self.reference.claims) if kind == "claims" else self.response.supported + self.reference.unsupported
+        recall = ratio(self.reference.supported if kind == "claims" else self.response.supported, of)
+        return recall if mode == "recall" else f_beta(precision, recall, beta=beta)
+
+    def __str__(self) -> str:
+        said = f"The answer, against the reference: {self.response}"
+        return said if self.reference is None else f"{said}\nThe reference, against the answer: {self.reference}"
+
+
+def _one_of(name: str, parameter: str, given: Any, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ConfigurationError(f"{name}: {parameter} is {given!r}; it is one of {', '.join(known)}")

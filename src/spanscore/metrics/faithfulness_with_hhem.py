@@ -1,0 +1,135 @@
+"""FaithfulnessWithHHEM: faithfulness, with a local classifier in the place of the second judge call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from math import isfinite
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError, JudgeUnparseable
+from spanscore.judges.blocking import BlockingCalls
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.statements import EXTRACT_STATEMENTS
+from spanscore.metrics.step import Step
+from spanscore.metrics.transformers_pairs import HHEM, entailment
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+from spanscore.protocols import Judge
+
+__all__ = ["FaithfulnessWithHHEM", "judged_pairs"]
+
+Pairs: TypeAlias = Sequence[tuple[str, str]]
+Classifier: TypeAlias = Callable[[Pairs], Sequence[float] | Awaitable[Sequence[float]]]
+
+_HALF = 0.5
+
+
+class PairScores(BaseModel):
+    """One probability per pair, in their order."""
+
+    scores: list[float]
+
+
+CLASSIFY_PAIRS: Step[PairScores] = Step(
+    name="classify_pairs",
+    instruction="""\
+The evidence is a list of pairs: a text, and a statement. Give for each, in their order, the probability (0 to 1) that the \
+text supports the statement.""",
+    output=PairScores,
+)
+
+
+class FaithfulnessWithHHEM(JudgedMetric):
+    """Which share of what the answer claims do the retrieved contexts support, by a classifier that runs here?
+
+    Formula: the judge cuts the answer into statements; a statement counts when the classifier gives (contexts, statement) a
+    probability above one half. Value = counted statements / all statements. Range [0, 1], higher is better.
+
+    Fields: ``user_input``, ``response``, ``retrieved_contexts``. Judge calls: 1 (``extract_statements``); then the classifier,
+    ``batch_size`` pairs at a time, on one thread of its own. Undefined when the answer states nothing; the classifier is then
+    not called.
+
+    Blind spot: loyalty to the contexts, not truth. HHEM is small: it reads English best, weak on long contexts, arithmetic and
+    inferences over several sentences. A probability of 0.51 counts as much as one of 0.99.
+
+    Source: Vectara's HHEM-2.1-Open, as in ragas 0.4.3's ``FaithfulnesswithHHEM``. Deviations: too few or too many
+    probabilities, or one outside [0, 1], are an error. Missing fields are found before the judge is asked.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        classifier: pairs (context, statement) → probabilities; a function, called on a thread, or an async one. HHEM, loaded by
+            transformers (extra ``hhem``), when None; word comparison beside the lexical judge.
+        name: under which its scores appear.
+        model: the classifier's name or folder, where ``classifier`` is None.
+        device: where it runs (``"cpu"``, ``"cuda"``); its own choice when None.
+        batch_size: pairs at a time.
+        pass_at: lowest quality that passes.
+        prompts: ``{"extract_statements": {"instruction": …, "examples": […]}}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "retrieved_contexts")}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        classifier: Classifier | None = None,
+        name: str = "faithfulness_with_hhem",
+        model: str = HHEM,
+        device: str | None = None,
+        batch_size: int = 10,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ConfigurationError(f"{name}: batch_size is {batch_size!r}; it is a number of pairs, 1 or more")
+        super().__init__(
+            judge, steps=(EXTRACT_STATEMENTS,), name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts
+        )
+        if classifier is None and isinstance(self._judge, LexicalJudge):
+            classifier = judged_pairs(self._judge)
+        self._classifier = classifier or cast("Classifier", entailment(model, device=device))
+        self.model = model if classifier is None else getattr(classifier, "__qualname__", type(classifier).__qualname__)
+        self._batch_size = batch_size
+        self._calls = BlockingCalls(1)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Take the answer apart, then classify the parts."""
+        extracted = await self._ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
+        statements = extracted.statements
+        if not statements:
+            return Finding(value=None, reason="the answer states nothing that could be checked")
+        context = "\n".join(sample.retrieved_contexts or ())
+        probabilities: list[float] = []
+        for start in range(0, len(statements), self._batch_size):  # one after the other: it is one processor
+            pairs = [(context, statement) for statement in statements[start : start + self._batch_size]]
+            probabilities += await self._classified(pairs)
+        supported = sum(probability > _HALF for probability in probabilities)
+        return Finding(value=supported / len(statements), explanation=_explained(statements, probabilities))
+
+    async def _classified(self, pairs: list[tuple[str, str]]) -> list[float]:
+        found = await self._calls.on_a_thread(lambda: self._classifier(pairs))
+        scores = [float(score) for score in (await found if isawaitable(found) else found)]
+        if len(scores) != len(pairs):
+            raise JudgeUnparseable(f"the classifier gave {len(scores)} probabilities for {len(pairs)} pairs")
+        if not all(isfinite(score) and 0.0 <= score <= 1.0 for score in scores):
+            raise JudgeUnparseable("the classifier gave a probability outside 0 to 1")
+        return scores
+
+
+def judged_pairs(judge: Judge) -> Classifier:
+    """Return a judge in the classifier's place (step ``classify_pairs``): the offline judge, or a test's."""
+
+    async def classify(pairs: Pairs) -> list[float]:
+        return (await CLASSIFY_PAIRS.ask(judge, {"pairs": [list(pair) for pair in pairs]})).scores
+
+    return classify
+
+
+def _explained(statements: Sequence[str], probabilities: Sequence[float]) -> str:
+    return "\n".join(f"{probability:.2f} {text}" for text, probability in zip(statements, probabilities, strict=True))

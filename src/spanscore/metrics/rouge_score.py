@@ -1,0 +1,74 @@
+"""Rouge: how many of the reference's words the answer has, counted by rouge-score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.metrics.base import BaseMetric
+from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["Rouge"]
+
+_TYPES = ("rouge1", "rougeL")
+_MODES = ("fmeasure", "precision", "recall")
+
+
+class Rouge(BaseMetric):
+    """How many words do the answer and the reference share?
+
+    Formula: with ``rougeL`` the longest common subsequence of words, with ``rouge1`` the common words; as a share of the answer
+    (``precision``), of the reference (``recall``), or the harmonic mean of both (``fmeasure``). Words are stemmed by Porter's
+    rules. Range [0, 1], higher is better.
+
+    Fields: ``response``, ``reference``. Judge calls: none. An empty text has 0.
+
+    Blind spot: meaning: a paraphrase scores low, a "not" more or less hardly changes it. The tokeniser drops every letter that
+    is not ASCII: for other scripts the value is 0 or close to meaningless. Time grows with the product of the lengths.
+
+    Source: Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), computed by rouge-score, as in ragas 0.4.3's
+    ``RougeScore``. Deviations: a missing field is an outcome, and an unknown type or mode an error, before anything is counted.
+
+    Args:
+        name: under which its scores appear.
+        rouge_type: ``"rougeL"`` or ``"rouge1"``.
+        mode: ``"fmeasure"``, ``"precision"`` or ``"recall"``.
+        pass_at: lowest quality that passes.
+
+    Raises:
+        MissingExtraError: rouge-score is not installed (extra ``text``).
+        ConfigurationError: an unknown type or mode.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+    cpu_bound = True
+
+    def __init__(
+        self,
+        *,
+        name: str = "rouge_score",
+        rouge_type: Literal["rouge1", "rougeL"] = "rougeL",
+        mode: Literal["fmeasure", "precision", "recall"] = "fmeasure",
+        pass_at: float | None = None,
+    ) -> None:
+        if rouge_type not in _TYPES:
+            raise ConfigurationError(f"{name}: rouge_type is {rouge_type!r}; it is one of {', '.join(_TYPES)}")
+        if mode not in _MODES:
+            raise ConfigurationError(f"{name}: mode is {mode!r}; it is one of {', '.join(_MODES)}")
+        self.name = checked_name(name)
+        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        self.rouge_type = rouge_type
+        self.mode = mode
+        try:
+            from rouge_score.rouge_scorer import RougeScorer
+        except ImportError as error:
+            raise MissingExtraError("rouge-score", "text") from error
+        self._scorer = RougeScorer([rouge_type], use_stemmer=True)
+
+    async def measure(self, sample: SingleTurnSample) -> float:
+        """Count."""
+        counted = self._scorer.score(sample.reference, sample.response)[self.rouge_type]
+        return float(getattr(counted, self.mode))

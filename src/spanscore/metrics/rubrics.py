@@ -1,0 +1,201 @@
+"""Rubrics: which of the described grades fits? The grades are the metric's own, or come with each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.base import Finding
+from spanscore.metrics.graded import FIELDS, Bounds, bounded, bounds_of, bounds_wanted, evidence_of, ordinal, voted
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.step import Step
+from spanscore.metrics.votes import odd
+from spanscore.model.sample import MultiTurnSample, Sample
+
+__all__ = ["DEFAULT_RUBRICS", "InstanceRubrics", "Rubrics"]
+
+DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
+    {
+        "score1_description": "Wrong, off the question, or no answer at all.",
+        "score2_description": "Touches the question; most of it is wrong, missing or unsupported.",
+        "score3_description": "Partly right: something that matters is missing or wrong.",
+        "score4_description": "Right and on the question, with a small gap or slip.",
+        "score5_description": "Right, complete, clear, and nothing beside the point.",
+    }
+)
+"""Grades for an answer of any kind; one's own say more."""
+
+_TASK = """\
+The evidence is an exchange between a user and an assistant, with whatever else is known about it{beside}. \
+Find the grade whose description fits it best."""
+_ORDER = """\
+First give the feedback: one or two sentences on what decides between this grade and its neighbours. Then the score, the \
+grade's number. The descriptions alone count, not your taste."""
+
+
+class Feedback(BaseModel):
+    """What decided, and the grade."""
+
+    feedback: str = ""
+    score: int
+
+    @property
+    def why(self) -> str:
+        """The judge's feedback."""
+        return self.feedback
+
+
+def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
+    grades = "\n".join(f"{key}: {description}" for key, description in rubrics.items())
+    instruction = "\n\n".join((_TASK.format(beside=""), grades, _ORDER))
+    return Step(name="score_rubric", instruction=instruction, output=bounded(Feedback, bounds))
+
+
+SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
+    name="score_rubric",
+    instruction="\n\n".join((_TASK.format(beside=', and under "rubrics" the grades it is judged by'), _ORDER)),
+    output=bounded(Feedback, None),
+)
+
+
+class Rubrics(JudgedMetric):
+    """Which of the grades I described fits this answer or conversation?
+
+    Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
+    lowest grade, the highest], higher is better; the grades are the numbers in the rubric's keys.
+
+    Fields: single turn, at least one of ``user_input``, ``response``, ``retrieved_contexts``, ``reference_contexts``,
+    ``reference``; multi turn, ``user_input`` (and ``reference`` where there is one). Those that are there are shown.
+    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count.
+
+    Blind spot: descriptions that overlap are decided by the judge's taste, and two qualities in one rubric (right, polite) can
+    only be averaged. Grades are ordered, not evenly spaced: a mean of 3.5 is a habit, not a measurement.
+
+    Source: Kim et al., "Prometheus: Inducing Fine-grained Evaluation Capability in Language Models" (2023), as in ragas 0.4.3's
+    ``RubricsScore``. Deviations: ballots are really cast; a grade the rubric does not reach is repaired once and then an error
+    (ragas returns it); in a conversation the reference is shown.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        rubrics: ``{"score1_description": "…", "score2_description": "…"}``; 1 to 5 for any answer when None. They are an
+            instruction: never build them from a sample (``InstanceRubrics`` does that safely).
+        name: under which its scores appear.
+        strictness: number of votes; an even one becomes the next odd.
+        range: lowest and highest grade, where the keys hold no numbers.
+        pass_at: lowest quality (0…1) that passes.
+        prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours; then ``rubrics`` are not shown.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        rubrics: Mapping[str, str] | None = None,
+        name: str = "rubrics_score",
+        strictness: int = 1,
+        range: Sequence[int] | None = None,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
+        bounds = bounds_wanted(name, range) or bounds_of(grades)
+        self._step = _score_rubric(grades, bounds)
+        super().__init__(judge, steps=(self._step,), name=name, scale=ordinal(bounds), pass_at=pass_at, prompts=prompts)
+        self.rubrics = grades
+        self.votes = odd(strictness)
+
+    def missing(self, sample: Sample) -> str | None:
+        """Single turn: any one field will do."""
+        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
+            return super().missing(sample)
+        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
+
+    async def measure(self, sample: Sample) -> Finding:
+        """Cast the ballots, then count."""
+        evidence = evidence_of(sample)
+        return await voted(lambda ballot: self._ask(self._step, evidence, ballot=ballot), self.votes)
+
+
+class InstanceRubrics(JudgedMetric):
+    """Which of the grades that came with this sample fits it?
+
+    Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
+    lowest grade, the highest], higher is better: of each sample's own rubric, so that qualities of different rubrics can be
+    compared, and values cannot.
+
+    Fields: ``rubrics`` (``{"score1_description": "…"}``); single turn, whichever of ``user_input``, ``response``,
+    ``reference``, ``retrieved_contexts``, ``reference_contexts`` are there; multi turn, ``user_input`` and ``reference`` too.
+    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count.
+
+    Blind spot: that of ``Rubrics``; and two samples are comparable only as far as their rubrics are equally strict.
+
+    Source: ragas 0.4.3's ``InstanceRubrics``. Deviations: a grade the rubric does not reach is repaired once and then an error
+    (ragas returns it); ballots are really cast; the rubric is evidence, not instruction, so a sample cannot give orders by it.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        strictness: number of votes; an even one becomes the next odd.
+        range: lowest and highest grade of all rubrics, where their keys hold no numbers.
+        pass_at: lowest quality (0…1) that passes.
+        prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {
+        "single_turn": ("rubrics",),
+        "multi_turn": ("user_input", "reference", "rubrics"),
+    }
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "instance_rubrics",
+        strictness: int = 1,
+        range: Sequence[int] | None = None,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        bounds = bounds_wanted(name, range)
+        steps = (SCORE_INSTANCE_RUBRIC,)
+        super().__init__(judge, steps=steps, name=name, scale=ordinal(bounds), pass_at=pass_at, prompts=prompts)
+        self.votes = odd(strictness)
+        self._bounds = bounds
+
+    async def measure(self, sample: Sample) -> Finding:
+        """Cast the ballots, then count."""
+        rubrics = sample.rubrics or {}
+        bounds = self._bounds or bounds_of(rubrics)
+        own = cast("Step[Feedback]", self.steps["score_rubric"])
+        step = replace(own, output=bounded(Feedback, bounds))
+        evidence = {**_shown(sample), "rubrics": rubrics}
+        finding = await voted(lambda ballot: step.ask(self._judge, evidence, ballot=ballot), self.votes)
+        return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
+
+
+def _checked(name: str, rubrics: Any) -> dict[str, str]:
+    """Return rubrics as a plain dict.
+
+    Raises:
+        ConfigurationError: they are no map of texts, or empty.
+    """
+    if not isinstance(rubrics, Mapping) or not rubrics or not all(isinstance(text, str) for text in rubrics.values()):
+        raise ConfigurationError(f"{name}: rubrics are a map of grades, such as {{'score1_description': 'Wrong.'}}")
+    return {str(key): text for key, text in rubrics.items()}
+
+
+def _shown(sample: Sample) -> dict[str, Any]:
+    """Return what the judge is shown; of a single turn, contexts stand with the question, as in the reference."""
+    evidence = evidence_of(sample)
+    contexts = evidence.pop("retrieved_contexts", None)
+    if contexts:
+        joined = "\n".join(contexts)
+        evidence["user_input"] = f"{evidence.get('user_input', '')} answer using context: {joined}".strip()
+    return evidence

@@ -1,0 +1,104 @@
+"""Bleu and Chrf: how much of the reference's wording is in the answer, counted by sacrebleu."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.metrics.base import BaseMetric
+from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import UNIT_INTERVAL
+
+__all__ = ["Bleu", "Chrf"]
+
+_REQUIRES: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+
+
+class Bleu(BaseMetric):
+    """Which share of the answer's word sequences stands in the reference?
+
+    Formula: sentence-level BLEU of the whole texts, divided by 100: the geometric mean of the precisions of 1 to 4 words in a
+    row (fewer for a shorter answer), times a penalty for an answer shorter than the reference. Range [0, 1], higher is better.
+
+    Fields: ``response``, ``reference``. Judge calls: none. An empty text has 0.
+
+    Blind spot: meaning. A paraphrase scores low, and a "not" more or less hardly changes it. Made for translations of whole
+    corpora: on single short answers it is coarse.
+
+    Source: Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation" (2002), computed by sacrebleu, as
+    in ragas 0.4.3's ``BleuScore``. Deviations: the whole answer counts (ragas cuts at full stops and then scores the first
+    sentence alone); an answer of fewer than four words can be right (ragas: 0).
+
+    Args:
+        name: under which its scores appear.
+        kwargs: sacrebleu's own: ``smooth_method``, ``smooth_value``, ``lowercase``, ``tokenize``.
+        pass_at: lowest quality that passes.
+
+    Raises:
+        MissingExtraError: sacrebleu is not installed (extra ``text``).
+        ConfigurationError: kwargs that sacrebleu does not take.
+    """
+
+    requires = _REQUIRES
+    cpu_bound = True
+
+    def __init__(
+        self, *, name: str = "bleu_score", kwargs: Mapping[str, Any] | None = None, pass_at: float | None = None
+    ) -> None:
+        self.name = checked_name(name)
+        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        self.kwargs = dict(kwargs or {})
+        settings = {"effective_order": True, **self.kwargs}
+        settings["effective_order"] = settings.pop("use_effective_order", settings["effective_order"])
+        try:
+            self._bleu = _sacrebleu().BLEU(**settings)
+        except (TypeError, AssertionError) as error:
+            raise ConfigurationError(f"{name}: kwargs are sacrebleu's: {error}") from error
+
+    async def measure(self, sample: SingleTurnSample) -> float:
+        """Count."""
+        return float(self._bleu.sentence_score(sample.response, [sample.reference]).score) / 100
+
+
+class Chrf(BaseMetric):
+    """Which share of the reference's character sequences does the answer have, and the answer's the reference?
+
+    Formula: chrF, divided by 100: the F-score with recall counted double, averaged over sequences of 1 to 6 characters, white
+    space left out. Range [0, 1], higher is better.
+
+    Fields: ``response``, ``reference``. Judge calls: none. A blank text has 0.
+
+    Blind spot: meaning. It forgives endings and typing errors, which BLEU does not, and wrong numbers and a missing "not" too.
+
+    Source: Popović, "chrF: character n-gram F-score for automatic MT evaluation" (2015), computed by sacrebleu, as in ragas
+    0.4.3's ``CHRFScore``. Deviations: a missing field is an outcome, where ragas gives 0.
+
+    Args:
+        name: under which its scores appear.
+        pass_at: lowest quality that passes.
+
+    Raises:
+        MissingExtraError: sacrebleu is not installed (extra ``text``).
+    """
+
+    requires = _REQUIRES
+    cpu_bound = True
+
+    def __init__(self, *, name: str = "chrf_score", pass_at: float | None = None) -> None:
+        self.name = checked_name(name)
+        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        self._chrf = _sacrebleu().CHRF()
+
+    async def measure(self, sample: SingleTurnSample) -> float:
+        """Count."""
+        return float(self._chrf.corpus_score([sample.response], [[sample.reference]]).score) / 100
+
+
+def _sacrebleu() -> Any:
+    try:
+        from sacrebleu import metrics
+    except ImportError as error:
+        raise MissingExtraError("sacrebleu", "text") from error
+    return metrics

@@ -1,0 +1,97 @@
+"""SemanticSimilarity: does the answer mean what the reference means?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from spanscore.errors import ConfigurationError, JudgeUnparseable
+from spanscore.judges.blocking import BlockingCalls
+from spanscore.judges.embeddings import embedder_name
+from spanscore.metrics.base import BaseMetric, Finding
+from spanscore.metrics.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
+from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.metrics.sentence_transformers_pairs import cross_encoder as loaded
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import BINARY
+
+__all__ = ["SemanticSimilarity"]
+
+CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
+
+_SLACK = 1e-9
+"""Rounding does not decide whether a similarity reaches its threshold."""
+
+
+class SemanticSimilarity(BaseMetric):
+    """Does the answer mean what the reference means?
+
+    Formula: the cosine of the two embedded texts; with a ``threshold``, 1 where it is reached and 0 where not. Range [-1, 1],
+    higher is better, or {0, 1} with a threshold; the quality is max(0, value).
+
+    Fields: ``response``, ``reference``. Judge calls: none; one request for embeddings, or one pair for a cross-encoder.
+    Undefined when a vector has no length, also with a threshold. An empty text is embedded as one space.
+
+    Blind spot: embeddings hear the subject more than what is said of it: "opens at nine" and "never opens at nine" lie close
+    together, and so do wrong numbers. Compare values of one model only (it is part of the version), and choose ``pass_at`` by
+    looking at real scores.
+
+    Source: Risch et al., "Semantic Answer Similarity for Evaluating Question Answering Models" (2021), as in ragas 0.4.3's
+    ``SemanticSimilarity``. Deviations: a threshold of 0 counts (ragas ignores it); the threshold is reached also when rounding
+    left the value a billionth below; no length is undefined with a reason (ragas: nan, or 0 with a threshold).
+
+    Args:
+        embeddings: LangChain embeddings, an Embedder, or ``"lexical"``. Not needed with a cross-encoder.
+        name: under which its scores appear.
+        cross_encoder: reads both texts at once instead: the name of a sentence-transformers model (``"cross-encoder/stsb-…"``,
+            extra ``hhem``), or a function from pairs (reference, response) to similarities 0…1, called on a thread.
+        threshold: −1…1; None for the similarity itself.
+        pass_at: lowest quality that passes.
+
+    Raises:
+        ConfigurationError: neither embeddings nor a cross-encoder, or a threshold that no cosine has.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
+
+    def __init__(
+        self,
+        embeddings: Any = None,
+        *,
+        name: str = "semantic_similarity",
+        cross_encoder: str | CrossEncoder | None = None,
+        threshold: float | None = None,
+        pass_at: float | None = None,
+    ) -> None:
+        if threshold is not None and not -1.0 <= threshold <= 1.0:
+            raise ConfigurationError(f"{name}: threshold is {threshold}; it is a cosine, between -1 and 1")
+        self.name = checked_name(name)
+        self.scale = passing_at(COSINE if threshold is None else BINARY, pass_at)
+        self.threshold = threshold
+        if cross_encoder is None:
+            self._embedder = wanted_embedder(name, embeddings)
+            self.embeddings = embedder_name(self._embedder)
+        self.cross_encoder = cross_encoder
+        self._encoder = loaded(cross_encoder) if isinstance(cross_encoder, str) else cross_encoder
+        self._calls = BlockingCalls(1)
+
+    async def measure(self, sample: SingleTurnSample) -> Finding:
+        """Embed both texts, or read them as a pair."""
+        reference, response = sample.reference or "", sample.response or ""
+        near = await self._near(reference, response)
+        if near is None:
+            return Finding(value=None, reason=NO_LENGTH)
+        if self.threshold is None:
+            return Finding(value=near)
+        reached = near >= self.threshold - _SLACK
+        return Finding(value=float(reached), explanation=f"The similarity is {near:.3f}, asked are {self.threshold:g}.")
+
+    async def _near(self, reference: str, response: str) -> float | None:
+        encoder = self._encoder
+        if encoder is None:
+            return await similarity(self._embedder, reference, response)
+        pairs = [(reference, response)]
+        scores = await self._calls.on_a_thread(lambda: list(encoder(pairs)))
+        if len(scores) != 1:
+            raise JudgeUnparseable(f"the cross-encoder gave {len(scores)} similarities for one pair")
+        return float(scores[0])

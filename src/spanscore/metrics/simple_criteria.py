@@ -1,0 +1,112 @@
+"""SimpleCriteria: which grade does one criterion, described in plain words, get?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.base import Finding
+from spanscore.metrics.graded import FIELDS, Bounds, bounded, bounds_wanted, evidence_of, ordinal, voted
+from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.step import Step
+from spanscore.metrics.votes import odd
+from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.model.score import Direction
+
+__all__ = ["SimpleCriteria"]
+
+_INSTRUCTION = """\
+The evidence is an exchange between a user and an assistant, with whatever else is known about it. Grade it by one criterion:
+
+{definition}
+
+First give the reason in one or two sentences that point to the words that decide it. Then the score, a whole number{range}. \
+Judge this criterion alone."""
+
+
+class Criticism(BaseModel):
+    """Why, and which score."""
+
+    reason: str = ""
+    score: int
+
+    @property
+    def why(self) -> str:
+        """The judge's reason."""
+        return self.reason
+
+
+def _score_criteria(definition: str, bounds: Bounds) -> Step[Criticism]:
+    said = "" if bounds is None else f" from {bounds[0]} to {bounds[1]}"
+    instruction = _INSTRUCTION.format(definition=definition, range=said)
+    return Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds))
+
+
+class SimpleCriteria(JudgedMetric):
+    """Which grade does this answer or conversation get by one criterion?
+
+    Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
+    lowest grade, the highest], higher is better, or lower with ``direction="lower"``. Without ``range`` any whole number is a
+    value, and there is no quality, so nothing passes or fails.
+
+    Fields: single turn, at least one of ``user_input``, ``response``, ``retrieved_contexts``, ``reference_contexts``,
+    ``reference``; multi turn, ``user_input`` (and ``reference`` where there is one). Those that are there are shown.
+    Judge calls: ``strictness`` (step ``score_criteria``), side by side. Ballots that are lost do not count.
+
+    Blind spot: it is as good as its definition; grades that are not described are guessed, and judges like the upper middle of
+    a scale. A rubric, which says what each grade means, is steadier (``Rubrics``).
+
+    Source: ragas 0.4.3's ``SimpleCriteriaScore``. Deviations: ballots are really cast (ragas asks once, whatever it says); a
+    grade outside of ``range`` is repaired once and then an error; a tie is the lower median (ragas: the first seen);
+    reference contexts are shown.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        definition: the criterion and its grades ("Score 1 to 5 by how well …"). It is an instruction: never build it
+            from a sample.
+        name: under which its scores appear.
+        strictness: number of votes; an even one becomes the next odd.
+        range: lowest and highest grade, ``[1, 5]``.
+        direction: whether a high grade is good.
+        pass_at: lowest quality (0…1) that passes.
+        prompts: ``{"score_criteria": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        definition: str,
+        name: str = "simple_criteria_score",
+        strictness: int = 1,
+        range: Sequence[int] | None = None,
+        direction: Direction = "higher",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        if not isinstance(definition, str) or not definition.strip():
+            raise ConfigurationError(f"{name}: definition is empty; say what is graded, and what the grades mean")
+        if direction not in ("higher", "lower"):
+            raise ConfigurationError(f"{name}: direction is {direction!r}; it is 'higher' or 'lower'")
+        bounds = bounds_wanted(name, range)
+        self._step = _score_criteria(definition.strip(), bounds)
+        scale = ordinal(bounds, direction)
+        super().__init__(judge, steps=(self._step,), name=name, scale=scale, pass_at=pass_at, prompts=prompts)
+        self.definition = definition.strip()
+        self.votes = odd(strictness)
+
+    def missing(self, sample: Sample) -> str | None:
+        """Single turn: any one field will do."""
+        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
+            return super().missing(sample)
+        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
+
+    async def measure(self, sample: Sample) -> Finding:
+        """Cast the ballots, then count."""
+        evidence = evidence_of(sample)
+        return await voted(lambda ballot: self._ask(self._step, evidence, ballot=ballot), self.votes)
