@@ -125,6 +125,10 @@ JUDGE_COST_USD: Final = "spanscore.judge.cost_usd"
 JUDGE_CALLS_ATTRIBUTE: Final = "spanscore.judge.calls"
 JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
 
+# --- ours: the demo -----------------------------------------------------------------------------------------------
+DEMO_STRETCH: Final = "spanscore.demo.stretch"
+"""On the root: ``before``, ``during`` or ``after`` the broken retrieval; an application has its release there."""
+
 # --- ours: instruments --------------------------------------------------------------------------------------------
 QUALITY_HISTOGRAM: Final = "spanscore.quality"
 QUALITY_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Literal
 
 import pytest
 from pydantic import BaseModel, Field
 from tests.judges.models import Answer
 
 from spanscore.judges import render
-from spanscore.judges.render import fenced, shape
+from spanscore.judges.render import fenced, form
 from spanscore.model.prompt import Example, Prompt
 
 ATTACKS = [
@@ -51,7 +52,7 @@ def test_examples_and_the_asked_form_stand_in_the_system_text() -> None:
     system = render(prompt).system
 
     assert '{"reason": "short", "verdict": 0}' in system
-    assert '"verdict":{"type":"integer"}' in system
+    assert '"verdict": integer' in system
 
 
 def test_a_cut_emoji_does_not_break_the_request() -> None:
@@ -65,11 +66,21 @@ class Titled(BaseModel):
     title: str = Field(description="of the book")
 
 
-def test_the_schema_is_sent_without_the_words_that_tell_a_judge_nothing() -> None:
-    sent = json.loads(shape(Titled))
+class Part(BaseModel):
+    """What nobody but a developer reads."""
 
-    assert sent == {
-        "properties": {"title": {"description": "of the book", "type": "string"}},
-        "required": ["title"],
-        "type": "object",
-    }
+    title: str = Field(description="of the book")
+    kind: Literal["a", "b"]
+
+
+class Whole(BaseModel):
+    parts: list[Part]
+    note: str | None = None
+    counts: dict[str, int] = {}
+
+
+def test_the_form_of_an_answer_is_told_in_the_words_of_json() -> None:
+    assert form(Whole) == (
+        '{"parts": [{"title": string (of the book), "kind": "a" | "b"}, …], "note": string | null, '
+        '"counts": {string: integer, …}}'
+    )

@@ -45,7 +45,7 @@ def test_a_changed_prompt_is_a_changed_version() -> None:
 
 
 def test_changed_examples_are_a_changed_version() -> None:
-    without = built("faithfulness", prompts={"verify_statements": {"examples": []}})
+    without = built("faithfulness", prompts={"extract_statements": {"examples": []}})
 
     assert without.version != built("faithfulness").version
 

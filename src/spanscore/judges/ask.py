@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.record import record, recorded_calls
-from spanscore.judges.render import shape
+from spanscore.judges.render import form
 from spanscore.judges.suppress import suppressed
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
@@ -25,7 +25,7 @@ __all__ = ["REPAIR_STEP", "ask", "read"]
 REPAIR_STEP = "fix_output_format"
 
 _REPAIR = """\
-An earlier answer did not have the asked form. Rewrite it as one JSON object of the schema in the evidence.
+An earlier answer did not have the asked form. Rewrite it as one JSON object of the form in the evidence.
 Keep what it says. Do not judge anew, and do not add what is not there.
 Give the rewritten object as a string in "text"."""
 # strict=False: models write raw line breaks inside strings.
@@ -97,7 +97,7 @@ async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None
     repair = Prompt(
         step=REPAIR_STEP,
         instruction=_REPAIR,
-        evidence={"answer": text, "schema": shape(prompt.output)},
+        evidence={"answer": text, "form": form(prompt.output)},
         output=Repaired,
         ballot=prompt.ballot,
     )

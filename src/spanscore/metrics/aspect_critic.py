@@ -20,12 +20,12 @@ from spanscore.model.score import BINARY, Ballots, Direction
 __all__ = ["AspectCritic", "Critique"]
 
 _INSTRUCTION = """\
-The evidence is an exchange between a user and an assistant, with whatever else is known about it. Judge one aspect of it:
+Judge one aspect of the exchange between a user and an assistant in the evidence, and this aspect alone:
 
 {definition}
 
-First give the reason in one or two sentences that point to the words that decide it. Then the verdict: 1 when the aspect \
-holds (a question is answered with yes), 0 when it does not. Judge this aspect alone, not the exchange as a whole."""
+First the reason, in a sentence that points to the words that decide it; then the verdict: 1 when the aspect holds (a question \
+is answered with yes), else 0."""
 
 
 class Critique(BaseModel):

@@ -14,7 +14,6 @@ from spanscore.metrics.cosine import COSINE, NO_LENGTH, cosine, wanted_embedder
 from spanscore.metrics.judged import JudgedMetric
 from spanscore.metrics.step import Step
 from spanscore.metrics.votes import ballots_wanted, cast_ballots
-from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots
 
@@ -33,21 +32,9 @@ class GeneratedQuestion(BaseModel):
 GENERATE_QUESTION: Step[GeneratedQuestion] = Step(
     name="generate_question",
     instruction="""\
-The evidence holds an answer somebody gave; the question is lost. Write the one question it answers best, in the language \
-of the answer. Use only what the answer says.
-Also say whether the answer is noncommittal: 1 when it avoids an answer ("I don't know", "it depends", a refusal), 0 when \
-it gives one.""",
+The evidence is an answer whose question is lost. Write the one question it answers best, in its language, from what it says \
+alone. noncommittal: 1 when it avoids an answer ("I don't know", "it depends", a refusal), else 0.""",
     output=GeneratedQuestion,
-    examples=(
-        Example(
-            evidence={"response": "The lighthouse on Skerry Point was automated in 1974."},
-            output={"question": "When was the lighthouse on Skerry Point automated?", "noncommittal": 0},
-        ),
-        Example(
-            evidence={"response": "I am not sure which ferry would be the right one for you."},
-            output={"question": "Which ferry should I take?", "noncommittal": 1},
-        ),
-    ),
 )
 
 

@@ -48,30 +48,22 @@ class Verdicts(BaseModel):
 EXTRACT_STATEMENTS: Step[Statements] = Step(
     name="extract_statements",
     instruction="""\
-The evidence holds a question and an answer to it. List what the answer claims.
-Make each claim one short sentence that can be checked without the rest: put names in place of pronouns, and one fact in \
-each. Take the question into account where the answer only makes sense with it.
-Leave out greetings, questions, and remarks that claim nothing. Add nothing, correct nothing.
-An answer that claims nothing gives an empty list.""",
+The evidence holds a question and an answer to it. List what the answer claims, each claim as one short sentence of one fact \
+that can be checked on its own: names in place of pronouns, the question's words where the answer only makes sense with them.
+Add nothing, correct nothing. Leave out greetings, questions and remarks that claim nothing; what remains may be nothing.""",
     output=Statements,
     examples=(
         Example(
             evidence={
-                "question": "Who built the lighthouse on Skerry Point, and is it still in use?",
-                "answer": "It was built by Ada Holm in 1888 and, although automated, it still guides ships. Happy travels!",
+                "question": "Who built the lighthouse on Skerry Point?",
+                "answer": "Ada Holm, in 1888. Happy travels!",
             },
             output={
                 "statements": [
-                    "The lighthouse on Skerry Point was built by Ada Holm.",
+                    "Ada Holm built the lighthouse on Skerry Point.",
                     "The lighthouse on Skerry Point was built in 1888.",
-                    "The lighthouse on Skerry Point is automated.",
-                    "The lighthouse on Skerry Point still guides ships.",
                 ]
             },
-        ),
-        Example(
-            evidence={"question": "When does the ferry leave?", "answer": "I am afraid I could not find that out."},
-            output={"statements": []},
         ),
     ),
 )
@@ -79,43 +71,12 @@ An answer that claims nothing gives an empty list.""",
 VERIFY_STATEMENTS: Step[Verdicts] = Step(
     name="verify_statements",
     instruction="""\
-The evidence holds a context and a list of statements. Decide for each statement whether the context alone supports it.
-Verdict 1: a careful reader of the context would agree that it says so, or that it follows directly.
-Verdict 0: the context contradicts it, says something close but different (another number, name, date or condition), or \
-does not speak of it. What you know from elsewhere does not count.
-Give one row per statement, in their order, with the statement copied word for word and a short reason before the verdict.""",
+The evidence holds a context and a list of statements. Decide for each whether the context alone supports it.
+Verdict 1: a careful reader would agree that the context says so, or that it follows directly. Verdict 0: the context \
+contradicts it, differs in a number, name, date or condition, or does not speak of it. What you know from elsewhere does not \
+count.
+One row per statement, in order, the statement copied word for word, a short reason before the verdict.""",
     output=Verdicts,
-    examples=(
-        Example(
-            evidence={
-                "context": "The Skerry Point lighthouse was built in 1888 by Ada Holm. Automated in 1974, it is still lit.",
-                "statements": [
-                    "Ada Holm built the lighthouse on Skerry Point.",
-                    "The lighthouse on Skerry Point was automated in 1947.",
-                    "The lighthouse on Skerry Point is open to visitors.",
-                ],
-            },
-            output={
-                "statements": [
-                    {
-                        "statement": "Ada Holm built the lighthouse on Skerry Point.",
-                        "reason": "The context names her as its builder.",
-                        "verdict": 1,
-                    },
-                    {
-                        "statement": "The lighthouse on Skerry Point was automated in 1947.",
-                        "reason": "The context says 1974.",
-                        "verdict": 0,
-                    },
-                    {
-                        "statement": "The lighthouse on Skerry Point is open to visitors.",
-                        "reason": "Visitors are not mentioned.",
-                        "verdict": 0,
-                    },
-                ]
-            },
-        ),
-    ),
 )
 
 

@@ -39,22 +39,12 @@ class Classifications(BaseModel):
     classifications: list[bool]
 
 
-_TALK = (
-    "Human: When does the ferry to Skerry leave?\nAI: At 9:15.\n"
-    "Human: Which shares should I buy?\nAI: I can't advise on that."
-)
-
 EXTRACT_TOPICS: Step[Topics] = Step(
     name="extract_topics",
     instruction="""\
-The evidence is a conversation. List the topics the user brought up, each in two to five words, once each, in the order in \
-which they came. Leave out greetings and thanks.""",
+List the topics that the user brings up in the conversation in the evidence, in order, each once, in two to five words. \
+Greetings and thanks are no topics.""",
     output=Topics,
-    examples=(
-        Example(
-            evidence={"user_input": _TALK}, output={"topics": ["ferry departure times", "advice on buying shares"]}
-        ),
-    ),
 )
 CHECK_REFUSAL: Step[Refusal] = Step(
     name="check_refusal",
@@ -62,10 +52,6 @@ CHECK_REFUSAL: Step[Refusal] = Step(
 The evidence is a conversation and one of its topics. Did the assistant refuse to deal with this topic? True when it declined \
 or sent the user elsewhere without help; false when it answered, tried to, or asked back.""",
     output=Refusal,
-    examples=(
-        Example(evidence={"user_input": _TALK, "topic": "ferry departure times"}, output={"refused_to_answer": False}),
-        Example(evidence={"user_input": _TALK, "topic": "advice on buying shares"}, output={"refused_to_answer": True}),
-    ),
 )
 CLASSIFY_TOPICS: Step[Classifications] = Step(
     name="classify_topics",

@@ -1,0 +1,117 @@
+"""``spanscore demo``: a real chain and a real agent, scored live; retrieval breaks on the way, and the scores show it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spanscore.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from spanscore.demo.run import Tally
+
+__all__ = ["demo"]
+
+_BATCH = 512
+"""Spans per line of a file."""
+
+
+def demo(
+    requests: Annotated[int, typer.Option(help="How many requests are made; at least 12.")] = 240,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Spread the requests over this time; else as fast as they go.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same requests, answers, ids and scores.")] = 7,
+    rate: Annotated[float, typer.Option(help="Share of the chain's runs that is scored, above 0 to 1.")] = 0.5,
+    traces: Annotated[int, typer.Option(min=0, help="How many of the worst traces are shown.")] = 3,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER:NAME",
+            help="A real model answers and judges, e.g. openai:gpt-4o-mini. It is used only when named here, also where a "
+            "key is set.",
+            show_default=False,
+        ),
+    ] = None,
+    otlp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send spans, metrics and events there too, e.g. http://localhost:4318.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the spans as OTLP-JSON, one export request per line.", show_default=False)
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write what is shown as a picture.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+) -> None:
+    """Play a RAG chain and an agent, score them live, break retrieval on the way: see where the scores show it.
+
+    No key, no server, no network. Ctrl-C ends it with what there is.
+    """
+    from spanscore.codec.otlp import json_line
+    from spanscore.codec.sdk import span_data
+    from spanscore.demo.results import results
+    from spanscore.demo.run import Options, play
+
+    options = Options(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
+    with _progress(requests) as watch:
+        played = play(options, watch)
+    found = results(map(span_data, played.spans))
+    if out is not None:
+        batches = (played.spans[at : at + _BATCH] for at in range(0, len(played.spans), _BATCH))
+        _write(out, "".join(map(json_line, batches)))
+    _show(played, found, traces, svg, as_json=as_json)
+
+
+def _show(played: Any, found: Any, traces: int, picture: Path | None, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from spanscore.demo.show import overview, svg
+    from spanscore.demo.summary import summary
+
+    if picture is not None:
+        _write(picture, svg(overview(played, found, traces=traces), "spanscore demo"))
+    if as_json:
+        typer.echo(json.dumps(summary(played, found, traces=traces), ensure_ascii=False, indent=2))
+    else:
+        Console(highlight=False).print(overview(played, found, traces=traces))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
+    """Show one live line on stderr, gone when it is over; nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[scores]}"),
+    )
+    console = Console(stderr=True, highlight=False)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=requests, scores="")
+
+        def watch(tally: Tally) -> None:
+            state = "[bold red]retrieval broken[/]" if tally.stretch == "during" else "retrieval works "
+            scores = f"{tally.scored} scores, {tally.failing} failing"
+            progress.update(task, completed=tally.asked, description=state, scores=scores)
+
+        yield watch

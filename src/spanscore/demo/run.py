@@ -1,0 +1,228 @@
+"""Options → a demo that was played: the application, the scorer beside it, and what came of both."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langsmith import tracing_context
+from opentelemetry.sdk.trace import ReadableSpan
+
+from spanscore.context import expected
+from spanscore.demo.chain import handbook_chain
+from spanscore.demo.langchain_agent import AGENT_NAME, TOPICS, ferry_agent
+from spanscore.demo.library import Handbook
+from spanscore.demo.offline_model import OfflineModel
+from spanscore.demo.scenario import LEAST_REQUESTS, Request, requests
+from spanscore.demo.tracing import Tracing, in_stretch
+from spanscore.errors import ConfigurationError
+from spanscore.judges import judge
+from spanscore.judges.langchain import named_model
+from spanscore.judges.langchain_openai import openai_model
+from spanscore.metrics.registry import create
+from spanscore.model.score import Score
+from spanscore.model.span import Unit
+from spanscore.model.status import Status
+from spanscore.protocols import Metric
+from spanscore.sampling import Rule
+from spanscore.scorer import OnlineScorer
+
+__all__ = ["Options", "Played", "Tally", "play", "unused_key"]
+
+METRICS = ("faithfulness", "response_relevancy", "topic_adherence")
+CHAIN_RATE = 0.5
+_AGENT_RULE = Rule(rate=1.0, name="every agent turn", workflow=AGENT_NAME)
+_BREATH = 40
+"""Requests after which it waits for the scores: it asks faster than any judge answers, and nothing shall be turned away."""
+_FLUSH_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What can be chosen about a demo.
+
+    Attributes:
+        requests: at least 12.
+        seed: the same seed gives the same requests, answers, ids, sampling decisions and scores (with the offline model).
+        seconds: spread the requests over this time; None = as fast as they go.
+        model: ``provider:name`` of a real model that answers and judges; None = offline.
+        rate: share of the chain's runs that is scored, [0, 1]; a rule scores every turn of the agent.
+        otlp: base URL of an OTLP/HTTP backend.
+    """
+
+    requests: int = 240
+    seed: int = 7
+    seconds: float | None = None
+    model: str | None = None
+    rate: float = CHAIN_RATE
+    otlp: str | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """A sink that counts: what the live line shows.
+
+    Attributes:
+        asked: requests so far.
+        stretch: of the request under way.
+        scored: scores with a value so far.
+        failing: those that do not pass.
+    """
+
+    asked: int = 0
+    stretch: str = ""
+    scored: int = 0
+    failing: int = 0
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Count them."""
+        self.scored += sum(score.value is not None for score in scores)
+        self.failing += sum(score.label == "fail" for score in scores)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of a demo.
+
+    Attributes:
+        asked: requests that were made: fewer than asked for when interrupted.
+        interrupted: whether Ctrl-C ended it.
+        spans: all that were exported, in the order in which they ended.
+        status: the scorer's own account.
+        model: who answered and judged, for people.
+        deliveries: signal → how the last export to the backend went; empty without one.
+    """
+
+    options: Options
+    asked: int
+    interrupted: bool
+    spans: Sequence[ReadableSpan]
+    status: Status
+    model: str
+    deliveries: dict[str, str] = field(default_factory=dict)
+
+
+def play(options: Options, watch: Callable[[Tally], None], *, clock: Callable[[], float] = time.monotonic) -> Played:
+    """Play the demo. Blocks; Ctrl-C ends it with what there is.
+
+    Args:
+        watch: called after each request, on this thread.
+
+    Raises:
+        ConfigurationError: an option cannot be; the message names it.
+        MissingExtraError: langchain, or the library of the model, is not installed.
+    """
+    _check(options)
+    tally, model = Tally(), _model(options)
+    application = _Application(model, options.seed)
+    metrics = _metrics(model if options.model else "lexical")
+    tracing = Tracing(options.seed, options.otlp)
+    scorer = OnlineScorer(
+        metrics,
+        sample_rate=options.rate,
+        rules=[_AGENT_RULE],
+        tracer_provider=tracing.tracer_provider,
+        meter_provider=tracing.meter_provider,
+        logger_provider=tracing.logger_provider,
+        capture_content=True,  # the handbook is ours, and a trace without question and answer shows little
+        sinks=[tally],
+    )
+    try:
+        # A demo's traffic belongs to no one's LangSmith project, whatever the environment says.
+        with tracing_context(enabled=False):
+            interrupted = _ask_all(options, application, scorer, lambda: watch(tally), tally, clock)
+        scorer.flush(_FLUSH_S)
+        status = scorer.status()
+    finally:
+        scorer.shutdown()
+        tracing.close()
+    return Played(
+        options=options,
+        asked=tally.asked,
+        interrupted=interrupted,
+        spans=tracing.spans(),
+        status=status,
+        model=options.model or "offline",
+        deliveries={signal: exporter.last() for signal, exporter in tracing.exporters.items()},
+    )
+
+
+def _ask_all(
+    options: Options,
+    application: _Application,
+    scorer: OnlineScorer,
+    watch: Callable[[], None],
+    tally: Tally,
+    clock: Callable[[], float],
+) -> bool:
+    """Make the requests; return whether Ctrl-C ended it."""
+    began = clock()
+    try:
+        for request in requests(options.requests, options.seed):
+            tally.stretch = request.stretch
+            if options.seconds:
+                time.sleep(max(0.0, began + (request.number - 1) * options.seconds / options.requests - clock()))
+            application.ask(request, {"callbacks": [scorer.handler]})
+            tally.asked = request.number
+            if request.number % _BREATH == 0:
+                scorer.flush(_FLUSH_S)
+            watch()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+class _Application:
+    """The chain and the agent over one handbook: what an operator would have."""
+
+    def __init__(self, model: BaseChatModel, seed: int) -> None:
+        self._handbook = Handbook(seed=seed)
+        self._chain = handbook_chain(model, self._handbook)
+        self._agent = ferry_agent(model, self._handbook)
+
+    def ask(self, request: Request, config: RunnableConfig) -> None:
+        """Serve one request."""
+        self._handbook.broken = request.stretch == "during"
+        with in_stretch(request.stretch):
+            if request.thread is None:
+                self._chain.invoke(request.question, config)
+                return
+            with expected(reference_topics=TOPICS):
+                said: Any = {"messages": [{"role": "user", "content": request.question}]}
+                self._agent.invoke(said, {**config, "configurable": {"thread_id": request.thread}})
+
+
+def _check(options: Options) -> None:
+    if options.requests < LEAST_REQUESTS:
+        raise ConfigurationError(f"--requests is {options.requests}; at least {LEAST_REQUESTS} make three stretches")
+    if not 0.0 < options.rate <= 1.0:
+        raise ConfigurationError(f"--rate is {options.rate:g}; it is above 0 and at most 1")
+    if options.seconds is not None and options.seconds <= 0:
+        raise ConfigurationError(f"--seconds is {options.seconds:g}; it is above 0")
+
+
+def _model(options: Options) -> BaseChatModel:
+    """Return the model that answers. A key in the environment is no wish to spend money: only ``--model`` is."""
+    if options.model is None:
+        return OfflineModel(seed=options.seed)
+    provider, _, name = options.model.partition(":")
+    made: BaseChatModel = openai_model(name) if provider == "openai" and name else named_model(options.model)
+    return made
+
+
+def _metrics(model: Any) -> list[Metric]:
+    the_judge = judge(model)
+    return [create(name, judge=the_judge, embeddings="lexical") for name in METRICS]
+
+
+def unused_key(options: Options) -> str | None:
+    """Return the name of a model key that is set and not used, None where there is none."""
+    return "OPENAI_API_KEY" if options.model is None and os.environ.get("OPENAI_API_KEY") else None

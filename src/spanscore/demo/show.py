@@ -1,0 +1,239 @@
+"""What was played → what a person sees: trees of the worst traces, means per stretch, where to look first, what next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from io import StringIO
+
+from rich.console import Console, Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from spanscore import semconv
+from spanscore.demo.results import Drop, Evaluation, Mean, Results, Trace
+from spanscore.demo.run import Played, unused_key
+from spanscore.demo.scenario import STRETCHES
+from spanscore.model.span import SpanData
+
+__all__ = ["overview", "svg"]
+
+_SVG_WIDTH = 100
+_FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
+"""Rich's SVG fetches its font from a server; a picture in a README may not, and one of ours shall not."""
+
+
+def overview(played: Played, results: Results, *, traces: int = 3) -> RenderableType:
+    """Return everything, in the order in which a terminal is read: what matters most stands last."""
+    return Group(
+        Text(_what_ran(played)),
+        *_section("The worst traces", *(_trace(trace) for trace in results.worst(traces))),
+        *_section("Mean quality, with its 95 % interval", _means(results)),
+        *_section("What was scored, and how often", _outcomes(played), *_reasons(played)),
+        *_section("What happened", *_findings(results)),
+        *_section("What next", *_next(played)),
+    )
+
+
+def svg(shown: RenderableType, title: str) -> str:
+    """Return a terminal's picture of it."""
+    from rich._export_format import CONSOLE_SVG_FORMAT
+
+    console = Console(record=True, width=_SVG_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(shown)
+    return console.export_svg(title=title, code_format=_FONT_FACE.sub("", CONSOLE_SVG_FORMAT))
+
+
+def _section(title: str, *parts: RenderableType) -> Iterator[RenderableType]:
+    yield Text()
+    yield Rule(Text(title, style="bold"), align="left", style="dim")
+    yield from parts
+
+
+def _what_ran(played: Played) -> str:
+    options = played.options
+    agents = sum(span.name.startswith(semconv.INVOKE_AGENT) for span in played.spans)
+    stopped = ", stopped by Ctrl-C" if played.interrupted else ""
+    runs = f"{played.asked} requests about a ferry company{stopped}: {played.asked - agents} to a chain, {agents} to an agent"
+    who = (
+        f"{options.model} answers and judges"
+        if options.model
+        else "A model and a judge that need no network answer and score"
+    )
+    key = unused_key(options)
+    unused = f". {key} is set and was not used: --model openai:gpt-4o-mini would" if key else ""
+    return f"{runs}. {len(played.spans)} spans. {who}, seed {options.seed}{unused}."
+
+
+# --- traces ---------------------------------------------------------------------------------------------------------
+
+
+def _trace(trace: Trace) -> RenderableType:
+    title = _line(f"request {trace.number}", f"  {trace.stretch}  ", style="bold").append(trace.trace_id, style="dim")
+    talk = Table.grid(padding=(0, 1))
+    talk.add_row(Text("Q", style="dim"), trace.question)
+    talk.add_row(Text("A", style="dim"), trace.answer)
+    root, *children = trace.spans
+    tree = Tree(_line(root.name).append("  ").append_text(_scores(trace)), guide_style="dim")
+    branches = {root.span_id: tree}
+    for span in children:
+        branches[span.span_id] = branches.get(span.parent_id or 0, tree).add(_line(span.name, _detail(span)))
+    for evaluation in trace.evaluations:
+        tree.add(_evaluation(evaluation))
+    return Group(Text(), title, talk, tree)
+
+
+def _scores(trace: Trace) -> Text:
+    return Text("  ").join(_score(one) for one in trace.evaluations if one.value is not None)
+
+
+def _score(one: Evaluation) -> Text:
+    value = "–" if one.value is None else f"{one.value:.2f}"
+    return Text(f"{one.metric} ").append(value, style=_style(one.label))
+
+
+def _evaluation(one: Evaluation) -> Text:
+    """Return its line; of a failing one with all that the judge said, which may take more."""
+    line = Text() if one.label == "fail" else _line("")
+    return line.append(f"{semconv.EVALUATION} ").append_text(_score(one)).append(f"  {_note(one)}", style="dim")
+
+
+def _note(one: Evaluation) -> str:
+    return " ".join(one.note.split())
+
+
+def _detail(span: SpanData) -> str:
+    listed = span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)
+    names = [str(one.get("id")) for one in listed] if isinstance(listed, list) else []
+    return f"  → {', '.join(names)}" if names else ""
+
+
+def _line(text: str, detail: str = "", *, style: str = "") -> Text:
+    """Return one line that is cut rather than wrapped."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    return line.append(text, style=style).append(detail, style="dim")
+
+
+def _style(label: str | None) -> str:
+    return {"pass": "green", "fail": "bold red"}.get(label or "", "")
+
+
+# --- figures --------------------------------------------------------------------------------------------------------
+
+
+def _means(results: Results) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("metric", no_wrap=True)
+    for stretch in STRETCHES:
+        asked = results.requests(stretch)
+        table.add_column(f"{stretch}\n[dim]{asked[0]}–{asked[1]}[/dim]" if asked else stretch, no_wrap=True)
+    fallen = {drop.metric for drop in results.drops() if drop.clear}
+    for metric in results.metrics:
+        cells = [
+            _mean(results.means[stretch].get(metric), low=stretch == "during" and metric in fallen)
+            for stretch in STRETCHES
+        ]
+        table.add_row(metric, *cells)
+    return table
+
+
+def _mean(found: Mean | None, *, low: bool) -> Text:
+    if found is None:
+        return Text("–", style="dim")
+    mean = Text(f"{found.mean:.2f}", style="bold red" if low else "")
+    return mean.append(f"  {found.low:.2f}–{found.high:.2f}\n{found.scored} scored", style="dim")
+
+
+def _outcomes(played: Played) -> RenderableType:
+    status = played.status
+    kinds = sorted(
+        {outcome for counts in status.outcomes.values() for outcome in counts}, key=lambda kind: kind != "scored"
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("metric", "eligible", *kinds):
+        table.add_column(
+            column.replace("_", "\n"), justify="left" if column == "metric" else "right", vertical="bottom"
+        )
+    for metric, eligible in sorted(status.eligible.items()):
+        counts = status.outcomes.get(metric, {})
+        table.add_row(metric, str(eligible), *(str(counts.get(kind, 0)) for kind in kinds))
+    return table
+
+
+def _reasons(played: Played) -> Iterator[RenderableType]:
+    rate = played.options.rate
+    yield Text(
+        f"A chain run is scored with probability {rate:g}, an agent turn always (a rule); the means weigh each score with "
+        "1 / its probability. Every eligible unit has exactly one outcome:",
+        style="dim",
+    )
+    for key, why in sorted(played.status.reasons.items()):
+        metric, _, outcome = key.partition(" ")
+        yield _line(f"{metric} {outcome}: {why.partition(';')[0]}", style="dim")
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _findings(results: Results) -> Iterator[RenderableType]:
+    drops = results.drops()
+    asked = results.requests("during")
+    clear = [drop for drop in drops if drop.clear]
+    if asked is None or not drops:
+        yield Text("It ended before retrieval broke: there is nothing to compare.")
+    elif not clear:
+        yield Text(f"Retrieval was broken in requests {asked[0]}–{asked[1]}. No metric shows it beyond chance.")
+    else:
+        yield Text(f"Retrieval was broken in requests {asked[0]}–{asked[1]}:")
+        yield from (_fall(drop) for drop in clear)
+        unmoved = [drop.metric for drop in drops if not drop.clear]
+        if unmoved:
+            yield Text(f"{' and '.join(unmoved)} did not move beyond chance: the answers still sound right.")
+    first = results.open_first()
+    if first is not None:
+        yield from _first(first, clear[0] if clear else None)
+
+
+def _fall(drop: Drop) -> Text:
+    text = Text(f"{drop.metric} fell by ").append(f"{drop.by:.2f}", style="bold red")
+    text.append(f", from {drop.before.mean:.2f} to {drop.during.mean:.2f}; the intervals are apart")
+    return text.append(f"; after it {drop.after.mean:.2f}." if drop.after else ".")
+
+
+def _first(trace: Trace, drop: Drop | None) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text("Open first: trace ").append(trace.trace_id, style="bold").append(f" (request {trace.number}).")
+    if drop is not None:
+        yield Text(
+            f"Its {drop.metric} is the lowest of the bad stretch: {trace.of(drop.metric):.2f}, where "
+            f"{drop.before.mean:.2f} was usual."
+        )
+    found = ", ".join(trace.found) or "nothing"
+    yield Text(f"Asked “{trace.question}”, it retrieved {found} and said “{trace.answer}”")
+    named = [one for one in trace.evaluations if one.label == "fail" and (drop is None or one.metric == drop.metric)]
+    for one in named[:1]:
+        yield Text(f"The judge: {_note(one)}")
+
+
+def _next(played: Played) -> Iterator[RenderableType]:
+    for signal, last in played.deliveries.items():
+        yield _step(f"{signal} sent", last)
+    if played.deliveries:
+        yield _step("look there", "service spanscore-demo")
+    else:
+        yield _step("in a backend", "spanscore demo --otlp http://localhost:4318")
+    yield _step("  Jaeger", "search the tag spanscore.verdict=fail")
+    yield _step("  Tempo", "{ span.spanscore.score.faithfulness < 0.5 }")
+    yield _step("keep it", "spanscore demo --out demo.jsonl --svg demo.svg")
+    yield _step("a real model", "spanscore demo --model openai:gpt-4o-mini")
+    yield _step("your own chain", "scorer = OnlineScorer([Faithfulness(llm)], sample_rate=0.1)")
+    yield _step("", 'chain.invoke(question, config={"callbacks": [scorer.handler]})')
+
+
+def _step(what: str, how: str) -> RenderableType:
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_column(width=15)
+    row.add_row(Text(what, style="dim"), Text(how))
+    return row

@@ -1,0 +1,82 @@
+"""``spanscore demo`` as a person starts it: a process of its own, in which no socket can be connected."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from spanscore.codec.otlp import read_spans
+from spanscore.demo.results import results
+
+ALONE = """
+import socket, sys
+def refused(*args, **kwargs):
+    print("network touched:", args[1:], file=sys.stderr)
+    raise OSError("no network")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refused
+from spanscore.cli.main import main
+main()
+"""
+
+
+def spanscore(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "OPENAI_", "SPANSCORE_"))}
+    return subprocess.run(
+        [sys.executable, "-c", ALONE, *arguments],
+        env={**inherited, "COLUMNS": "80", **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_it_plays_without_any_network_and_prints_nothing_else() -> None:
+    done = spanscore("demo", "--requests", "60", LANGSMITH_TRACING="true", LANGSMITH_API_KEY="none")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Retrieval was broken in requests 25–39" in done.stdout
+    assert 'chain.invoke(question, config={"callbacks": [scorer.handler]})' in done.stdout
+
+
+def test_json_for_programs_and_the_files_tell_the_same(tmp_path: Path) -> None:
+    out, picture = tmp_path / "demo.jsonl", tmp_path / "demo.svg"
+
+    done = spanscore("demo", "--requests", "60", "--json", "--out", str(out), "--svg", str(picture))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    kept = results(read_spans(out.read_text("utf-8").splitlines()))
+    during = told["stretches"]["during"]["means"]["faithfulness"]
+    before = told["stretches"]["before"]["means"]["faithfulness"]
+    assert during["high"] < before["low"]
+    assert kept.means["during"]["faithfulness"].mean == during["mean"]
+    assert told["open_first"]["trace_id"] == kept.open_first().trace_id
+    assert picture.read_text("utf-8").startswith("<svg")
+
+
+def test_a_key_in_the_environment_is_not_used_and_that_is_said() -> None:
+    done = spanscore(
+        "demo", "--requests", "12", OPENAI_API_KEY="none", OTEL_EXPORTER_OTLP_ENDPOINT="http://localhost:4318"
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "OPENAI_API_KEY is set and was not used" in " ".join(done.stdout.split())
+
+
+def test_a_wrong_option_ends_with_one_line_and_code_2() -> None:
+    done = spanscore("demo", "--requests", "5")
+
+    assert done.returncode == 2
+    assert done.stderr == "--requests is 5; at least 12 make three stretches\n"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    done = spanscore("demo", "--requests", "12", "--out", str(tmp_path / "nowhere" / "demo.jsonl"))
+
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,193 @@
+"""A demo that was played: deterministic, its broken stretch visible, nothing lost, kept in a file that says the same."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from rich.console import Console
+from tests.servers.openai_api import OpenAIServer, judged
+from tests.servers.otlp import OtlpReceiver
+
+from spanscore.codec.otlp import json_line, read_spans
+from spanscore.codec.sdk import span_data
+from spanscore.demo.results import Results, results
+from spanscore.demo.run import Options, Played, Tally, play
+from spanscore.demo.show import overview, svg
+from spanscore.demo.summary import summary
+from spanscore.errors import ConfigurationError
+
+SMALL = Options(requests=60)
+
+
+@cache
+def played() -> Played:
+    return play(SMALL, lambda _: None)
+
+
+@cache
+def found() -> Results:
+    return results(map(span_data, played().spans))
+
+
+def shown(width: int, what: Played | None = None) -> str:
+    console = Console(width=width, color_system=None, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    it = what or played()
+    console.print(overview(it, results(map(span_data, it.spans))))
+    return console.export_text()
+
+
+def test_faithfulness_falls_while_retrieval_is_broken_and_comes_back() -> None:
+    (drop, *_) = found().drops()
+
+    assert (drop.metric, drop.clear) == ("faithfulness", True)
+    assert drop.by > 0.4
+    assert drop.after is not None
+    assert drop.after.low > drop.during.high
+
+
+def test_the_same_seed_gives_the_same_traces_scores_and_words() -> None:
+    again = play(SMALL, lambda _: None)
+
+    assert summary(again, results(map(span_data, again.spans))) == summary(played(), found())
+    assert shown(100, again) == shown(100)
+    assert {ids(span) for span in again.spans} == {ids(span) for span in played().spans}
+
+
+def test_another_seed_gives_others() -> None:
+    other = play(replace(SMALL, seed=8), lambda _: None)
+
+    assert summary(other, results(map(span_data, other.spans)))["worst"] != summary(played(), found())["worst"]
+
+
+def test_a_file_reads_back_as_what_was_shown() -> None:
+    spans = played().spans
+
+    lines = [json_line(spans[:100]), json_line(spans[100:])]
+
+    assert summary(played(), results(read_spans(lines))) == summary(played(), found())
+
+
+def test_every_request_is_one_trace_with_question_answer_and_whole_tree() -> None:
+    traces = found().traces
+
+    assert [trace.number for trace in traces] == list(range(1, 61))
+    assert all(trace.question and trace.answer for trace in traces)
+    assert all(span.parent_id in {other.span_id for other in t.spans} for t in traces for span in t.spans[1:])
+
+
+def test_every_eligible_unit_has_an_outcome_and_evaluation_spans_agree_with_the_ledger() -> None:
+    status = played().status
+
+    counted = {metric: sum(mean.get(metric).scored for mean in found().means.values()) for metric in found().metrics}
+    assert status.eligible == dict.fromkeys(status.eligible, 60)
+    assert {metric: sum(counts.values()) for metric, counts in status.outcomes.items()} == status.eligible
+    assert {metric: counts["scored"] for metric, counts in status.outcomes.items()} == counted
+
+
+def test_a_weighted_mean_counts_a_chain_run_twice_where_half_of_them_are_scored() -> None:
+    weights = {(t.spans[0].name, one.weight) for t in found().traces for one in t.evaluations}
+
+    assert weights == {("invoke_workflow handbook", 2.0), ("invoke_agent purser", 1.0)}
+
+
+def test_what_to_open_first_is_the_worst_of_the_bad_stretch_and_is_shown_as_a_tree() -> None:
+    first = found().open_first()
+
+    assert first is not None
+    assert (first.stretch, first.of("faithfulness")) == ("during", 0.0)
+    assert first.number in {trace.number for trace in found().worst(3)}
+    assert shown(100).count(first.trace_id) == 2
+
+
+def test_the_worst_traces_are_of_both_applications_and_ask_different_questions() -> None:
+    worst = found().worst(3)
+
+    assert {trace.spans[0].name for trace in worst} == {"invoke_workflow handbook", "invoke_agent purser"}
+    assert len({trace.question for trace in worst}) == 3
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_wider_than_the_terminal_and_no_figure_is_broken(width: int) -> None:
+    lines = shown(width).splitlines()
+
+    assert max(map(len, lines)) <= width
+    assert [line.split()[0] for line in lines if line.startswith(tuple(found().metrics))][: len(found().metrics)]
+    assert not [line for line in lines if line.rstrip().endswith(("…–", "0…"))]
+
+
+def test_the_picture_is_whole_and_fetches_nothing() -> None:
+    picture = svg(overview(played(), found()), "spanscore demo")
+
+    ET.fromstring(picture)
+    assert "@font-face" not in picture
+    assert "url(" not in picture.replace("url(#", "")
+    assert picture == svg(overview(played(), found()), "spanscore demo")
+
+
+def test_the_summary_is_json() -> None:
+    assert json.loads(json.dumps(summary(played(), found()), allow_nan=False))["requests"] == 60
+
+
+def test_an_interrupted_demo_says_so_and_shows_what_there_is() -> None:
+    def stop(tally: Tally) -> None:
+        if tally.asked == 20:
+            raise KeyboardInterrupt
+
+    stopped = play(SMALL, stop)
+
+    assert (stopped.asked, stopped.interrupted) == (20, True)
+    assert len(results(map(span_data, stopped.spans)).traces) == 20
+    assert "stopped by Ctrl-C" in shown(100, stopped)
+    assert "ended before retrieval broke" in shown(100, stopped)
+
+
+def test_everything_is_sent_to_the_backend_that_is_named() -> None:
+    with OtlpReceiver() as backend:
+        sent = play(replace(SMALL, requests=12, otlp=backend.endpoint), lambda _: None)
+
+    assert {ids(span) for span in sent.spans} == {(span.trace_id, span.span_id) for span in backend.spans}
+    assert all(last.startswith("ok") for last in sent.deliveries.values())
+
+
+def test_a_backend_that_is_not_there_is_named_and_stops_nothing() -> None:
+    sent = play(replace(SMALL, requests=12, otlp="http://127.0.0.1:9"), lambda _: None)
+
+    assert sent.asked == 12
+    assert sent.deliveries["traces"].startswith("failed")
+    assert "traces sent" in shown(100, sent)
+
+
+def test_a_real_model_answers_and_judges_when_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with OpenAIServer(judged) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        real = play(replace(SMALL, requests=12, model="openai:gpt-4o-mini"), lambda _: None)
+
+    assert real.model == "openai:gpt-4o-mini"
+    assert set(real.status.judges.values()) == {"gpt-4o-mini"}
+    assert "openai:gpt-4o-mini answers and judges" in shown(120, real)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"requests": 11}, "--requests"),
+        ({"rate": 0.0}, "--rate"),
+        ({"seconds": 0.0}, "--seconds"),
+        ({"otlp": "x"}, "--otlp"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(wrong: dict[str, object], name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        play(replace(SMALL, **wrong), lambda _: None)  # type: ignore[arg-type]
+
+
+def ids(span: ReadableSpan) -> tuple[int, int]:
+    context = span.get_span_context()
+    assert context is not None
+    return context.trace_id, context.span_id
