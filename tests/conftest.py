@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 from tests.servers import alertmanager as alertmanager_server
 from tests.servers import collector as collector_server
 from tests.servers import phoenix as phoenix_server
 from tests.servers import prometheus as prometheus_server
 from tests.servers import zipkin as zipkin_server
+
+settings.register_profile("untimed", deadline=None)  # no test asserts on the clock of a busy machine
+settings.load_profile("untimed")
 
 HOW = "is not installed: python -m tests.servers install"
 

@@ -137,7 +137,7 @@ DIALECTS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(SPANS, min_size=1, max_size=5), DIALECTS)
 def test_no_payload_makes_it_raise(runs: list[Any], dialect: GenAIDialect) -> None:
     spans = [
@@ -154,7 +154,7 @@ def test_no_payload_makes_it_raise(runs: list[Any], dialect: GenAIDialect) -> No
         assert sample is None or sample.model_dump_json().encode()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CONTENT)
 def test_the_wire_changes_nothing(content: dict[str, Any]) -> None:
     clean = {name: from_wire(value) if isinstance(value, str) else value for name, value in exported(content).items()}
