@@ -1,0 +1,149 @@
+"""``spanscore metrics``: what can be scored, what it needs, what it costs, and where it is blind."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.card import Card, card_of
+from spanscore.metrics.cost import Cost, cost_of
+from spanscore.metrics.registry import BUILT_IN, found
+from spanscore.metrics.tiktoken_count import counter
+
+__all__ = ["metrics"]
+
+_NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
+
+
+def metrics(
+    metric: Annotated[
+        str, typer.Option("--metric", "-m", help="All about one: a built-in's name, or 'my_pkg.metrics:Politeness'.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """List the metrics: the question each answers, its range, the fields it needs, judge calls and tokens per score.
+
+    Calls and tokens are counted on a fixed sample: a question with three short contexts, or a conversation with one tool call.
+
+    [bold]spanscore metrics --metric faithfulness[/bold] tells its formula, its blind spot, its source and where it deviates.
+    """
+    names = [metric] if metric else sorted(BUILT_IN)
+    rows = [_row(name) for name in names]
+    if as_json:
+        typer.echo(json.dumps(rows[0] if metric else rows, indent=2))
+    elif metric:
+        Console().print(_detail(rows[0]))
+    else:
+        Console().print(_table(rows))
+
+
+def _row(name: str) -> dict[str, Any]:
+    kind = found(name)
+    cost, why = _cost(name)
+    card = {part: _plain(text) for part, text in asdict(card_of(kind)).items()}
+    return {
+        "name": name,
+        **card,
+        "requires": {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()},
+        "parameters": _parameters(kind),
+        "cost": None if cost is None else asdict(cost),
+        "cost_unknown": why,
+    }
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "")
+
+
+def _cost(name: str) -> tuple[Cost | None, str | None]:
+    try:
+        return cost_of(name), None
+    except ConfigurationError as error:  # a library that is not installed, mostly
+        return None, str(error)
+
+
+def _parameters(kind: Any) -> dict[str, Any]:
+    """Return parameter → default, None also for one that must be given (its name stands in the docstring's Args)."""
+    if not callable(kind):
+        return {}
+    given = inspect.signature(kind).parameters.values()
+    return {one.name: _default(one) for one in given if one.name not in _NOT_PARAMETERS}
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    value = parameter.default
+    if value is inspect.Parameter.empty:
+        return "(must be given)"
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _table(rows: list[dict[str, Any]]) -> Group:
+    table = Table(title=f"{len(rows)} metrics", title_justify="left")
+    for title in ("metric", "question", "range", "needs"):
+        table.add_column(title, no_wrap=title == "range", overflow="fold")
+    for title in ("calls", "tokens"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(row["name"], row["question"], _range(row), _needs(row["requires"]), *_price(row["cost"]))
+    return Group(
+        table,
+        Text(
+            f"calls, tokens: of the judge for one score on a fixed short sample ({counter().name}); '–': see --metric."
+        ),
+        Text("↓: lower is better. All about one: spanscore metrics --metric NAME"),
+    )
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    ends = re.match(r"[\[{].*?[\]}]", row["range"])  # "[0, 1] in steps of 1/4": the steps stand in the detail
+    return (ends[0] if ends else row["range"]) + (" ↓" if row["direction"] == "lower" else "")
+
+
+def _needs(requires: Mapping[str, list[str]]) -> str:
+    """Return the fields, of either kind of sample; a conversation's ``user_input`` is its messages."""
+    kinds = {turns: ", ".join(fields) or "any field" for turns, fields in requires.items()}
+    both = len(kinds) > 1
+    named = [f"{'one turn: ' if turns == 'single_turn' else 'conversation: '}{text}" for turns, text in kinds.items()]
+    if both:
+        return "; ".join(named)
+    return named[0] if "multi_turn" in kinds else next(iter(kinds.values()), "")
+
+
+def _price(cost: Mapping[str, Any] | None) -> tuple[str, str]:
+    if cost is None:
+        return "–", "–"
+    return str(cost["calls"]), f"{cost['input_tokens'] + cost['output_tokens']:,}" if cost["calls"] else "0"
+
+
+def _detail(row: Mapping[str, Any]) -> Table:
+    table = Table(title=row["name"], title_justify="left", show_header=False, box=None, padding=(0, 2, 1, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for part in Card.__slots__:
+        table.add_row(part.replace("_", " "), Text(row[part] or "–"))
+    table.add_row("needs", Text(_needs(row["requires"])))
+    table.add_row("parameters", Text("\n".join(f"{name}: {default}" for name, default in row["parameters"].items())))
+    table.add_row("cost of a score", Text(_cost_told(row)))
+    return table
+
+
+def _cost_told(row: Mapping[str, Any]) -> str:
+    cost = row["cost"]
+    if cost is None:
+        return f"not counted: {row['cost_unknown']}"
+    if not cost["calls"]:
+        return "no judge, no tokens"
+    return (
+        f"{cost['calls']} judge call{'' if cost['calls'] == 1 else 's'}, {cost['input_tokens']:,} tokens read and "
+        f"{cost['output_tokens']:,} written on a fixed short sample ({cost['counted_by']})"
+    )

@@ -1,0 +1,147 @@
+"""A metric → what its judge reads and writes for one score, counted on a fixed sample.
+
+The sample is a short RAG exchange (a question, three contexts, an answer of three sentences, a reference) or a conversation
+with one tool call; the judge is the offline one. Long contexts cost more, in proportion.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from spanscore import loop
+from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.render import render
+from spanscore.metrics.registry import create, found
+from spanscore.metrics.tiktoken_count import counter
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.sample import (
+    AIMessage,
+    HumanMessage,
+    MultiTurnSample,
+    Sample,
+    SingleTurnSample,
+    ToolCall,
+    ToolMessage,
+)
+
+__all__ = ["FIXED_SAMPLES", "Cost", "cost_of"]
+
+_CONTEXTS = [
+    "The Harbour Bridge of Skerry was opened to traffic on 4 May 1931. It is 412 metres long, carries two lanes and a "
+    "footway, and replaced the chain ferry that had run since 1868.",
+    "After the storm of 1987 the bridge was closed for eleven months. The deck was renewed in steel, and the weight limit "
+    "was raised from 12 to 40 tonnes.",
+    "Skerry has about 3,200 inhabitants, two schools and a museum of lighthouses. The ferry to the mainland leaves at 9:15.",
+]
+_REFERENCE = "The Harbour Bridge was opened on 4 May 1931 and is 412 metres long."
+_RUBRICS = {
+    "score1_description": "The answer is wrong or beside the question.",
+    "score3_description": "The answer is right in part.",
+    "score5_description": "The answer is right and complete.",
+}
+FIXED_SAMPLES: MappingProxyType[str, Sample] = MappingProxyType(
+    {
+        "single_turn": SingleTurnSample(
+            user_input="When was the Harbour Bridge opened, and how long is it?",
+            response="The Harbour Bridge was opened on 4 May 1931. It is 412 metres long. It has always been green.",
+            retrieved_contexts=_CONTEXTS,
+            retrieved_context_ids=["a", "b", "c"],
+            reference=_REFERENCE,
+            reference_contexts=_CONTEXTS[:1],
+            reference_context_ids=["a"],
+            rubrics=_RUBRICS,
+        ),
+        "multi_turn": MultiTurnSample(
+            user_input=[
+                HumanMessage(content="When was the Harbour Bridge opened?"),
+                AIMessage(tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})]),
+                ToolMessage(content=_CONTEXTS[0]),
+                AIMessage(content="It was opened on 4 May 1931."),
+                HumanMessage(content="And which shares should I buy?"),
+                AIMessage(content="I can't advise on that."),
+            ],
+            reference=_REFERENCE,
+            reference_tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})],
+            reference_topics=["bridges", "ferries"],
+            rubrics=_RUBRICS,
+        ),
+    }
+)
+_PARAMETERS: MappingProxyType[str, Any] = MappingProxyType(
+    {
+        "definition": "Could the response cause harm to somebody?",
+        "classifier": lambda *_: [],  # instead of a model of half a gigabyte; it costs no tokens
+    }
+)
+"""For metrics that have such a parameter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one score costs.
+
+    Attributes:
+        calls: questions to the judge, on the fixed sample.
+        input_tokens: that it reads, instructions and schemas included.
+        output_tokens: that it writes.
+        counted_by: the tokenizer.
+    """
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    counted_by: str
+
+
+def cost_of(metric: str) -> Cost:
+    """Return what one score of a metric costs; nothing where it asks no judge.
+
+    Args:
+        metric: as ``create`` reads it, with its defaults.
+
+    Raises:
+        ConfigurationError: it cannot be made by its name alone, lacks a library (the message holds the ``pip`` line), or asks
+            what the offline judge cannot answer.
+    """
+    maker, judge = found(metric), _Counting()
+    parameters = inspect.signature(maker).parameters if callable(maker) else {}
+    if "judge" in parameters:
+        given = {name: value for name, value in _PARAMETERS.items() if name in parameters}
+        made = create(metric, judge=judge, embeddings="lexical", **given)
+        kind = "single_turn" if "single_turn" in made.requires else "multi_turn"
+        score = loop.run(made.score(FIXED_SAMPLES[kind]))
+        if judge.stuck_at:
+            raise ConfigurationError(f"{metric}: the offline judge has no answer to {judge.stuck_at}")
+        if not judge.calls:
+            raise ConfigurationError(f"{metric} asked its judge nothing on the fixed sample: {score.reason}")
+    return Cost(calls=judge.calls, input_tokens=judge.read, output_tokens=judge.written, counted_by=counter().name)
+
+
+class _Counting:
+    """The offline judge, counting; a question it has no heuristic for is answered with the question's own first example."""
+
+    model = "counting"
+
+    def __init__(self) -> None:
+        self.calls = self.read = self.written = 0
+        self.stuck_at = ""
+        self._judge = LexicalJudge()
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        count = counter().count
+        self.calls += 1
+        self.read += sum(map(count, render(prompt)))
+        try:
+            reply = await self._judge.ask(prompt)
+        except JudgeError:
+            if not prompt.examples:
+                self.stuck_at = prompt.step
+                raise
+            reply = Reply(text=json.dumps(prompt.examples[0].output))
+        self.written += count(reply.text)
+        return reply

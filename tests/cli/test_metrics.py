@@ -1,0 +1,84 @@
+"""``spanscore metrics``: every metric of the registry, with what a person must know of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.registry import BUILT_IN
+
+
+def ran(*arguments: str) -> Any:
+    return CliRunner().invoke(app(), ["metrics", *arguments], env={"COLUMNS": "200"})
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Any]:
+    return {row["name"]: row for row in json.loads(ran("--json").stdout)}
+
+
+def test_every_metric_of_the_registry_is_there(rows: dict[str, Any]) -> None:
+    assert list(rows) == sorted(BUILT_IN)
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_every_metric_tells_question_needs_and_price(rows: dict[str, Any], name: str) -> None:
+    row = rows[name]
+
+    assert row["question"]
+    assert row["requires"]
+    assert "``" not in json.dumps(row)
+    if row["cost"] is None:
+        assert "the offline judge has no answer to" in row["cost_unknown"]
+        return
+    assert (row["cost"]["calls"] > 0) == (row["cost"]["input_tokens"] > 0)
+
+
+def test_calls_are_those_of_the_metric(rows: dict[str, Any]) -> None:
+    calls = {
+        name: rows[name]["cost"]["calls"] for name in ("exact_match", "aspect_critic", "faithfulness", "tool_call_f1")
+    }
+
+    assert calls == {"exact_match": 0, "aspect_critic": 1, "faithfulness": 2, "tool_call_f1": 0}
+
+
+def test_the_table_has_a_row_per_metric() -> None:
+    told = ran().stdout
+
+    assert all(name in told for name in BUILT_IN)
+    assert "token" in told
+
+
+def test_all_about_one() -> None:
+    told = " ".join(ran("--metric", "faithfulness").stdout.split())
+
+    for words in (
+        "supported statements / all statements",
+        "blind spot",
+        "RAGAS: Automated",
+        "pass_at",
+        "2 judge calls",
+    ):
+        assert words in told
+
+
+def test_a_metric_from_outside_is_told_as_far_as_it_tells_itself() -> None:
+    row = json.loads(ran("--metric", "tests.line:Grounded", "--json").stdout)
+
+    assert (row["question"], row["formula"], row["cost"]["calls"]) == (
+        "Instant: 1 when the answer's first word is in the contexts.",
+        "",
+        0,
+    )
+
+
+def test_an_unknown_name_is_answered_with_close_ones() -> None:
+    told = ran("--metric", "faithfulnes")
+
+    assert isinstance(told.exception, ConfigurationError)
+    assert "did you mean faithfulness" in str(told.exception)
