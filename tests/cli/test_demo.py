@@ -42,6 +42,13 @@ def test_it_plays_without_any_network_and_prints_nothing_else() -> None:
     assert 'chain.invoke(question, config={"callbacks": [scorer.handler]})' in done.stdout
 
 
+def test_a_seed_gives_the_same_words_in_every_process() -> None:
+    one, other = (spanscore("demo", "--requests", "30", PYTHONHASHSEED=seed) for seed in ("1", "2"))
+
+    assert one.stdout == other.stdout
+    assert len(one.stdout.splitlines()) > 50
+
+
 def test_json_for_programs_and_the_files_tell_the_same(tmp_path: Path) -> None:
     out, picture = tmp_path / "demo.jsonl", tmp_path / "demo.svg"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -34,7 +35,14 @@ from spanscore.scorer import OnlineScorer
 
 __all__ = ["Options", "Played", "Tally", "play", "unused_key"]
 
-METRICS = ("faithfulness", "response_relevancy", "topic_adherence")
+METRICS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
+        "response_relevancy": {},
+        "topic_adherence": {},
+    }
+)
+"""Metric → its parameters."""
 CHAIN_RATE = 0.5
 _AGENT_RULE = Rule(rate=1.0, name="every agent turn", workflow=AGENT_NAME)
 _BREATH = 40
@@ -220,7 +228,7 @@ def _model(options: Options) -> BaseChatModel:
 
 def _metrics(model: Any) -> list[Metric]:
     the_judge = judge(model)
-    return [create(name, judge=the_judge, embeddings="lexical") for name in METRICS]
+    return [create(name, judge=the_judge, embeddings="lexical", **given) for name, given in METRICS.items()]
 
 
 def unused_key(options: Options) -> str | None:

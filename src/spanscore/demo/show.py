@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from io import StringIO
 
+from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -76,7 +78,7 @@ def _trace(trace: Trace) -> RenderableType:
     talk.add_row(Text("Q", style="dim"), trace.question)
     talk.add_row(Text("A", style="dim"), trace.answer)
     root, *children = trace.spans
-    tree = Tree(_line(root.name).append("  ").append_text(_scores(trace)), guide_style="dim")
+    tree = Tree(Group(_line(root.name), _scores(trace)), guide_style="dim")
     branches = {root.span_id: tree}
     for span in children:
         branches[span.span_id] = branches.get(span.parent_id or 0, tree).add(_line(span.name, _detail(span)))
@@ -85,8 +87,9 @@ def _trace(trace: Trace) -> RenderableType:
     return Group(Text(), title, talk, tree)
 
 
-def _scores(trace: Trace) -> Text:
-    return Text("  ").join(_score(one) for one in trace.evaluations if one.value is not None)
+def _scores(trace: Trace) -> RenderableType:
+    scores = Columns([_score(one) for one in trace.evaluations if one.value is not None], padding=(0, 2))
+    return Padding(scores, (0, 0, 0, 2))
 
 
 def _score(one: Evaluation) -> Text:
@@ -142,15 +145,14 @@ def _means(results: Results) -> RenderableType:
 def _mean(found: Mean | None, *, low: bool) -> Text:
     if found is None:
         return Text("–", style="dim")
-    mean = Text(f"{found.mean:.2f}", style="bold red" if low else "")
+    mean = Text().append(f"{found.mean:.2f}", style="bold red" if low else "")
     return mean.append(f"  {found.low:.2f}–{found.high:.2f}\n{found.scored} scored", style="dim")
 
 
 def _outcomes(played: Played) -> RenderableType:
     status = played.status
-    kinds = sorted(
-        {outcome for counts in status.outcomes.values() for outcome in counts}, key=lambda kind: kind != "scored"
-    )
+    known = {outcome for counts in status.outcomes.values() for outcome in counts}
+    kinds = sorted(known, key=lambda kind: (kind != "scored", kind))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("metric", "eligible", *kinds):
         table.add_column(
