@@ -144,6 +144,12 @@ class Providers:
         logger: Logger = self._provider("logs").get_logger(semconv.SCOPE)
         return logger
 
+    def service_name(self) -> str:
+        """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now; chooses nothing."""
+        chosen = self._found("traces") if self._chosen is None else self._chosen["traces"]
+        attributes = getattr(getattr(chosen and chosen.provider, "resource", None), "attributes", {})
+        return str(attributes.get("service.name") or OwnParts(self._service_name).resource.attributes["service.name"])
+
     def force_flush(self, timeout_s: float) -> bool:
         """Send what is waiting. Blocks for at most ``timeout_s``.
 

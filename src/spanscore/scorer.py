@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
+    from spanscore.monitoring.openmetrics import ScrapeEndpoint
+
 __all__ = ["OnlineScorer"]
 
 EXIT_TIMEOUT_S = 5.0
@@ -137,6 +139,7 @@ class OnlineScorer:
         self._line = Line(metrics, options, self._providers, ready=self._ready)
         self._installation = Installation(self._line.handler)
         self._ready_for_roots = False
+        self._endpoint: ScrapeEndpoint | None = None
         self._closed = False
         self._whole = False
         self._renew()
@@ -177,7 +180,14 @@ class OnlineScorer:
             "inbox_size": limits.inbox,
             "segments": settings.monitoring.segments,
         }
-        return cls(**{**given, **overrides})
+        scorer = cls(**{**given, **overrides})
+        if settings.serve_metrics is not None:
+            try:
+                scorer.serve_metrics(settings.serve_metrics.port, settings.serve_metrics.host)
+            except ConfigurationError:
+                scorer.shutdown(0)
+                raise
+        return scorer
 
     # --- attaching ---------------------------------------------------------------------------------------------
 
@@ -197,6 +207,37 @@ class OnlineScorer:
     def uninstall(self) -> None:
         """Attach to no further chain."""
         self._installation.uninstall()
+
+    def serve_metrics(self, port: int = 9464, host: str = "127.0.0.1") -> int:
+        """Serve the instruments to a Prometheus, with exemplars that lead to the scored traces, until the scorer is shut down.
+
+        They go to the application's meter provider or by OTLP as well. To be called at the start: counters are whole
+        whenever they are first read, histograms count from this call on. A forked child does not serve; it may call this
+        again, with a port of its own. Needs the extra ``prometheus``. Blocks for some 100 ms, for imports.
+
+        Args:
+            port: 0 = any free one.
+            host: the address to listen on; reachable from this machine only by default.
+
+        Returns:
+            The port. The page is ``http://<host>:<port>/metrics``.
+
+        Raises:
+            ConfigurationError: nothing can listen there, it serves already, it is shut down, or it has no instruments.
+        """
+        with self._lock:
+            telemetry = self._line.telemetry
+            if telemetry is None:
+                raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
+            if self._closed:
+                raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
+            if self._endpoint is not None:
+                raise ConfigurationError(f"the metrics are being served already, on port {self._endpoint.port}")
+            from spanscore.monitoring.openmetrics import ScrapeEndpoint
+
+            self._endpoint = ScrapeEndpoint(self._providers.service_name, port=port, host=host)
+            telemetry.export_to(self._endpoint.meter)
+            return self._endpoint.port
 
     # --- scoring by hand ---------------------------------------------------------------------------------------
 
@@ -312,6 +353,10 @@ class OnlineScorer:
     def reset(self) -> None:
         """Be as new: in a forked child."""
         self._renew()
+        if self._endpoint is not None and self._line.telemetry is not None:
+            self._endpoint.close_in_child()
+            self._line.telemetry.abandon(self._endpoint.meter)
+            self._endpoint = None
         self._line.reset()
 
     # --- inside ------------------------------------------------------------------------------------------------
@@ -324,9 +369,16 @@ class OnlineScorer:
         self._installation.uninstall()
         whole = drain(self._line, (until - monotonic()) * 0.6)
         self._line.close()
+        self._stop_serving()
         delivered = self._providers.shutdown(max(0.1, until - monotonic()))
         atexit.unregister(self._exit_hook())
         return delivered and whole
+
+    def _stop_serving(self) -> None:
+        with self._lock:
+            if self._endpoint is not None:
+                self._endpoint.close()
+                self._endpoint = None
 
     def _ready(self) -> None:
         """Before each root: choose the providers, register the exit hook after theirs, start the span thread."""

@@ -156,7 +156,7 @@ class Telemetry:
         self._segments = _checked(segments or {})
         self._names: set[str] = set()
         self._sums = _Sums(max_sets)
-        self._exported: tuple[_Instruments, ...] = ()
+        self._exported: Mapping[Meter, _Instruments] = {}
         _alive.add(self)
         if meter is not None:
             self.export_to(meter)
@@ -168,16 +168,14 @@ class Telemetry:
 
     def export_to(self, meter: Meter) -> None:
         """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
-        instruments = _instruments_of(meter)
-        if instruments not in self._exported:
+        if meter not in self._exported:
+            instruments = _instruments_of(meter)
             instruments.join(self)
-            self._exported = (*self._exported, instruments)
+            self._exported = {**self._exported, meter: instruments}
 
-    def withdraw_from(self, meter: Meter) -> None:
-        """Feed this meter no more; what it has counted stays exported there, as a counter must not go back."""
-        instruments = _instruments_of(meter)
-        self._exported = tuple(one for one in self._exported if one is not instruments)
-        instruments.leave(self)
+    def abandon(self, meter: Meter) -> None:
+        """Record on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
+        self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
 
     def declare(self, metrics: Iterable[Declared]) -> None:
         """Let every sum of these metrics be there as 0; to be called before the first collection."""
@@ -210,7 +208,7 @@ class Telemetry:
 
     def close(self) -> None:
         """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
-        for instruments in self._exported:
+        for instruments in self._exported.values():
             instruments.leave(self)
 
     def _scored(self, root: SpanData | None, score: Score, context: Context | None) -> None:
@@ -222,7 +220,7 @@ class Telemetry:
         for name, moment in zip(_MOMENTS, (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y), strict=True):
             self._sums.add(name, labels, moment)
         bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(root, score)))
-        for instruments in self._exported:
+        for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
 
     def _judged(self, score: Score, call: JudgeCall) -> None:
@@ -238,7 +236,7 @@ class Telemetry:
         if call.error_type:
             self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
         bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
-        for instruments in self._exported:
+        for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
     def _closed_set(self, metric: Declared) -> Iterable[Labels]:

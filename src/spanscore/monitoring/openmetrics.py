@@ -1,0 +1,144 @@
+"""A scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
+
+It has a meter provider of its own, as a reader can only be given to one that is being made, and the application's provider is
+not ours to make. So the numbers are there before the first run, and whichever provider the application sets gets them too.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from spanscore import semconv
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring import prometheus_client
+from spanscore.monitoring.families import Families
+from spanscore.notice import harmless
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+
+__all__ = ["PATH", "ScrapeEndpoint"]
+
+PATH = "/metrics"
+SERVICE_NAME = "service_name"
+"""The label of every series: what remote write tells as ``job``."""
+CLIENT_TIMEOUT_S = 10.0
+"""A client that says nothing for this long is let go."""
+
+
+class ScrapeEndpoint:
+    """Serves from its construction on, on a thread of its own, until it is closed.
+
+    Args:
+        service_name: read at each scrape, as the application may set its provider after this began.
+        port: 0 = any free one.
+        host: the address to listen on.
+
+    Raises:
+        ConfigurationError: nothing can listen there.
+        MissingExtraError: prometheus-client is not installed.
+
+    Attributes:
+        port: the one that is listened on.
+        meter: what is recorded on it, is served.
+    """
+
+    def __init__(self, service_name: Callable[[], str], *, port: int, host: str) -> None:
+        prometheus_client.require()
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+        from opentelemetry.sdk.resources import Resource
+
+        self._server = _listening(host, port, self._answer)
+        self.port = int(self._server.server_address[1])
+        self._service_name = service_name
+        self._reader = InMemoryMetricReader()
+        self._families = Families()
+        self._lock = Lock()
+        self.meter: Meter = MeterProvider([self._reader], Resource({}), shutdown_on_exit=False).get_meter(semconv.SCOPE)
+        Thread(target=self._server.serve_forever, name="spanscore-metrics", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving, at once; another may listen there."""
+        with suppress(OSError):  # some systems know no shutdown of a listening socket
+            self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which else looks twice a second
+        self._server.shutdown()
+        self._server.server_close()
+
+    def close_in_child(self) -> None:
+        """In a forked child: let go of the inherited socket, else the port stays taken when the parent has gone."""
+        self._server.socket.close()
+
+    def _answer(self, accept: str) -> tuple[bytes, str]:
+        with self._lock:  # a collection and what is kept of it belong together
+            told = self._families.of(self._reader.get_metrics_data(), {SERVICE_NAME: self._service_name()})
+        return prometheus_client.render(told, accept)
+
+
+class _Server(ThreadingHTTPServer):
+    """Quiet: a scraper that hangs up is no news to the application."""
+
+    daemon_threads = True
+
+    def __init__(self, address: Any, family: socket.AddressFamily, answer: Callable[[str], tuple[bytes, str]]) -> None:
+        self.address_family = family
+        self.answer = answer
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server who we are, as ``HTTPServer`` does: 5 s and more where there is none."""
+        TCPServer.server_bind(self)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = CLIENT_TIMEOUT_S
+
+    def do_GET(self) -> None:
+        self._reply(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._reply(with_body=False)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: it would go to the application's stderr."""
+
+    def _reply(self, *, with_body: bool) -> None:
+        status, body, content_type = self._found()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def _found(self) -> tuple[HTTPStatus, bytes, str]:
+        plain = "text/plain; charset=utf-8"
+        if self.path.partition("?")[0] != PATH:
+            return HTTPStatus.NOT_FOUND, f"The metrics are at {PATH}\n".encode(), plain
+        try:
+            return HTTPStatus.OK, *self.server.answer(self.headers.get("Accept", ""))
+        except Exception as error:  # noqa: BLE001  (a scrape must not break anything but itself)
+            harmless("serve its metrics", error)
+            return HTTPStatus.INTERNAL_SERVER_ERROR, b"The metrics could not be read\n", plain
+
+
+def _listening(host: str, port: int, answer: Callable[[str], tuple[bytes, str]]) -> _Server:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return _Server(address, family, answer)
+    except OSError as error:
+        raise ConfigurationError(
+            f"metrics cannot be served on {host}:{port} ({error.strerror or error}). Is another worker of the application "
+            "serving there? Give another port, 0 for any free one, or export over OTLP"
+        ) from error
