@@ -1,0 +1,181 @@
+"""One metric: its distribution with the traces behind it, what it differs by, and its worst traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import queries as q
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from overview import ONE_METRIC, UID
+from panels import (
+    GREEN,
+    ORANGE,
+    RED,
+    SHARE,
+    USD,
+    as_buckets,
+    at_end,
+    board,
+    choice,
+    found,
+    in_traces,
+    lines,
+    link,
+    number,
+    over_time,
+    source,
+    spread,
+    stacked,
+    steps,
+    window,
+)
+
+from spanscore import semconv
+from spanscore.monitoring import promql
+from spanscore.monitoring.names import series
+
+_SHOWN = (
+    semconv.QUALITY,
+    semconv.EVALUATION_SCORE_VALUE,
+    semconv.EVALUATION_SCORE_LABEL,
+    semconv.PROBABILITY + "$metric",
+)
+WORST = (
+    f'{{ span.{semconv.EVALUATION_NAME} = "$metric" && span.{semconv.QUALITY} < 0.5 && resource.service.name =~ "$service" }}'
+    f" | select({', '.join(f'span.{name}' for name in _SHOWN)})"
+)
+"""Asks the evaluation spans: they carry quality, one direction for all metrics, also of scores that came late."""
+ALL = ()
+
+
+def one_metric() -> Dashboard:
+    """Return the dashboard."""
+    entered = series(semconv.ELIGIBLE)
+    variables = [
+        source("datasource", "prometheus", "Metrics"),
+        source("traces", "tempo", "Traces"),
+        choice("service", "Service", f"label_values({entered}, {q.SERVICE})"),
+        choice("metric", "Metric", f"label_values({entered}{{{q.OF_SERVICE}}}, {promql.METRIC})", several=False),
+        window(),
+    ]
+    parts = {"Now": _now(), "Distribution": _distribution(), "Where it differs": _differs(), "Traces": _traces()}
+    about = "One metric in full. The dots of the heatmap are traces: a click opens one."
+    return board("spanscore: one metric", ONE_METRIC, about, variables, [link("Overview", UID)], parts)
+
+
+def _now() -> list[Any]:
+    all_time = q.sums(q.RANGE, by=ALL)
+    low, high = q.interval(all_time)
+    traffic_light = steps((None, RED), (0.5, ORANGE), (0.8, GREEN))
+    mean = q.sums()
+    lows, highs = zip(q.interval(mean), promql.failure_bounds(mean), strict=True)
+    return [
+        number(
+            "Mean quality",
+            "Weighted mean over the selected time, 1 is good. Low: read the worst traces below.",
+            at_end(promql.mean(all_time)),
+            unit=SHARE,
+            steps=traffic_light,
+        ),
+        number(
+            "Low end",
+            "Of the 95 % interval. Far from the mean: few scores; take a longer time.",
+            at_end(low),
+            unit=SHARE,
+        ),
+        number(
+            "High end", "Of the 95 % interval. Below your baseline: the metric has dropped.", at_end(high), unit=SHARE
+        ),
+        number(
+            "Effective scores",
+            "What the weighted scores are worth in equally weighted ones. Under 100 a change is hard to tell from chance.",
+            at_end(promql.n_eff(all_time)),
+        ),
+        number(
+            "Pass rate",
+            "Weighted share labelled *pass*. Low with a high mean: `pass_at` is strict, or the metric has two humps.",
+            at_end(q.pass_rate(q.RANGE, by=ALL)),
+            unit=SHARE,
+            steps=traffic_light,
+        ),
+        number(
+            "Judge's cost",
+            "USD of this metric's calls whose price is known. Too much: a smaller rate or model for this metric.",
+            at_end(q.counted(semconv.JUDGE_COST, by=ALL)),
+            unit=USD,
+        ),
+        lines(
+            "Mean, 95 % interval, and bounds of the failures",
+            "*Low* and *high* are the interval; *low if failed* and *high if failed* are where the mean would lie if every"
+            " evaluation that failed had said the worst or the best. When those are far apart, mend the judge before"
+            " believing the mean.",
+            over_time(promql.mean(mean), f"mean {q.NAMED}"),
+            *[over_time(low, f"low{kind} {q.NAMED}") for low, kind in zip(lows, ("", " if failed"), strict=True)],
+            *[over_time(high, f"high{kind} {q.NAMED}") for high, kind in zip(highs, ("", " if failed"), strict=True)],
+            unit=SHARE,
+            width=24,
+        ),
+    ]
+
+
+def _distribution() -> list[Any]:
+    return [
+        spread(
+            "Quality of scored units",
+            "How many units had which quality, unweighted; the dots are scored traces. A new dark row below the old one is a"
+            " group of bad answers: click its dots. A whole row that moved: the judge or the metric changed (see *By series*).",
+            as_buckets(q.buckets(semconv.QUALITY_HISTOGRAM, q.STEP)),
+        ),
+        stacked(
+            "Passed and failed",
+            "Scored units by label. When *fail* grows, see which workflow and model below.",
+            over_time(q.counted(semconv.SCORED, q.STEP, by=(q.PASS,)), f"{{{{{q.PASS}}}}}"),
+        ),
+        stacked(
+            "Evaluations that failed",
+            "Weight of the units without a value, by outcome. The bounds above say how much they could change the mean.",
+            over_time(q.counted(semconv.FAILED_WEIGHT, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
+        ),
+    ]
+
+
+def _differs() -> list[Any]:
+    plain = "Unweighted mean, as the histogram has it. One line below the others: "
+    return [
+        lines(
+            "By model",
+            f"{plain}this model answers worse, or gets the harder questions.",
+            over_time(q.average((q.MODEL,)), f"{{{{{q.MODEL}}}}}", exemplar=True),
+            unit=SHARE,
+        ),
+        lines(
+            "By workflow or agent",
+            f"{plain}look at this part of the application first.",
+            over_time(q.average((q.WORKFLOW, q.AGENT)), f"{{{{{q.WORKFLOW}}}}} {{{{{q.AGENT}}}}}", exemplar=True),
+            unit=SHARE,
+        ),
+        lines(
+            "By series",
+            "Weighted mean per series (metric version, judge, votes). A step where one line ends and another begins is a change"
+            " of the measure, not of the application: alerts and comparisons start anew there.",
+            over_time(promql.mean(q.sums(by=(q.SERIES,))), f"{{{{{q.SERIES}}}}}"),
+            unit=SHARE,
+        ),
+        lines(
+            "By service",
+            "Weighted mean per service. One line below the others: its application, not the judge.",
+            over_time(promql.mean(q.sums(by=(q.SERVICE,))), f"{{{{{q.SERVICE}}}}}"),
+            unit=SHARE,
+        ),
+    ]
+
+
+def _traces() -> list[Any]:
+    return [
+        found(
+            "Worst traces",
+            "Evaluations of this metric with quality below 0.5; each opens its trace. Read five: what do the bad answers"
+            " share? Empty though the mean is low: the traces were sampled away, or the data source is not Tempo.",
+            in_traces(WORST),
+        )
+    ]

@@ -1,0 +1,206 @@
+"""The overview: is the application good, is what we see of it complete, and what does the judging cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import queries as q
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from panels import (
+    GREEN,
+    RED,
+    SECONDS,
+    SHARE,
+    USD,
+    at_end,
+    bars,
+    board,
+    choice,
+    lines,
+    link,
+    number,
+    over_time,
+    rows,
+    source,
+    stacked,
+    steps,
+    window,
+)
+
+from spanscore import semconv
+from spanscore.monitoring import promql
+from spanscore.monitoring.names import series
+
+UID = "spanscore-overview"
+ONE_METRIC = "spanscore-metric"
+
+
+def overview() -> Dashboard:
+    """Return the dashboard."""
+    entered = series(semconv.ELIGIBLE)
+    variables = [
+        source("datasource", "prometheus", "Metrics"),
+        choice("service", "Service", f"label_values({entered}, {q.SERVICE})"),
+        choice("metric", "Metric", f"label_values({entered}{{{q.OF_SERVICE}}}, {promql.METRIC})"),
+        window(),
+    ]
+    parts = {"Quality": _quality(), "What was evaluated": _evaluated(), "The judge": _judge(), "The way": _way()}
+    about = "How good the answers are, how much of the traffic is behind that, and what judging it costs."
+    return board("spanscore: overview", UID, about, variables, [link("One metric", ONE_METRIC)], parts)
+
+
+def _quality() -> list[Any]:
+    low, high = q.interval(q.sums(q.RANGE))
+    columns = [
+        ("mean", promql.mean(q.sums(q.RANGE))),
+        ("low", low),
+        ("high", high),
+        ("pass rate", q.pass_rate(q.RANGE)),
+    ]
+    low, high = q.interval(q.sums())
+    return [
+        rows(
+            "Quality over the selected time",
+            "Weighted mean quality (1 is good, whatever the metric's own scale) with its 95 % interval. Means whose intervals"
+            " overlap may well be the same. A low mean: open *One metric* for this metric and read its worst traces.",
+            columns,
+        ),
+        lines(
+            "Weighted mean with 95 % interval",
+            "Each point looks back over *Window*. When a line falls and its interval no longer reaches the old level,"
+            " compare with the last deployment, then see *One metric* by model, workflow and series. A wide interval"
+            " means few scores: choose a longer window or a higher sample rate.",
+            over_time(promql.mean(q.sums()), f"mean {q.NAMED}"),
+            over_time(low, f"low {q.NAMED}"),
+            over_time(high, f"high {q.NAMED}"),
+            unit=SHARE,
+        ),
+        lines(
+            "Pass rate",
+            "Weighted share of scored units labelled *pass*. When it falls, search the traces for `spanscore.verdict=fail`.",
+            over_time(q.pass_rate(), q.NAMED),
+            unit=SHARE,
+        ),
+    ]
+
+
+def _evaluated() -> list[Any]:
+    chosen = q.outcomes(q.RANGE, f'!~"{q.NOT_CHOSEN}"', by=())
+    readable = q.outcomes(q.RANGE, f'!~"{q.NOT_CHOSEN}|{q.WITHOUT_SAMPLE}"', by=())
+    return [
+        bars(
+            "From traffic to score",
+            "Unit × metric, each bar a part of the one above. *Entered* to *chosen*: sampling and filters, as configured."
+            " *Chosen* to *readable*: no question and answer found, or a field the metric needs is missing: see"
+            " `scorer.status()` and `Extract`. *Readable* to *scored*: the judge failed, or had no time.",
+            at_end(q.counted(semconv.ELIGIBLE, by=()), "entered"),
+            at_end(chosen, "chosen"),
+            at_end(readable, "readable"),
+            at_end(q.counted(semconv.SCORED, by=()), "scored"),
+        ),
+        stacked(
+            "Outcomes",
+            "How each unit × metric ended. A growing `missing_field` or `no_sample`: a deployment changed the shape of"
+            " inputs or outputs. `queue_full`: lower the sample rate. `timeout`, `judge_error`: see *The judge*.",
+            over_time(q.counted(semconv.EVALUATIONS, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
+        ),
+        lines(
+            "Coverage",
+            "Share of eligible units that got a score. It follows the sample rate; a fall without a change of configuration"
+            " means outcomes other than *scored* are growing.",
+            over_time(q.coverage(), q.NAMED),
+            unit=SHARE,
+        ),
+        lines(
+            "Pending",
+            "Units that entered and have not ended. A line that only rises: the judge is slower than the traffic; lower the"
+            " sample rate, or raise the judge's concurrency.",
+            over_time(q.level(semconv.PENDING, where=q.WHERE, by=q.EACH), q.NAMED),
+        ),
+        number(
+            "Not accounted for",
+            "Eligible − outcomes − pending. Other than 0 for more than a scrape: units were lost without a trace, which is a"
+            " bug of spanscore: please report it.",
+            at_end(f"sum({promql.unaccounted(q.WHERE)})"),
+            steps=steps((None, RED), (0, GREEN), (1, RED)),
+        ),
+    ]
+
+
+def _judge() -> list[Any]:
+    calls = (q.MODEL, q.SERVICE)
+    model = f"{{{{{q.MODEL}}}}}"
+    return [
+        lines(
+            "Failed evaluations",
+            "Share of evaluations, by weight, that ended without a value though they were tried. Above some percent the means"
+            " are uncertain (see the bounds in *One metric*). Look at *Errors of the judge* and the judge's own limits.",
+            over_time(promql.failed_share(q.MOVING, q.WHERE), q.NAMED),
+            unit=SHARE,
+        ),
+        stacked(
+            "Errors of the judge",
+            "Failed calls by `error.type`, retried ones included. Rate limits: lower `judge.max_concurrency`. Time-outs: a"
+            " faster model, or a longer `judge.timeout`. Invalid answers: a model that follows a schema.",
+            over_time(q.counted(semconv.JUDGE_ERRORS, q.STEP, by=(q.ERROR, q.MODEL)), f"{{{{{q.ERROR}}}}} {model}"),
+        ),
+        stacked(
+            "Cost",
+            "USD of the calls whose price is known, per interval. Too much: lower `sampling.rates` of the dearest metric, or"
+            " judge with a smaller model; the interval of the mean says what that costs in precision.",
+            over_time(
+                q.counted(semconv.JUDGE_COST, q.STEP, by=(promql.METRIC, q.MODEL)), f"{{{{{promql.METRIC}}}}} {model}"
+            ),
+            unit=USD,
+        ),
+        lines(
+            "Latency",
+            "Half, 95 % and 99 % of the judge's calls end within this time. Above the hold time scores come late, as"
+            " evaluation spans beside a unit that says `pending`.",
+            *[over_time(q.latency(share, calls), f"p{share * 100:g} {model}") for share in (0.5, 0.95, 0.99)],
+            unit=SECONDS,
+        ),
+        stacked(
+            "Tokens",
+            "Sent to and received from the judge. A jump without more traffic: prompts have grown, as retrieved contexts do.",
+            over_time(q.counted(semconv.JUDGE_TOKENS, q.STEP, by=(q.TOKENS, q.MODEL)), f"{{{{{q.TOKENS}}}}} {model}"),
+        ),
+        lines(
+            "Calls per score",
+            "Calls of the judge per scored unit. It is a property of the metric; when it rises, calls fail and are repeated.",
+            over_time(f"{q.counted(semconv.JUDGE_CALLS, q.MOVING)} / {q.counted(semconv.SCORED, q.MOVING)}", q.NAMED),
+        ),
+    ]
+
+
+def _way() -> list[Any]:
+    def grown(instrument: str, *by: str) -> str:
+        return promql.increase(instrument, q.STEP, q.OF_SERVICE, (*by, q.SERVICE))
+
+    return [
+        lines(
+            "Job queue",
+            "Jobs waiting or in work, and how many may. A queue at its capacity refuses work (`queue_full`).",
+            over_time(q.level(semconv.QUEUE_SIZE), f"jobs {{{{{q.SERVICE}}}}}"),
+            over_time(q.level(semconv.QUEUE_CAPACITY), f"capacity {{{{{q.SERVICE}}}}}"),
+        ),
+        lines(
+            "Waiting room",
+            "Units whose spans wait for their scores. It empties within the hold time; if it does not, the exporter is stuck.",
+            over_time(q.level(semconv.HOLD_UNITS), f"{{{{{q.SERVICE}}}}}"),
+        ),
+        stacked(
+            "Why units left",
+            "Mostly `deadline`: the judge is slower than the hold time. `overflow`: more units wait than there is room for.",
+            over_time(grown(semconv.HOLD_RELEASED, q.REASON), f"{{{{{q.REASON}}}}} {{{{{q.SERVICE}}}}}"),
+        ),
+        stacked(
+            "Captured and lost",
+            "Units captured, and what did not get through. *Refused*: the inbox was full. *Abandoned*: a run that never ended."
+            " *Spans lost*: the provider was shut down before the scorer. All but *captured* is traffic nobody sees.",
+            over_time(grown(semconv.CAPTURE_UNITS), f"captured {{{{{q.SERVICE}}}}}"),
+            over_time(grown(semconv.CAPTURE_REFUSED), f"refused {{{{{q.SERVICE}}}}}"),
+            over_time(grown(semconv.CAPTURE_ABANDONED), f"abandoned {{{{{q.SERVICE}}}}}"),
+            over_time(grown(semconv.HOLD_LOST), f"spans lost {{{{{q.SERVICE}}}}}"),
+        ),
+    ]

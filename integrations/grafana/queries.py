@@ -1,0 +1,85 @@
+"""What the panels ask: ``spanscore.monitoring.promql``, with the dashboards' variables put in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spanscore import semconv
+from spanscore.monitoring import promql
+from spanscore.monitoring.names import label, series
+
+SERVICE = "job"
+"""Both ways in have it: remote write makes it of ``service.name``, and so does our scrape configuration."""
+MODEL, TOKENS, ERROR = label(semconv.REQUEST_MODEL), label(semconv.TOKEN_TYPE), label(semconv.ERROR_TYPE)
+OUTCOME, PASS, SERIES = label(semconv.OUTCOME), label(semconv.EVALUATION_SCORE_LABEL), label(semconv.SERIES)
+WORKFLOW, AGENT = label(semconv.WORKFLOW_NAME), label(semconv.AGENT_NAME)
+REASON = "reason"
+OF_SERVICE = f'{SERVICE}=~"$service"'
+WHERE = f'{OF_SERVICE},{promql.METRIC}=~"$metric"'
+NAMED = f"{{{{{promql.METRIC}}}}} {{{{{SERVICE}}}}}"
+"""A legend: the metric and the service."""
+EACH = (promql.METRIC, SERVICE)
+MOVING, RANGE, STEP = "$window", "$__range", "$__rate_interval"
+NOT_CHOSEN = "not_sampled|filtered|not_exported"
+WITHOUT_SAMPLE = "no_sample|missing_field|incomplete|refused"
+
+
+def sums(over: str = MOVING, *, where: str = WHERE, by: Sequence[str] = EACH) -> promql.Sums:
+    """Return the sums of the chosen metrics."""
+    return promql.increases(over, where, by)
+
+
+def interval(of: promql.Sums) -> tuple[str, str]:
+    """Return the ends of the 95 % interval of a mean: Wilson's for a metric that knows only 0 and 1, else Student's.
+
+    Where every quality is 0 or 1, Σw·y² is Σw·y, and nowhere else.
+    """
+    binary = f"{of(semconv.WEIGHT_QUALITY2)} >= 0.999999 * {of(semconv.WEIGHT_QUALITY)}"
+    pairs = zip(promql.wilson(of), promql.t_interval(of), strict=True)
+    low, high = (f"({wilson} and {binary}) or {student}" for wilson, student in pairs)
+    return low, high
+
+
+def counted(
+    instrument: str, over: str = RANGE, *, where: str = WHERE, by: Sequence[str] = EACH, only: Sequence[str] = ()
+) -> str:
+    """Return how much a counter grew; ``only`` are further matchers."""
+    return promql.increase(instrument, over, ",".join((where, *only)), by)
+
+
+def outcomes(over: str, matcher: str, *, by: Sequence[str] = EACH) -> str:
+    """Return the evaluations whose outcome matches, as in ``=~"scored"``."""
+    return counted(semconv.EVALUATIONS, over, by=by, only=[f"{OUTCOME}{matcher}"])
+
+
+def pass_rate(over: str = MOVING, *, by: Sequence[str] = EACH) -> str:
+    """Return the weighted share of scored units whose label is *pass*, [0, 1]."""
+    passed = counted(semconv.WEIGHT, over, by=by, only=[f'{PASS}="pass"'])
+    return f"{passed} / {counted(semconv.WEIGHT, over, by=by)}"
+
+
+def coverage(over: str = MOVING) -> str:
+    """Return the share of eligible units that got a score, [0, 1]."""
+    return f"{counted(semconv.SCORED, over)} / {counted(semconv.ELIGIBLE, over)}"
+
+
+def level(instrument: str, *, where: str = OF_SERVICE, by: Sequence[str] = (SERVICE,)) -> str:
+    """Return the present value of a gauge."""
+    return promql.now(instrument, where, by)
+
+
+def average(by: Sequence[str], over: str = MOVING) -> str:
+    """Return the plain mean quality by labels that the weighted sums do not carry."""
+    name, labels = series(semconv.QUALITY_HISTOGRAM), ", ".join(by)
+    total, count = (f"sum by ({labels}) (increase({name}_{of}{{{WHERE}}}[{over}]))" for of in ("sum", "count"))
+    return f"{total} / {count}"
+
+
+def buckets(instrument: str, over: str, *, by: Sequence[str] = ("le",)) -> str:
+    """Return the growth of a histogram's buckets."""
+    return f"sum by ({', '.join(by)}) (increase({series(instrument)}_bucket{{{WHERE}}}[{over}]))"
+
+
+def latency(share: float, by: Sequence[str], over: str = MOVING) -> str:
+    """Return the time within which this share of the judge's calls ended, seconds."""
+    return f"histogram_quantile({share:g}, {buckets(semconv.JUDGE_DURATION, over, by=('le', *by))})"

@@ -1,0 +1,90 @@
+"""Every expression of every dashboard and rule file, asked of a real Prometheus that holds real traffic."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.integrations.stage import INTEGRATIONS, Stage, dashboards, panels
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
+
+VARIABLES = {"$__rate_interval": "1h", "$__range": "1h", "$window": "1h", "$service": ".*"}
+METRIC = {"spanscore-overview": ".*", "spanscore-metric": "priced"}
+WITHOUT_DATA = {
+    name: reason
+    for line in Path(__file__).with_name("promql_without_data.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+    for name, _, reason in [line.partition(": ")]
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One expression and where it stands: ``dashboard/panel/query``, or ``file/record``."""
+
+    where: str
+    expression: str
+    alert: bool = False
+
+
+def _of_dashboards() -> list[Asked]:
+    return [
+        Asked(f"{uid}/{panel['title']}/{target['refId']}", _filled(target["expr"], METRIC[uid]))
+        for uid, dashboard in dashboards().items()
+        for panel in panels(dashboard)
+        for target in panel["targets"]
+        if "expr" in target
+    ]
+
+
+def _filled(expression: str, metric: str) -> str:
+    for name, value in {**VARIABLES, "$metric": metric}.items():
+        expression = expression.replace(name, value)
+    return expression
+
+
+def _of_rules() -> list[Asked]:
+    return [
+        Asked(f"{file.name}/{rule.get('record') or rule['alert']}", rule["expr"], "alert" in rule)
+        for file in sorted((INTEGRATIONS / "prometheus").glob("*.yml"))
+        for group in yaml.safe_load(file.read_text(encoding="utf-8")).get("groups", [])
+        for rule in group["rules"]
+    ]
+
+
+ASKED = _of_dashboards() + [one for one in _of_rules() if not one.alert]
+ALERTS = [one for one in _of_rules() if one.alert]
+
+
+def _values(stage: Stage, expression: str) -> list[float]:
+    return [float(found["value"][1]) for found in stage.prometheus.query(expression)]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)
+def test_every_expression_returns_data(stage: Stage, asked: Asked) -> None:
+    values = [value for value in _values(stage, asked.expression) if not math.isnan(value)]
+
+    if asked.where in WITHOUT_DATA:
+        assert not values, f"it has data now: take it out of promql_without_data.txt ({WITHOUT_DATA[asked.where]})"
+    else:
+        assert values, asked.expression
+
+
+@pytest.mark.parametrize("asked", ALERTS, ids=lambda asked: asked.where)
+def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked) -> None:
+    recorded = {one.where.partition("/")[2] for one in _of_rules()}
+    named = set(re.findall(r"\bspanscore[_:][a-z0-9_:A-Z]+", asked.expression)) - recorded
+
+    stage.prometheus.query(asked.expression)  # raises where Prometheus refuses it
+
+    assert [name for name in named if not _values(stage, f"count({name})")] == []
+
+
+def test_every_exception_names_an_expression_and_gives_a_reason() -> None:
+    assert WITHOUT_DATA.keys() <= {asked.where for asked in ASKED}
+    assert all(WITHOUT_DATA.values())
