@@ -1,0 +1,63 @@
+"""``spanscore report``: stored spans → a page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spanscore.codec.otlp import read_spans
+from spanscore.errors import ConfigurationError
+from spanscore.report import findings, write
+
+__all__ = ["report"]
+
+
+def report(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|-", help="Spans as OTLP-JSON lines, the Collector's 'file' exporter's format; - reads stdin."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write; replaced where it exists.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str | None, typer.Option(help="Names what was scored; the services' names if not given.")] = None,
+) -> None:
+    """Write scores that stand on stored spans into one HTML page: trends, outcomes, the worst traces. Needs no network.
+
+    Get such a file with [bold]spanscore demo --out FILE[/bold] or from the OpenTelemetry Collector's file exporter.
+    """
+    with _lines(file) as lines, _writable(out):
+        found = write(read_spans(lines), out, title=title)
+    if not found.units:
+        typer.secho(f"{file} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
+    typer.echo(findings.headline(found))
+    typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}")
+
+
+@contextmanager
+def _lines(file: str) -> Iterator[Iterable[str]]:
+    if file == "-":
+        yield sys.stdin
+        return
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as opened:
+            yield opened
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise ConfigurationError(f"{error.filename}: {error.strerror}") from None
+
+
+@contextmanager
+def _writable(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"{out} cannot be written: {error.strerror}. Choose another place with --out"
+        ) from None

@@ -1,0 +1,305 @@
+"""MetricSummary → charts, as plain values of plotly.js: a trend with its interval, and histograms.
+
+A colour is a name with a dollar sign (``$line``): the page puts in what its style sheet says, so that charts follow the dark
+mode and the printer. No text of a trace is in a chart, only numbers and words of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from spanscore.report.findings import bucket_words, clock, figure
+from spanscore.report.summaries import Bucket, MetricSummary, Summary
+
+__all__ = ["histograms", "trend"]
+
+Chart = dict[str, Any]
+
+BINS = 20
+MAX_STEPS = 12
+"""An ordinal scale with more grades is drawn in bins."""
+_SECOND = 1_000_000_000
+_QUALITY = "quality (1 = good)"
+_TREND_PX, _HISTOGRAM_PX = 320, 230
+_COUNTS_DOMAIN, _MEANS_DOMAIN = [0.0, 0.17], [0.25, 1.0]
+"""Shares of the height: how many scores below, how good they were above."""
+
+
+def trend(metric: MetricSummary, summary: Summary) -> Chart | None:
+    """Return the means of a metric over time; None where no row has a time."""
+    if not metric.buckets:
+        return None
+    return {
+        "data": [_band(metric.buckets), _line(metric, summary), *_counts(metric, summary)],
+        "layout": {
+            **_layout(_TREND_PX),
+            "barmode": "stack",
+            "bargap": 0.15,
+            "hovermode": "closest",
+            "xaxis": _axis(type="date", range=[_at(metric.buckets[0].start_ns), _at(metric.buckets[-1].end_ns)],
+                           anchor="y2", showgrid=False),
+            "yaxis": _axis(domain=_MEANS_DOMAIN, title=_titled(_QUALITY if metric.on_quality else "value"),
+                           **({"range": [-0.02, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1]} if metric.on_quality else {})),
+            "yaxis2": _axis(domain=_COUNTS_DOMAIN, title=_titled("units"), nticks=3, rangemode="tozero"),
+            "shapes": [*_gaps(metric.buckets), *_marks(metric)],
+            "annotations": _levels(metric),
+        },
+    }  # fmt: skip
+
+
+def histograms(metric: MetricSummary) -> list[Chart]:
+    """Return how the scores are spread: on quality, and on the metric's own scale where that is another one."""
+    if not metric.points:
+        return []
+    charts = []
+    if metric.on_quality:
+        charts.append(_histogram([(w, y) for w, y, _ in metric.points], _bins(metric, (0.0, 1.0)), _QUALITY))
+    if not metric.on_quality or metric.range != (0.0, 1.0) or metric.direction == "lower":
+        bounds = metric.range or _bounds([value for _, _, value in metric.points])
+        charts.append(_histogram([(w, v) for w, _, v in metric.points], _bins(metric, bounds), _own_scale(metric)))
+    return charts
+
+
+def _own_scale(metric: MetricSummary) -> str:
+    """Say what the metric's own scale is: "value (−1 to 1, higher is better)"."""
+    bounds = "open" if metric.range is None else " to ".join(_short(bound) for bound in metric.range)
+    return f"value ({bounds}, {metric.direction} is better)"
+
+
+# --- the trend --------------------------------------------------------------------------------------------------
+
+
+def _line(metric: MetricSummary, summary: Summary) -> Chart:
+    inside = range(0) if metric.stretch is None else range(metric.stretch.first, metric.stretch.last + 1)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [_middle(bucket) for bucket in metric.buckets],
+        "y": [bucket.mean for bucket in metric.buckets],  # None is a gap, never a zero
+        "connectgaps": False,
+        "line": {"color": "$line", "width": 2},
+        "marker": {"size": 6, "color": ["$bad" if at in inside else "$line" for at in range(len(metric.buckets))]},
+        "text": [_told(bucket, summary) for bucket in metric.buckets],
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _told(bucket: Bucket, summary: Summary) -> str:
+    when = f"{clock(bucket.start_ns, summary)} to {clock(bucket.end_ns, summary)} UTC"
+    interval = "" if bucket.low is None else f"<br>95 % interval {figure(bucket.low)} to {figure(bucket.high)}"
+    mean = "no score" if bucket.mean is None else f"mean {figure(bucket.mean)} of {bucket.scores:,} scores"
+    return "<br>".join(filter(None, [when, mean + interval, bucket_words(bucket)]))
+
+
+def _band(buckets: Sequence[Bucket]) -> Chart:
+    """Return the intervals as one shape per run of buckets that have one; a lone bucket is a box as wide as itself."""
+    xs: list[str | None] = []
+    ys: list[float | None] = []
+    for run in _runs(buckets):
+        there = [_at(run[0].start_ns), *(_middle(bucket) for bucket in run), _at(run[-1].end_ns)]
+        high = [run[0].high, *(bucket.high for bucket in run), run[-1].high]
+        low = [run[0].low, *(bucket.low for bucket in run), run[-1].low]
+        xs += [*there, *reversed(there), None]
+        ys += [*high, *reversed(low), None]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": xs,
+        "y": ys,
+        "fill": "toself",
+        "fillcolor": "$band",
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+    }
+
+
+def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
+    runs: list[list[Bucket]] = [[]]
+    for bucket in buckets:
+        if bucket.low is not None:
+            runs[-1].append(bucket)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _counts(metric: MetricSummary, summary: Summary) -> list[Chart]:
+    """Return bars of how many units were scored, and how many of the chosen ones were not."""
+    lost = [sum(bucket.outcomes.values()) - bucket.outcomes.get("not_sampled", 0) for bucket in metric.buckets]
+    return [
+        _bars(metric.buckets, [bucket.scores for bucket in metric.buckets], "$count", summary),
+        _bars(metric.buckets, lost, "$lost", summary),
+    ]
+
+
+def _bars(buckets: Sequence[Bucket], heights: Sequence[int], colour: str, summary: Summary) -> Chart:
+    return {
+        "type": "bar",
+        "yaxis": "y2",
+        "x": [_middle(bucket) for bucket in buckets],
+        "y": list(heights),
+        "marker": {"color": colour},
+        "text": [_told(bucket, summary) for bucket in buckets],
+        "textposition": "none",
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _gaps(buckets: Sequence[Bucket]) -> list[Chart]:
+    """Return a shade over every bucket in which units ended without any score."""
+    return [
+        _box(bucket.start_ns, bucket.end_ns, "$gap", _MEANS_DOMAIN)
+        for bucket in buckets
+        if not bucket.scores and bucket.outcomes
+    ]
+
+
+def _marks(metric: MetricSummary) -> list[Chart]:
+    """Return the bad stretch, and the two levels it is about."""
+    stretch = metric.stretch
+    if stretch is None:
+        return []
+    begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
+    return [
+        _box(begin, end, "$alarm", [0.0, 1.0]),
+        _level(metric.buckets[0].start_ns, metric.buckets[-1].end_ns, stretch.outside, "$muted"),
+        _level(begin, end, stretch.inside, "$bad"),
+    ]
+
+
+def _levels(metric: MetricSummary) -> list[Chart]:
+    stretch = metric.stretch
+    if stretch is None:
+        return []
+    begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
+    centre = _at((begin + end) // 2)
+    return [
+        {**_note(centre, stretch.outside, figure(stretch.outside), "$muted"), "yshift": 9},
+        {**_note(centre, stretch.inside, f"<b>{figure(stretch.inside)}</b>", "$bad"), "yshift": 11},
+    ]
+
+
+def _note(x: str, y: float, text: str, colour: str) -> Chart:
+    return {"x": x, "y": y, "text": text, "showarrow": False, "font": {"color": colour, "size": 13}}
+
+
+def _box(begin_ns: int, end_ns: int, colour: str, height: Sequence[float]) -> Chart:
+    return {
+        "type": "rect", "layer": "below", "line": {"width": 0}, "fillcolor": colour,
+        "xref": "x", "x0": _at(begin_ns), "x1": _at(end_ns), "yref": "paper", "y0": height[0], "y1": height[1],
+    }  # fmt: skip
+
+
+def _level(begin_ns: int, end_ns: int, y: float, colour: str) -> Chart:
+    return {
+        "type": "line", "line": {"color": colour, "width": 1.5, "dash": "dot"},
+        "xref": "x", "x0": _at(begin_ns), "x1": _at(end_ns), "yref": "y", "y0": y, "y1": y,
+    }  # fmt: skip
+
+
+# --- histograms -------------------------------------------------------------------------------------------------
+
+
+def _histogram(pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]], title: str) -> Chart:
+    whole = sum(weight for weight, _ in pairs)
+    within = [[weight for weight, y in pairs if _in_bin(y, at, bins)] for at in range(len(bins))]
+    shares = [100 * sum(weights) / whole for weights in within]
+    told = [f"{name}: {share:.1f} % of units ({len(weights):,} scored)"
+            for (_, _, name), share, weights in zip(bins, shares, within, strict=True)]  # fmt: skip
+    return {
+        "data": [{
+            "type": "bar",
+            "x": [(low + high) / 2 for low, high, _ in bins],
+            "y": shares,
+            "width": [0.9 * (high - low) for low, high, _ in bins],
+            "marker": {"color": "$line"},
+            "text": told,
+            "textposition": "none",
+            "hovertemplate": "%{text}<extra></extra>",
+        }],
+        "layout": {
+            **_layout(_HISTOGRAM_PX),
+            "xaxis": _axis(title=_titled(title), range=[bins[0][0], bins[-1][1]], showgrid=False, **_ticks(bins)),
+            "yaxis": _axis(title=_titled("units, %"), rangemode="tozero", nticks=4),
+        },
+    }  # fmt: skip
+
+
+def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[float, float, str]]:
+    """Return (from, to, name) of each bin; a value on a border belongs to the bin above it."""
+    low, high = bounds
+    if metric.kind == "binary" and bounds == (0.0, 1.0):
+        return [(-0.5, 0.5, "0"), (0.5, 1.5, "1")]
+    steps = high - low
+    if metric.kind == "ordinal" and bounds == metric.range and steps == int(steps) and steps < MAX_STEPS:
+        return [(low + n - 0.5, low + n + 0.5, _short(low + n)) for n in range(int(steps) + 1)]
+    width = (high - low) / BINS
+    edges = [low + n * width for n in range(BINS + 1)]
+    return [(a, b, f"{figure(a)} to {figure(b)}") for a, b in pairwise(edges)]
+
+
+def _in_bin(y: float, at: int, bins: Sequence[tuple[float, float, str]]) -> bool:
+    low, high, _ = bins[at]
+    first, last = at == 0, at == len(bins) - 1  # what rounding or another revision put outside counts at the ends
+    return (first or y >= low - _HAIR) and (last or y < high - _HAIR)
+
+
+_HAIR = 1e-9
+"""0.15 is not 3 × 0.05 in binary: a value a hair below a border is on it."""
+
+
+def _ticks(bins: Sequence[tuple[float, float, str]]) -> Mapping[str, Any]:
+    if len(bins) == BINS:
+        return {}
+    return {"tickvals": [(low + high) / 2 for low, high, _ in bins], "ticktext": [name for _, _, name in bins]}
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+# --- what both share --------------------------------------------------------------------------------------------
+
+
+def _layout(height: int) -> Chart:
+    return {
+        "height": height,
+        "margin": {"l": 52, "r": 10, "t": 8, "b": 40},
+        "showlegend": False,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "$font", "size": 12, "color": "$text"},
+        "hoverlabel": {"bgcolor": "$card", "bordercolor": "$muted", "font": {"color": "$text"}, "align": "left"},
+    }
+
+
+def _axis(**given: Any) -> Chart:
+    return {
+        "gridcolor": "$grid",
+        "linecolor": "$grid",
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": False,
+        **given,
+    }
+
+
+def _titled(text: str) -> Chart:
+    return {"text": text, "font": {"size": 12, "color": "$muted"}, "standoff": 6}
+
+
+def _at(time_ns: int) -> str:
+    """Return a time as plotly reads it: without a zone, and so as it stands; all times of the page are UTC."""
+    return datetime.fromtimestamp(time_ns / _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _middle(bucket: Bucket) -> str:
+    return _at((bucket.start_ns + bucket.end_ns) // 2)
+
+
+def _short(number: float) -> str:
+    return f"{number:g}".replace("-", "−")

@@ -1,0 +1,170 @@
+"""Summary → sentences: titles that say what was found, numbers as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from spanscore.report.summaries import Bucket, MetricSummary, Summary
+
+__all__ = [
+    "clock",
+    "counted",
+    "figure",
+    "headline",
+    "metric_finding",
+    "outcome_words",
+    "period",
+    "readable",
+    "width_words",
+]
+
+_SECOND = 1_000_000_000
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_HUNDRED = 100
+_SOME_BUCKETS = 3
+
+_WORDS = {
+    "not_sampled": "not chosen by sampling",
+    "filtered": "filtered out by a hook or rule",
+    "not_exported": "trace not exported (head sampling)",
+    "no_sample": "no question or answer found",
+    "missing_field": "a field the metric needs is missing",
+    "incomplete": "unit closed before its end",
+    "too_late": "arrived after its unit was closed",
+    "refused": "inbox full",
+    "queue_full": "queue full",
+    "rate_limited": "judge's rate limit",
+    "budget": "budget spent",
+    "timeout": "timed out",
+    "judge_error": "judge failed",
+    "metric_error": "metric failed",
+    "redaction_error": "redaction failed",
+    "shutdown": "shut down before it was scored",
+    "undefined": "metric undefined on this sample",
+    "pending": "score not in this file yet",
+}
+
+
+def headline(summary: Summary) -> str:
+    """Return the page's one sentence: the clearest bad stretch, else how all metrics did."""
+    metrics = [metric for metric in summary.metrics if metric.metric]
+    fallen = [metric for metric in metrics if metric.stretch is not None]
+    if fallen:
+        more = f", and {counted(len(fallen) - 1, 'other metric')} with it" if len(fallen) > 1 else ""
+        return metric_finding(fallen[0], summary) + more
+    scored = [metric for metric in metrics if metric.mean is not None]
+    if not scored:
+        return f"No score yet for {counted(summary.units, 'unit')}" if summary.units else "There is nothing to report"
+    if len(scored) == 1:
+        return metric_finding(scored[0], summary)
+    each = ", ".join(f"{readable(metric.metric)} {_level(metric)}" for metric in scored[:3])
+    more = f" and {counted(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
+    return f"No drop found: {each}{more}"
+
+
+def metric_finding(metric: MetricSummary, summary: Summary) -> str:
+    """Return what happened to a metric, in a sentence with numbers."""
+    name = readable(metric.metric) or "All metrics"
+    if metric.mean is None:
+        return f"{name}: no score among {counted(sum(metric.outcomes.values()), 'unit')} ({outcome_words(metric.outcomes)})"
+    stretch = metric.stretch
+    if stretch is None:
+        held = "held at" if sum(bucket.scores > 0 for bucket in metric.buckets) >= _SOME_BUCKETS else "is"
+        return f"{name} {held} {_level(metric)} on {counted(metric.scores, 'score')}"
+    low, high = (_as_level(metric, share) for share in (stretch.inside, stretch.outside))
+    subject = _subject(metric, name)
+    begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
+    if stretch.last == _last_scored(metric):
+        return f"{subject} fell from {high} to {low} at {clock(begin, summary)} and has not recovered"
+    if stretch.first == _first_scored(metric):
+        return f"{subject} was {low} until {clock(end, summary)}, then {high}"
+    return f"{subject} fell from {high} to {low} between {clock(begin, summary)} and {clock(end, summary)}"
+
+
+def readable(metric: str) -> str:
+    """Return a metric's name in words."""
+    return metric.replace("_", " ").strip()
+
+
+def figure(value: float | None, digits: int = 2) -> str:
+    """Return a number with two digits after the point, an en dash for none; -0.00 is 0.00."""
+    if value is None:
+        return "–"
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0.0 else text.replace("-", "−")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 score", "2,300 scores"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def clock(time_ns: int, summary: Summary) -> str:
+    """Return a time of day, with its date where the summary spans several days, with seconds where buckets are so short."""
+    at = datetime.fromtimestamp(time_ns // _SECOND, UTC)
+    seconds = ":%S" if summary.width_ns < _MINUTE_S * _SECOND else ""
+    if summary.width_ns >= _DAY_S * _SECOND:
+        return f"{at.day} {at:%b}"
+    return f"{at:%H:%M{seconds}}" if _one_day(summary) else f"{at.day} {at:%b %H:%M{seconds}}"
+
+
+def period(summary: Summary) -> str:
+    """Return the time the rows cover, date and zone included; empty when none has a time."""
+    if summary.start_ns is None or summary.end_ns is None:
+        return ""
+    begin, end = (datetime.fromtimestamp(ns // _SECOND, UTC) for ns in (summary.start_ns, summary.end_ns))
+    if _one_day(summary):
+        return f"{begin.day} {begin:%b %Y}, {begin:%H:%M} to {end:%H:%M} UTC"
+    return f"{begin.day} {begin:%b %Y %H:%M} to {end.day} {end:%b %Y %H:%M} UTC"
+
+
+def width_words(width_ns: int) -> str:
+    """Return a bucket's width: "30 seconds", "1 hour"."""
+    seconds = width_ns // _SECOND
+    for length, noun in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):
+        if seconds and seconds % length == 0:
+            return counted(seconds // length, noun)
+    return counted(seconds, "second")
+
+
+def outcome_words(outcomes: Mapping[str, int]) -> str:
+    """Return outcomes that are no scores, in words, the most frequent first."""
+    rest = sorted(((name, count) for name, count in outcomes.items() if name != "scored"), key=lambda one: -one[1])
+    return ", ".join(f"{outcome_name(name)} {count:,}" for name, count in rest)
+
+
+def outcome_name(outcome: str) -> str:
+    """Return an outcome in words; one that could not be told apart names each."""
+    return " or ".join(_WORDS.get(part, readable(part)) for part in outcome.split(" or "))
+
+
+def bucket_words(bucket: Bucket) -> str:
+    """Return what happened in a bucket besides its scores."""
+    return outcome_words(bucket.outcomes)
+
+
+def _subject(metric: MetricSummary, name: str) -> str:
+    if metric.kind == "binary":
+        return f"{name}: the pass rate"
+    return f"the quality of {name}" if metric.direction == "lower" else name
+
+
+def _level(metric: MetricSummary) -> str:
+    return _as_level(metric, metric.mean or 0.0)
+
+
+def _as_level(metric: MetricSummary, mean: float) -> str:
+    return f"{mean * _HUNDRED:.0f} %" if metric.kind == "binary" and metric.on_quality else figure(mean)
+
+
+def _first_scored(metric: MetricSummary) -> int:
+    return next(at for at, bucket in enumerate(metric.buckets) if bucket.scores)
+
+
+def _last_scored(metric: MetricSummary) -> int:
+    return max(at for at, bucket in enumerate(metric.buckets) if bucket.scores)
+
+
+def _one_day(summary: Summary) -> bool:
+    return len({(ns or 0) // (_DAY_S * _SECOND) for ns in (summary.start_ns, summary.end_ns)}) == 1

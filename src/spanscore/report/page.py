@@ -1,0 +1,262 @@
+"""Summary and stories → the values of the page's template, every number as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from spanscore.codec.text import safe_text
+from spanscore.report import charts, jinja2_page, plotly_js
+from spanscore.report import findings as say
+from spanscore.report.rows import Row
+from spanscore.report.story import Branch, Story
+from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
+from spanscore.report.summaries import Bucket, MetricSummary, Step, Summary, Worst
+
+__all__ = ["page"]
+
+MAX_CHARS = 4_000
+"""Of a question, an answer or a context; what is longer is cut, and says so."""
+MAX_CONTEXTS = 20
+_ROUGH_CHARS = 140
+_NO_TITLE = "(question not captured)"
+
+
+def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str:
+    """Return the page as one HTML text.
+
+    Args:
+        tell: gives the story of a unit; called for the worst ones only.
+        title: names what was scored, beside the finding.
+
+    Raises:
+        MissingExtraError: jinja2 or plotly is not installed.
+    """
+    metrics = [metric for metric in summary.metrics if metric.metric]
+    return jinja2_page.render(
+        plotly_js.source(),
+        title=safe_text(title),
+        headline=say.headline(summary),
+        period=say.period(summary),
+        lede=_lede(summary),
+        metrics=[_metric(metric, at, summary) for at, metric in enumerate(metrics)],
+        width=say.width_words(summary.width_ns),
+        funnel_finding=_funnel_finding(summary.steps),
+        steps=[_step(step, summary.steps) for step in summary.steps],
+        errors=[(say.readable(metric.metric), safe_text(error), f"{count:,}")
+                for metric in metrics for error, count in sorted(metric.errors.items(), key=lambda one: -one[1])],
+        worst_finding=_worst_finding(summary),
+        units=[_unit(worst, tell(worst), summary, metrics) for worst in summary.worst],
+        duration=_duration,
+        min_drop=say.figure(MIN_DROP, 1),
+        min_evidence=say.figure(MIN_EVIDENCE, 1),
+        version=_version(),
+    )  # fmt: skip
+
+
+def _version() -> str:
+    try:
+        return version("spanscore")
+    except PackageNotFoundError:  # run from a source tree
+        return "(not installed)"
+
+
+def _lede(summary: Summary) -> str:
+    scored = f"{say.counted(summary.units, 'unit')} of work, {say.counted(summary.scores, 'score')}"
+    judges = sorted({judge for metric in summary.metrics for judge in metric.judges})
+    tokens = sum(metric.tokens for metric in summary.metrics)
+    costs = [metric.cost_usd for metric in summary.metrics if metric.cost_usd is not None]
+    spent = [f"{tokens:,} tokens"] if tokens else []
+    spent += [f"${sum(costs):,.2f}"] if costs else []
+    judged = f" Judge: {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
+    return f"{scored}.{judged}"
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------
+
+
+def _metric(metric: MetricSummary, at: int, summary: Summary) -> dict[str, Any]:
+    drawn = charts.histograms(metric)
+    return {
+        "key": f"m{at}",
+        "name": say.readable(metric.metric),
+        "mean": say.figure(metric.mean),
+        "unit": "quality" if metric.on_quality else "value",
+        "lines": [*_tile(metric)],
+        "fell": _fell(metric),
+        "finding": say.metric_finding(metric, summary),
+        "about": _about(metric),
+        "trend": charts.trend(metric, summary),
+        "spreads": [{"on": one["layout"]["xaxis"]["title"]["text"], "chart": one} for one in drawn],
+        "table": [_bucket(bucket, summary) for bucket in metric.buckets if bucket.scores or bucket.outcomes],
+    }
+
+
+def _tile(metric: MetricSummary) -> Iterator[str]:
+    if metric.low is not None:
+        yield f"95 % interval {say.figure(metric.low)} to {say.figure(metric.high)}"
+    if metric.pass_share is not None:
+        yield f"{metric.pass_share:.0%} pass"
+    yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), 'unit')} scored"
+
+
+def _fell(metric: MetricSummary) -> str:
+    if metric.stretch is None:
+        return ""
+    return f"{say.figure(metric.stretch.inside)} in its bad stretch, {say.figure(metric.stretch.outside)} else"
+
+
+def _about(metric: MetricSummary) -> str:
+    """Say what the numbers are: scale, direction, judge, what is missing."""
+    scale = "an open scale" if metric.range is None else f"{metric.range[0]:g} to {metric.range[1]:g}"
+    parts = [f"Own scale: {scale}, {metric.direction} is better".replace("-", "−")]
+    if metric.own_mean is not None and metric.range != (0.0, 1.0):
+        parts.append(f"mean value {say.figure(metric.own_mean)}")
+    if metric.judges:
+        parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
+    if metric.tokens:
+        parts.append(f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", ${metric.cost_usd:,.4f}"))
+    missing = say.outcome_words(metric.outcomes)
+    return "; ".join(parts) + (f". Without a score: {missing}." if missing else ".")
+
+
+def _bucket(bucket: Bucket, summary: Summary) -> tuple[str, ...]:
+    interval = "–" if bucket.low is None else f"{say.figure(bucket.low)} to {say.figure(bucket.high)}"
+    return (
+        say.clock(bucket.start_ns, summary),
+        say.figure(bucket.mean),
+        interval,
+        f"{bucket.scores:,}",
+        say.outcome_words(bucket.outcomes) or "–",
+    )
+
+
+# --- the funnel -------------------------------------------------------------------------------------------------
+
+
+def _funnel_finding(steps: Sequence[Step]) -> str:
+    came = steps[0].left
+    scored = next(step.left for step in steps if step.name == "scored")
+    if not came:
+        return "Nothing came in"
+    return f"{scored:,} of {say.counted(came, 'evaluation')} have a score"
+
+
+def _step(step: Step, steps: Sequence[Step]) -> dict[str, Any]:
+    return {
+        "left": f"{step.left:,}",
+        "name": step.name,
+        "share": f"{100 * step.left / max(1, steps[0].left):.2f}",
+        "lost": ", ".join(f"−{count:,} {say.outcome_name(outcome)}" for outcome, count in step.lost.items()),
+    }
+
+
+# --- the worst units --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    title: str
+    when: str
+    low: str
+    chips: Sequence[dict[str, str]]
+    failed: bool
+    story: Story
+    question: str | None
+    answer: str | None
+    contexts: Sequence[str] | None
+    rows: Sequence[dict[str, str]]
+    trace_id: str | None
+
+    def left(self, branch: Branch) -> str:
+        """Return where a span's bar begins, in percent of the root's duration."""
+        return f"{min(99.0, 100 * branch.after_ms / self._whole_ms):.2f}"
+
+    def width(self, branch: Branch) -> str:
+        """Return how long it is."""
+        rest = 100 - 100 * branch.after_ms / self._whole_ms
+        return f"{max(0.0, min(rest, 100 * branch.took_ms / self._whole_ms)):.2f}"
+
+    @property
+    def _whole_ms(self) -> float:
+        return max((branch.after_ms + branch.took_ms for branch in self.story.branches), default=0.0) or 1.0
+
+
+def _unit(worst: Worst, story: Story, summary: Summary, metrics: Sequence[MetricSummary]) -> _Unit:
+    keys = {metric.metric: f"m{at}" for at, metric in enumerate(metrics)}
+    first = worst.rows[0]
+    own = [row for row in worst.rows if row.metric]
+    return _Unit(
+        title=_rough(story.question) or safe_text(first.name) or _NO_TITLE,
+        when=", ".join(
+            filter(None, [_when(first, summary), safe_text(first.name) if story.question else "", _stands_for(own)])
+        ),
+        low=" ".join(
+            keys[row.metric] for row in own if row.label == "fail" or (row.quality or 0.0) <= worst.quality < 1.0
+        ),
+        chips=[_chip(row) for row in own if row.value is not None],
+        failed=any(row.label == "fail" for row in own),
+        story=story,
+        question=_cut(story.question),
+        answer=_cut(story.answer),
+        contexts=None if story.contexts is None else _contexts(story.contexts),
+        rows=[_row(row) for row in own],
+        trace_id=first.trace_id,
+    )
+
+
+def _when(row: Row, summary: Summary) -> str:
+    return "" if row.time_ns is None else f"{say.clock(row.time_ns, summary)} UTC"
+
+
+def _stands_for(rows: Sequence[Row]) -> str:
+    """Say how many units of the traffic this one stands for, where it was sampled."""
+    weight = max((row.weight for row in rows if row.value is not None), default=1.0)
+    return f"stands for {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
+
+
+def _chip(row: Row) -> dict[str, str]:
+    return {"text": f"{say.readable(row.metric)} {say.figure(row.value)}", "label": row.label or ""}
+
+
+def _row(row: Row) -> dict[str, str]:
+    score = say.outcome_name(row.outcome) if row.value is None else say.figure(row.value)
+    if row.label:
+        score += f" ({row.label})"
+    if row.value is not None and row.quality is not None and abs(row.quality - row.value) > 1e-9:  # noqa: PLR2004
+        score += f", quality {say.figure(row.quality)}"
+    why = row.explanation or (
+        f"error type {row.reason}" if row.reason else "not captured" if row.value is not None else "–"
+    )
+    return {"metric": say.readable(row.metric), "score": score, "explanation": safe_text(why)}
+
+
+def _contexts(contexts: Sequence[str]) -> list[str]:
+    shown = [_cut(text) or "" for text in contexts[:MAX_CONTEXTS]]
+    left_out = len(contexts) - len(shown)
+    return [*shown, f"… and {left_out:,} more"] if left_out else shown
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None:
+        return None
+    text = safe_text(text)
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}… (cut; {len(text):,} characters in all)"
+
+
+def _rough(text: str | None) -> str:
+    line = " ".join(safe_text(text or "").split())
+    return line if len(line) <= _ROUGH_CHARS else f"{line[:_ROUGH_CHARS]}…"
+
+
+def _worst_finding(summary: Summary) -> str:
+    if not summary.worst:
+        return "No unit scored below the best" if summary.scores else "There are no scores to rank"
+    return f"The {say.counted(len(summary.worst), 'unit')} with the lowest scores" if len(summary.worst) > 1 else (
+        "The one unit that scored below the best")  # fmt: skip
+
+
+def _duration(milliseconds: float) -> str:
+    return f"{milliseconds / 1000:,.2f} s" if milliseconds >= 1000 else f"{milliseconds:.1f} ms"  # noqa: PLR2004

@@ -1,0 +1,287 @@
+"""Row: one (unit × metric), a score or why there is none; and spans → rows, each score once.
+
+A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
+judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
+outcome is what ``spanscore.reason`` of the unit names and no evaluation span accounts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from spanscore import semconv
+from spanscore.codec.text import as_text, safe_text
+from spanscore.model.score import Direction, Kind, Label, Outcome, Scale
+from spanscore.model.span import SpanData, UnitKey
+
+__all__ = ["PENDING", "Row", "Spans", "unit_name"]
+
+PENDING = "pending"
+"""The outcome of a score that had not arrived when its span left, nor in the file since."""
+_ALL_RANDOM = 1 << 56
+_ID_BITS = 64
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One (unit × metric): a score, or why there is none. Also what judged data sets hand in.
+
+    Attributes:
+        unit: what the rows of one unit share: trace id and span id in hex, or a sample's own name.
+        metric: empty where a unit has an outcome and nothing tells for which metric.
+        outcome: one of ``Outcome``, ``pending``, or several joined by " or " where the span cannot tell them apart.
+        time_ns: nanoseconds since the epoch; None = not known, the row is in no trend.
+        value: on the metric's own scale; None unless the outcome is ``scored``.
+        quality: 0…1, 1 good; None for an open scale.
+        reason: what happened instead of a score; low cardinality.
+        probability: with which this (unit × metric) was chosen, (0, 1]; None = it was not sampled.
+        range: lowest and highest value; None = open or not known.
+        name: of the unit.
+        trace_id: 32 hex digits.
+        question: None where it was not captured; likewise ``answer`` and ``contexts``.
+        contexts: in rank order.
+    """
+
+    unit: str
+    metric: str
+    outcome: str = Outcome.SCORED.value
+    time_ns: int | None = None
+    value: float | None = None
+    quality: float | None = None
+    label: Label | None = None
+    reason: str | None = None
+    explanation: str | None = None
+    probability: float | None = None
+    kind: Kind = "continuous"
+    range: tuple[float, float] | None = None
+    direction: Direction = "higher"
+    judge_model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    name: str = ""
+    trace_id: str | None = None
+    question: str | None = None
+    answer: str | None = None
+    contexts: tuple[str, ...] | None = None
+
+    @property
+    def weight(self) -> float:
+        """1 / probability: how many units of the traffic this one stands for."""
+        return 1.0 / self.probability if self.probability else 1.0
+
+
+def unit_name(key: UnitKey) -> str:
+    """Return how rows call a unit of spans."""
+    return f"{key.trace_id:032x}/{key.span_id:016x}"
+
+
+@dataclass(slots=True)
+class Spans:
+    """Spans of a file, sorted into units, their evaluations and their descendants.
+
+    Attributes:
+        units: the spans that carry scores or a status, by key; a span that comes twice counts once.
+        evaluations: unit → metric → its evaluation span, the highest revision.
+        by_trace: everything that was traced, evaluations aside.
+    """
+
+    units: dict[UnitKey, SpanData] = field(default_factory=dict)
+    evaluations: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
+    by_trace: dict[int, dict[int, SpanData]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, spans: Iterable[SpanData]) -> Spans:
+        """Sort spans, in any order."""
+        read = cls()
+        for span in spans:
+            if span.scope == semconv.SCOPE and span.attributes.get(semconv.EVALUATION_NAME):
+                read._add_evaluation(span)
+                continue
+            read.by_trace.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
+            if _is_unit(span):
+                read.units.setdefault(UnitKey(span.trace_id, span.span_id), span)
+        for key in read.evaluations:
+            scored = read.by_trace.get(key.trace_id, {}).get(key.span_id)
+            if scored is not None:  # an observed unit carries nothing itself
+                read.units.setdefault(key, scored)
+        return read
+
+    def rows(self) -> list[Row]:
+        """Return one row per (unit × metric), in the order of time."""
+        scales = self._scales()
+        keys = {**self.units, **dict.fromkeys(self.evaluations)}
+        rows = [row for key in keys for row in self._of_unit(key, scales)]
+        return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
+
+    def unit(self, name: str) -> tuple[UnitKey, tuple[SpanData, ...]]:
+        """Return a unit's key and its spans, root included, in start order; empty where the file has none of them."""
+        trace_id, _, span_id = name.partition("/")
+        key = UnitKey(int(trace_id, 16), int(span_id, 16))
+        within = self.by_trace.get(key.trace_id, {})
+        return key, tuple(sorted(_under(within, key.span_id), key=lambda span: (span.start_ns, -span.end_ns)))
+
+    def _add_evaluation(self, span: SpanData) -> None:
+        metric = as_text(span.attributes[semconv.EVALUATION_NAME])
+        of_unit = self.evaluations.setdefault(UnitKey(span.trace_id, span.parent_id or 0), {})
+        known = of_unit.get(metric)
+        if known is None or _revision(span) > _revision(known):
+            of_unit[metric] = span
+
+    def _scales(self) -> dict[str, Scale]:
+        """Return each metric's scale as its evaluation spans say; a score that stands on unit spans alone borrows it."""
+        found: dict[str, Scale] = {}
+        for of_unit in self.evaluations.values():
+            found |= {metric: _scale(span.attributes) for metric, span in of_unit.items() if metric not in found}
+        on_units = {name for span in self.units.values() for name in _scored(span)}
+        values = {name: [_number(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
+                  for name in on_units - found.keys()}  # fmt: skip
+        return found | {name: _guessed(given) for name, given in values.items()}
+
+    def _of_unit(self, key: UnitKey, scales: Mapping[str, Scale]) -> Iterator[Row]:
+        span = self.units.get(key)
+        evaluations = self.evaluations.get(key, {})
+        for metric, evaluation in evaluations.items():
+            yield _from_evaluation(key, metric, evaluation, span)
+        if span is None:
+            return
+        scored = _scored(span)
+        for metric in scored:
+            if metric not in evaluations:
+                yield _from_unit(key, metric, span, scales[metric])
+        outcome = _left_over(span, evaluations.values())
+        if outcome is not None:
+            rest = [name for name in scales if name not in evaluations and name not in scored]
+            for metric in rest if scales else [""]:
+                yield Row(unit=unit_name(key), metric=metric, outcome=outcome, **_where(key, span))
+
+
+def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
+    """Yield a span and its descendants; a span whose parent is its own descendant is met once."""
+    children: dict[int, list[SpanData]] = {}
+    for span in within.values():
+        if span.parent_id is not None and span.span_id != top:
+            children.setdefault(span.parent_id, []).append(span)
+    waiting = [within[top]] if top in within else []
+    seen: set[int] = set()
+    while waiting:
+        span = waiting.pop()
+        if span.span_id not in seen:
+            seen.add(span.span_id)
+            yield span
+            waiting += children.get(span.span_id, ())
+
+
+def _is_unit(span: SpanData) -> bool:
+    return semconv.STATUS in span.attributes or any(True for _ in _scored(span))
+
+
+def _scored(span: SpanData) -> list[str]:
+    """Return the metrics whose scores a unit's span carries."""
+    plain = span.without_content().attributes
+    return [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
+            and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _number(plain[name]) is not None]  # fmt: skip
+
+
+def _left_over(span: SpanData, evaluations: Iterable[SpanData]) -> str | None:
+    """Return how the metrics of a unit that left no other trace ended; None when nothing says that there are any."""
+    reasons = {reason for reason in as_text(span.attributes.get(semconv.REASON) or "").split(",") if reason}
+    explained = {as_text(evaluation.attributes.get(semconv.REASON) or "") for evaluation in evaluations}
+    left = sorted(reasons - explained)
+    if span.attributes.get(semconv.STATUS) == PENDING and not left:
+        return PENDING
+    return " or ".join(left) or None
+
+
+def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
+    return {"time_ns": span.end_ns, "name": safe_text(span.name), "trace_id": f"{key.trace_id:032x}"}
+
+
+def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> Row:
+    held = span.attributes
+    scale, value = _scale(held), _number(held.get(semconv.EVALUATION_SCORE_VALUE))
+    given = _number(held.get(semconv.QUALITY))
+    explanation = held.get(semconv.EVALUATION_EXPLANATION)
+    return Row(
+        unit=unit_name(key),
+        metric=safe_text(metric),
+        outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.REASON) or "judge_error"),
+        value=value,
+        quality=given if given is not None or value is None else scale.quality(value),
+        label=_label(held.get(semconv.EVALUATION_SCORE_LABEL)),
+        reason=None if held.get(semconv.ERROR_TYPE) is None else as_text(held[semconv.ERROR_TYPE]),
+        explanation=None if explanation is None else as_text(explanation),
+        probability=_probability(held, metric),
+        kind=scale.kind,
+        range=scale.range,
+        direction=scale.direction,
+        judge_model=None if held.get(semconv.JUDGE_MODEL) is None else as_text(held[semconv.JUDGE_MODEL]),
+        input_tokens=int(_number(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
+        output_tokens=int(_number(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
+        cost_usd=_number(held.get(semconv.JUDGE_COST_USD)),
+        **_where(key, unit or span),
+    )
+
+
+def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Row:
+    value = float(span.attributes[semconv.SCORE + metric])
+    return Row(
+        unit=unit_name(key),
+        metric=safe_text(metric),
+        value=value,
+        quality=scale.quality(value),
+        label=_label(span.attributes.get(semconv.LABEL + metric)),
+        probability=_probability(span.attributes, metric),
+        kind=scale.kind,
+        range=scale.range,
+        direction=scale.direction,
+        **_where(key, span),
+    )
+
+
+def _scale(held: Mapping[str, Any]) -> Scale:
+    kind, direction = held.get(semconv.METRIC_KIND), held.get(semconv.METRIC_DIRECTION)
+    bounds = held.get(semconv.METRIC_RANGE)
+    low_high = tuple(_number(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else ()
+    whole = len(low_high) == _PAIR and None not in low_high and low_high[0] < low_high[1]  # type: ignore[operator]  # no None
+    return Scale(
+        kind=kind if kind in {"binary", "ordinal", "continuous"} else "continuous",
+        range=low_high if whole else None,  # type: ignore[arg-type]  # two numbers, as just seen
+        direction="lower" if direction == "lower" else "higher",
+        negatives_are_zero=bool(whole and low_high[0] < 0),  # type: ignore[operator]  # only cosines go below zero
+    )
+
+
+def _guessed(values: Iterable[float | None]) -> Scale:
+    """Return the scale of a metric that no evaluation span describes: 0…1, higher is better, where all values fit."""
+    fits = all(0.0 <= value <= 1.0 for value in values if value is not None)
+    return Scale(range=(0.0, 1.0) if fits else None)
+
+
+def _probability(held: Mapping[str, Any], metric: str) -> float | None:
+    given = _number(held.get(semconv.PROBABILITY + metric))
+    if given is None and isinstance(threshold := held.get(semconv.SAMPLING_THRESHOLD), str):
+        try:
+            given = (_ALL_RANDOM - int(threshold, 16)) / _ALL_RANDOM
+        except ValueError:
+            return None
+    return given if given is not None and 0.0 < given <= 1.0 else None
+
+
+def _label(value: Any) -> Label | None:
+    return value if value in ("pass", "fail") else None
+
+
+def _revision(span: SpanData) -> float:
+    return _number(span.attributes.get(semconv.SCORE_REVISION)) or 0.0
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number, None for anything else: the file is somebody else's."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,317 @@
+"""Rows → Summary: what there is to say about a file of scores, before anything is drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from spanscore.model.score import Direction, Kind
+from spanscore.monitoring import estimates
+from spanscore.report.rows import Row
+from spanscore.report.stretch import Stretch, worst_stretch
+
+__all__ = ["Bucket", "MetricSummary", "Step", "Summary", "Worst", "summarize"]
+
+MAX_BUCKETS = 48
+SCORES_PER_BUCKET = 5
+"""On average, below which buckets are made wider: a mean of one score is noise."""
+WORST_PER_METRIC = 8
+WORST_AT_MOST = 24
+_SECOND = 1_000_000_000
+_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800)
+
+_Z = 1.96
+"""Two-sided 95 % of the normal distribution."""
+_Pair: TypeAlias = tuple[float, float]  # weight, quality
+_Scale: TypeAlias = Literal["binary", "unit", "open"]
+
+_NOT_CHOSEN = frozenset({"not_sampled", "filtered", "not_exported", "refused"})
+_NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete", "too_late"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One interval of time.
+
+    Attributes:
+        mean: weighted by 1 / probability; None where nothing was scored, which is not zero.
+        low: lower end of the 95 % interval; None with the mean, and for a single score on an open scale.
+        scores: how many are behind the mean.
+        outcomes: outcome → units, those without a score.
+    """
+
+    start_ns: int
+    end_ns: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    scores: int
+    outcomes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric over the whole file.
+
+    Attributes:
+        on_quality: whether means and buckets are on the quality scale (0…1, 1 good); else on the metric's own, open one.
+        mean: None where nothing was scored.
+        own_mean: on the metric's own scale.
+        range: of the own scale; None = open.
+        points: (weight, quality, value) of each score; quality is the value where the scale is open.
+        pass_share: weighted share of ``pass`` among the labelled; None without labels.
+        outcomes: outcome → units, ``scored`` among them.
+        errors: error type → units, of evaluations that failed.
+        buckets: neighbours in time, without holes; empty when no row has a time.
+        stretch: indices into ``buckets``; None when no stretch stands out.
+        cost_usd: None when no price is known.
+    """
+
+    metric: str
+    on_quality: bool
+    kind: Kind
+    direction: Direction
+    range: tuple[float, float] | None
+    mean: float | None
+    low: float | None
+    high: float | None
+    own_mean: float | None
+    pass_share: float | None
+    points: tuple[tuple[float, float, float], ...]
+    outcomes: Mapping[str, int]
+    errors: Mapping[str, int]
+    buckets: tuple[Bucket, ...]
+    stretch: Stretch | None
+    judges: tuple[str, ...]
+    tokens: int
+    cost_usd: float | None
+
+    @property
+    def scores(self) -> int:
+        """How many units have a score."""
+        return len(self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the funnel.
+
+    Attributes:
+        name: what the evaluations that came this far have.
+        left: how many came this far.
+        lost: outcome → how many ended just before.
+    """
+
+    name: str
+    left: int
+    lost: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """A unit with low scores.
+
+    Attributes:
+        quality: the lowest of its qualities.
+        rows: of all metrics on it.
+    """
+
+    unit: str
+    quality: float
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What there is to say about a file of scores.
+
+    Attributes:
+        units: how many have a score, or an outcome that says why not.
+        metrics: those with the clearest bad stretch first, then by name.
+        steps: the funnel, over all (unit × metric).
+        worst: lowest quality first.
+        width_ns: of a bucket; 0 when no row has a time.
+    """
+
+    units: int
+    start_ns: int | None
+    end_ns: int | None
+    width_ns: int
+    metrics: tuple[MetricSummary, ...]
+    steps: tuple[Step, ...]
+    worst: tuple[Worst, ...]
+
+    @property
+    def scores(self) -> int:
+        """How many scores there are, of all metrics."""
+        return sum(metric.scores for metric in self.metrics)
+
+
+def summarize(rows: Iterable[Row]) -> Summary:
+    """Return what there is to say about the rows, in any order."""
+    rows = list(rows)
+    of_metric: dict[str, list[Row]] = {}
+    for row in rows:
+        of_metric.setdefault(row.metric, []).append(row)
+    times = [row.time_ns for row in rows if row.time_ns is not None]
+    edges = _edges(times, max((_scores(own) for own in of_metric.values()), default=0))
+    metrics = [_metric(name, own, edges) for name, own in sorted(of_metric.items())]
+    return Summary(
+        units=len({row.unit for row in rows}),
+        start_ns=min(times, default=None),
+        end_ns=max(times, default=None),
+        width_ns=edges[1] - edges[0] if edges else 0,
+        metrics=tuple(sorted(metrics, key=lambda one: -one.stretch.evidence if one.stretch else 0.0)),
+        steps=_steps(rows),
+        worst=_worst(rows, of_metric),
+    )
+
+
+def _scores(rows: Iterable[Row]) -> int:
+    return sum(row.value is not None for row in rows)
+
+
+def _edges(times: Sequence[int], scores: int) -> list[int]:
+    """Return the borders of equal buckets on round times, so that two reports of one day line up."""
+    if not times:
+        return []
+    wanted = max(1, min(MAX_BUCKETS, scores // SCORES_PER_BUCKET))
+    first, last = min(times), max(times)
+    width = next((w for w in _WIDTHS_S if _count(first, last, w * _SECOND) <= wanted), None)
+    if width is None:  # years: whole weeks, as many as it takes; or so few scores that one bucket holds them all
+        width = _WIDTHS_S[-1] * -(-_count(first, last, _WIDTHS_S[-1] * _SECOND) // wanted)
+    step = width * _SECOND
+    begin = first // step * step
+    return [begin + n * step for n in range(_count(first, last, step) + 1)]
+
+
+def _count(first: int, last: int, step: int) -> int:
+    return last // step - first // step + 1
+
+
+def _metric(name: str, rows: Sequence[Row], edges: Sequence[int]) -> MetricSummary:
+    scored = [row for row in rows if row.value is not None]
+    on_quality = all(row.quality is not None for row in scored)
+    points = tuple((row.weight, _y(row, on_quality), row.value or 0.0) for row in scored)
+    scale = _scale(scored, on_quality)
+    mean, low, high = _interval([(w, y) for w, y, _ in points], scale)
+    buckets, pairs = _buckets(rows, edges, scale)
+    labelled = [(row.weight, float(row.label == "pass")) for row in scored if row.label]
+    costs = [row.cost_usd for row in rows if row.cost_usd is not None]
+    example = scored[0] if scored else rows[0]
+    return MetricSummary(
+        metric=name,
+        on_quality=on_quality,
+        kind=example.kind,
+        direction=example.direction,
+        range=example.range,
+        mean=mean,
+        low=low,
+        high=high,
+        own_mean=_mean([(w, value) for w, _, value in points]),
+        pass_share=_mean(labelled),
+        points=points,
+        outcomes=Counter(row.outcome for row in rows),
+        errors=Counter(row.reason for row in rows if row.value is None and row.reason),
+        buckets=buckets,
+        stretch=worst_stretch(pairs) if on_quality else None,
+        judges=tuple(sorted({row.judge_model for row in rows if row.judge_model})),
+        tokens=sum(row.input_tokens + row.output_tokens for row in rows),
+        cost_usd=sum(costs) if costs else None,
+    )
+
+
+def _scale(scored: Sequence[Row], on_quality: bool) -> _Scale:
+    if not on_quality:
+        return "open"
+    return "binary" if scored and all(row.kind == "binary" for row in scored) else "unit"
+
+
+def _y(row: Row, on_quality: bool) -> float:
+    return (row.quality if on_quality else row.value) or 0.0
+
+
+def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:
+    return sum(w * y for w, y in pairs) / sum(w for w, _ in pairs) if pairs else None
+
+
+def _interval(pairs: Sequence[_Pair], scale: _Scale) -> tuple[float | None, float | None, float | None]:
+    """Return mean, low and high; an open scale has an interval from two scores on."""
+    if not pairs:
+        return None, None, None
+    sums = estimates.moments((y, 1.0 / weight) for weight, y in pairs)
+    mean = estimates.mean(sums)
+    if scale != "open":
+        return mean, *estimates.interval(sums, binary=scale == "binary")
+    if len(pairs) == 1:
+        return mean, None, None
+    half = _Z * estimates.standard_error(sums)
+    return mean, mean - half, mean + half
+
+
+def _buckets(rows: Sequence[Row], edges: Sequence[int], scale: _Scale) -> tuple[tuple[Bucket, ...], list[list[_Pair]]]:
+    if not edges:
+        return (), []
+    pairs: list[list[_Pair]] = [[] for _ in edges[1:]]
+    outcomes: list[Counter[str]] = [Counter() for _ in edges[1:]]
+    for row in rows:
+        if row.time_ns is None:
+            continue
+        at = (row.time_ns - edges[0]) // (edges[1] - edges[0])
+        if row.value is not None:
+            pairs[at].append((row.weight, _y(row, scale != "open")))
+        else:
+            outcomes[at][row.outcome] += 1
+    made = [
+        Bucket(start, end, *_interval(own, scale), len(own), dict(counts))
+        for (start, end), own, counts in zip(pairwise(edges), pairs, outcomes, strict=True)
+    ]
+    return tuple(made), pairs
+
+
+def _steps(rows: Sequence[Row]) -> tuple[Step, ...]:
+    ended = Counter(row.outcome for row in rows if row.value is None)
+    failed = {"failed the metric's threshold": sum(row.label == "fail" for row in rows)}
+    left = len(rows)
+    steps = [Step("came in", left, {})]
+    for name, lost in (
+        ("chosen by sampling", _only(ended, lambda outcome: outcome in _NOT_CHOSEN)),
+        ("had what the metric needs", _only(ended, lambda outcome: outcome in _NO_SAMPLE)),
+        ("scored", _only(ended, lambda outcome: outcome not in _NOT_CHOSEN | _NO_SAMPLE)),
+        ("passed", {key: count for key, count in failed.items() if count}),
+    ):
+        left -= sum(lost.values())
+        steps.append(Step(name, left, lost))
+    return tuple(steps if any(row.label for row in rows) else steps[:-1])
+
+
+def _only(counts: Mapping[str, int], wanted: Callable[[str], bool]) -> dict[str, int]:
+    return {outcome: count for outcome, count in sorted(counts.items()) if wanted(outcome)}
+
+
+def _worst(rows: Sequence[Row], of_metric: Mapping[str, Sequence[Row]]) -> tuple[Worst, ...]:
+    """Return the units with the lowest scores: some of every metric, so that no metric hides another one's."""
+    ranked = [sorted(filter(_is_flawed, own), key=_badness)[:WORST_PER_METRIC] for own in of_metric.values()]
+    share = max(1, WORST_AT_MOST // max(1, sum(bool(own) for own in ranked)))
+    chosen = {row.unit for own in ranked for row in own[:share]}
+    of_unit: dict[str, list[Row]] = {unit: [] for unit in chosen}
+    for row in rows:
+        if row.unit in chosen:
+            of_unit[row.unit].append(row)
+    worst = [Worst(unit, min(_quality(row) for row in own), tuple(own)) for unit, own in of_unit.items()]
+    return tuple(sorted(worst, key=lambda one: (one.quality, one.rows[0].time_ns or 0, one.unit))[:WORST_AT_MOST])
+
+
+def _is_flawed(row: Row) -> bool:
+    return row.quality is not None and (row.quality < 1.0 or row.label == "fail")
+
+
+def _quality(row: Row) -> float:
+    return 1.0 if row.quality is None else row.quality
+
+
+def _badness(row: Row) -> tuple[float, int, str]:
+    return _quality(row), row.time_ns or 0, row.unit

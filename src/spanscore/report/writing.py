@@ -1,0 +1,54 @@
+"""Spans or rows → one HTML file that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from spanscore.codec.text import safe_text
+from spanscore.model.span import SpanData
+from spanscore.report.page import page
+from spanscore.report.rows import Row, Spans
+from spanscore.report.story import story_of_rows, story_of_spans
+from spanscore.report.summaries import Summary, summarize
+
+__all__ = ["summary", "write", "write_scores"]
+
+_SERVICE = "service.name"
+
+
+def summary(spans: Iterable[SpanData]) -> Summary:
+    """Return what there is to say about the scores on spans: means per metric and bucket, outcomes, the worst units."""
+    return summarize(Spans.read(spans).rows())
+
+
+def write(spans: Iterable[SpanData], path: Path, *, title: str | None = None) -> Summary:
+    """Write the report on the scores that spans carry, and return what it says.
+
+    Args:
+        spans: of applications and evaluations, in any order; each score counts once.
+        path: replaced where it exists.
+        title: None = the names of the services.
+
+    Raises:
+        MissingExtraError: jinja2 or plotly is not installed.
+        OSError: the file cannot be written.
+    """
+    read = Spans.read(spans)
+    found = summarize(read.rows())
+    html = page(found, lambda worst: story_of_spans(worst.unit, read), title=title or _services(read))
+    path.write_text(html, encoding="utf-8")
+    return found
+
+
+def write_scores(rows: Iterable[Row], path: Path, *, title: str = "Scores of a data set") -> Summary:
+    """Write the report on scores that come from no spans, and return what it says. Raises as ``write`` does."""
+    found = summarize(rows)
+    path.write_text(page(found, lambda worst: story_of_rows(worst.rows), title=title), encoding="utf-8")
+    return found
+
+
+def _services(read: Spans) -> str:
+    resources = (span.resource or {} for span in read.units.values())
+    names = dict.fromkeys(safe_text(str(resource[_SERVICE])) for resource in resources if _SERVICE in resource)
+    return ", ".join(names) or "Scores of live traces"
