@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 from tests.servers import alertmanager as alertmanager_server
+from tests.servers import chromium as chromium_server
 from tests.servers import collector as collector_server
 from tests.servers import phoenix as phoenix_server
 from tests.servers import prometheus as prometheus_server
@@ -60,6 +61,15 @@ def collector() -> ModuleType:
     if not collector_server.installed():
         _absent(f"the Collector of {collector_server.MANIFEST.name} {HOW}")
     return collector_server
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium_server.Browser]:
+    """A running Chromium: ``with chromium.tab() as tab``; skipped or a failure likewise."""
+    if not chromium_server.installed():
+        _absent(f"Chromium {HOW}")
+    with chromium_server.running(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
 
 
 def _absent(reason: str) -> None:

@@ -12,12 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
-from tests.servers import alertmanager, collector, phoenix, prometheus, zipkin
+from tests.servers import alertmanager, chromium, collector, phoenix, prometheus, zipkin
 from tests.servers.server import free_port
 
 _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
     "prometheus, promtool": (prometheus, "installing Debian's package"),
     "alertmanager, amtool": (alertmanager, "installing Debian's package"),
+    "chromium": (chromium, "installing Debian's package"),
     f"zipkin {zipkin.VERSION}": (zipkin, "fetching the jar"),
     f"phoenix {phoenix.VERSION}": (phoenix, "installing, some minutes"),
     f"collector {collector.VERSION}": (collector, "building with Go, 5 to 11 minutes"),

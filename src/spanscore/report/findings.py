@@ -10,8 +10,10 @@ from spanscore.report.summaries import Bucket, MetricSummary, Summary
 __all__ = [
     "clock",
     "counted",
+    "dollars",
     "figure",
     "headline",
+    "level",
     "metric_finding",
     "outcome_words",
     "period",
@@ -22,6 +24,7 @@ __all__ = [
 _SECOND = 1_000_000_000
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _HUNDRED = 100
+_CENT = 0.01
 _SOME_BUCKETS = 3
 
 _WORDS = {
@@ -60,7 +63,8 @@ def headline(summary: Summary) -> str:
         return metric_finding(scored[0], summary)
     each = ", ".join(f"{readable(metric.metric)} {_level(metric)}" for metric in scored[:3])
     more = f" and {counted(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
-    return f"No drop found: {each}{more}"
+    watched = any(_several_times(metric) for metric in scored)
+    return f"{'No drop found: ' if watched else ''}{each}{more}"
 
 
 def metric_finding(metric: MetricSummary, summary: Summary) -> str:
@@ -70,9 +74,9 @@ def metric_finding(metric: MetricSummary, summary: Summary) -> str:
         return f"{name}: no score among {counted(sum(metric.outcomes.values()), 'unit')} ({outcome_words(metric.outcomes)})"
     stretch = metric.stretch
     if stretch is None:
-        held = "held at" if sum(bucket.scores > 0 for bucket in metric.buckets) >= _SOME_BUCKETS else "is"
+        held = "held at" if _several_times(metric) else "is"
         return f"{name} {held} {_level(metric)} on {counted(metric.scores, 'score')}"
-    low, high = (_as_level(metric, share) for share in (stretch.inside, stretch.outside))
+    low, high = (level(metric, share) for share in (stretch.inside, stretch.outside))
     subject = _subject(metric, name)
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
     if stretch.last == _last_scored(metric):
@@ -85,6 +89,11 @@ def metric_finding(metric: MetricSummary, summary: Summary) -> str:
 def readable(metric: str) -> str:
     """Return a metric's name in words."""
     return metric.replace("_", " ").strip()
+
+
+def dollars(cost_usd: float) -> str:
+    """Return an amount in US dollars, with more digits where it is below a cent."""
+    return f"${cost_usd:,.2f}" if cost_usd >= _CENT or not cost_usd else f"${cost_usd:.2g}"
 
 
 def figure(value: float | None, digits: int = 2) -> str:
@@ -151,11 +160,16 @@ def _subject(metric: MetricSummary, name: str) -> str:
 
 
 def _level(metric: MetricSummary) -> str:
-    return _as_level(metric, metric.mean or 0.0)
+    return level(metric, metric.mean or 0.0)
 
 
-def _as_level(metric: MetricSummary, mean: float) -> str:
-    return f"{mean * _HUNDRED:.0f} %" if metric.kind == "binary" and metric.on_quality else figure(mean)
+def level(metric: MetricSummary, mean: float) -> str:
+    """Return a mean as the metric is read: "97 %" for pass/fail, "0.86" for the others."""
+    return f"{mean * _HUNDRED:.0f}\u00a0%" if metric.kind == "binary" and metric.on_quality else figure(mean)
+
+
+def _several_times(metric: MetricSummary) -> bool:
+    return sum(bucket.scores > 0 for bucket in metric.buckets) >= _SOME_BUCKETS
 
 
 def _first_scored(metric: MetricSummary) -> int:

@@ -26,10 +26,8 @@ def render(library: str, **values: Any) -> str:
     """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
-        from jinja2.utils import markupsafe
     except ImportError:
         raise MissingExtraError("jinja2", "report") from None
-    trusted = markupsafe.Markup
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
@@ -37,9 +35,9 @@ def render(library: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["script_json"] = lambda value: trusted(_script_json(value))
-    environment.globals["asset"] = lambda name: trusted((_HERE / name).read_text(encoding="utf-8"))
-    return environment.get_template("page.html.j2").render(library=trusted(library), **values)
+    environment.filters["script_json"] = _script_json
+    environment.globals["asset"] = lambda name: (_HERE / name).read_text(encoding="utf-8")
+    return environment.get_template("page.html.j2").render(library=library, **values)
 
 
 def _script_json(value: Any) -> str:

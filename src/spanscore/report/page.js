@@ -18,10 +18,17 @@
   };
 
   const again = () => drawn.forEach((chart) => draw(chart));
+
+  // One chart per turn of the event loop: a key or a click never waits for more than one.
+  const waiting = [];
+  const next = () => {
+    if (waiting.length) draw(waiting.shift());
+    if (waiting.length) setTimeout(next);
+  };
   const seen = new IntersectionObserver(
     (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
       seen.unobserve(entry.target);
-      draw(entry.target);
+      if (waiting.push(entry.target) === 1) setTimeout(next);
     }),
     { rootMargin: "400px" },
   );

@@ -69,8 +69,8 @@ def _lede(summary: Summary) -> str:
     tokens = sum(metric.tokens for metric in summary.metrics)
     costs = [metric.cost_usd for metric in summary.metrics if metric.cost_usd is not None]
     spent = [f"{tokens:,} tokens"] if tokens else []
-    spent += [f"${sum(costs):,.2f}"] if costs else []
-    judged = f" Judge: {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
+    spent += [say.dollars(sum(costs))] if costs else []
+    judged = f" Judge {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
     return f"{scored}.{judged}"
 
 
@@ -82,10 +82,10 @@ def _metric(metric: MetricSummary, at: int, summary: Summary) -> dict[str, Any]:
     return {
         "key": f"m{at}",
         "name": say.readable(metric.metric),
-        "mean": say.figure(metric.mean),
-        "unit": "quality" if metric.on_quality else "value",
+        "mean": "–" if metric.mean is None else say.level(metric, metric.mean),
+        "unit": _unit_of(metric),
         "lines": [*_tile(metric)],
-        "fell": _fell(metric),
+        "fell": _fell(metric, summary),
         "finding": say.metric_finding(metric, summary),
         "about": _about(metric),
         "trend": charts.trend(metric, summary),
@@ -94,18 +94,26 @@ def _metric(metric: MetricSummary, at: int, summary: Summary) -> dict[str, Any]:
     }
 
 
+def _unit_of(metric: MetricSummary) -> str:
+    if not metric.on_quality:
+        return "mean value"
+    return "pass" if metric.kind == "binary" else "mean quality"
+
+
 def _tile(metric: MetricSummary) -> Iterator[str]:
-    if metric.low is not None:
-        yield f"95 % interval {say.figure(metric.low)} to {say.figure(metric.high)}"
-    if metric.pass_share is not None:
-        yield f"{metric.pass_share:.0%} pass"
+    if metric.low is not None and metric.high is not None:
+        yield f"95 % interval {say.level(metric, metric.low)} to {say.level(metric, metric.high)}"
+    if metric.pass_share is not None and metric.kind != "binary":
+        yield f"{metric.pass_share * 100:.0f}\u00a0% pass"
     yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), 'unit')} scored"
 
 
-def _fell(metric: MetricSummary) -> str:
+def _fell(metric: MetricSummary, summary: Summary) -> str:
     if metric.stretch is None:
         return ""
-    return f"{say.figure(metric.stretch.inside)} in its bad stretch, {say.figure(metric.stretch.outside)} else"
+    first, last = (metric.buckets[at] for at in (metric.stretch.first, metric.stretch.last))
+    when = f"{say.clock(first.start_ns, summary)} to {say.clock(last.end_ns, summary)}"
+    return f"{say.level(metric, metric.stretch.inside)} from {when}"
 
 
 def _about(metric: MetricSummary) -> str:
@@ -117,7 +125,7 @@ def _about(metric: MetricSummary) -> str:
     if metric.judges:
         parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
     if metric.tokens:
-        parts.append(f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", ${metric.cost_usd:,.4f}"))
+        parts.append(f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", {say.dollars(metric.cost_usd)}"))
     missing = say.outcome_words(metric.outcomes)
     return "; ".join(parts) + (f". Without a score: {missing}." if missing else ".")
 
@@ -146,6 +154,7 @@ def _funnel_finding(steps: Sequence[Step]) -> str:
 
 def _step(step: Step, steps: Sequence[Step]) -> dict[str, Any]:
     return {
+        "came": step.left,
         "left": f"{step.left:,}",
         "name": step.name,
         "share": f"{100 * step.left / max(1, steps[0].left):.2f}",
@@ -169,6 +178,7 @@ class _Unit:
     contexts: Sequence[str] | None
     rows: Sequence[dict[str, str]]
     trace_id: str | None
+    stands_for: str
 
     def left(self, branch: Branch) -> str:
         """Return where a span's bar begins, in percent of the root's duration."""
@@ -190,9 +200,7 @@ def _unit(worst: Worst, story: Story, summary: Summary, metrics: Sequence[Metric
     own = [row for row in worst.rows if row.metric]
     return _Unit(
         title=_rough(story.question) or safe_text(first.name) or _NO_TITLE,
-        when=", ".join(
-            filter(None, [_when(first, summary), safe_text(first.name) if story.question else "", _stands_for(own)])
-        ),
+        when=", ".join(filter(None, [_when(first, summary), safe_text(first.name) if story.question else ""])),
         low=" ".join(
             keys[row.metric] for row in own if row.label == "fail" or (row.quality or 0.0) <= worst.quality < 1.0
         ),
@@ -204,6 +212,7 @@ def _unit(worst: Worst, story: Story, summary: Summary, metrics: Sequence[Metric
         contexts=None if story.contexts is None else _contexts(story.contexts),
         rows=[_row(row) for row in own],
         trace_id=first.trace_id,
+        stands_for=_stands_for(own),
     )
 
 

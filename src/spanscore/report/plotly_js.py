@@ -14,7 +14,7 @@ def source() -> str:
         MissingExtraError: plotly is not installed.
     """
     try:
-        from plotly.offline import get_plotlyjs
+        from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # ships no types
     except ImportError:
         raise MissingExtraError("plotly", "report") from None
     return str(get_plotlyjs()).replace("</script", "<\\/script")
