@@ -125,7 +125,9 @@ def _about(metric: MetricSummary) -> str:
     if metric.judges:
         parts.append(f"judge {', '.join(map(safe_text, metric.judges))}")
     if metric.tokens:
-        parts.append(f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", {say.dollars(metric.cost_usd)}"))
+        parts.append(
+            f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", {say.dollars(metric.cost_usd)}")
+        )
     missing = say.outcome_words(metric.outcomes)
     return "; ".join(parts) + (f". Without a score: {missing}." if missing else ".")
 

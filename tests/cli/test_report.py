@@ -1,0 +1,72 @@
+"""``spanscore report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from tests.sinks.builders import score, unit
+from tests.sinks.memory import Memory
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app, main
+from spanscore.codec.otlp import json_line
+from spanscore.sinks.evaluation_span import EvaluationSpans
+
+
+def stored(*values: float) -> str:
+    memory = Memory()
+    for value in values:
+        EvaluationSpans(memory.providers).emit(unit(), [score(value=value)])
+    spans: list[ReadableSpan] = list(memory.spans)
+    return json_line(spans)
+
+
+def test_file_becomes_a_page_and_its_finding_a_line(tmp_path: Path) -> None:
+    (tmp_path / "spans.jsonl").write_text(stored(0.25), encoding="utf-8")
+    out = tmp_path / "page.html"
+
+    result = CliRunner().invoke(app(), ["report", str(tmp_path / "spans.jsonl"), "--out", str(out), "--title", "shop"])
+
+    assert result.exit_code == 0, result.output
+    assert "faithfulness is 0.25 on 1 score" in result.output
+    assert "shop" in out.read_text(encoding="utf-8")
+
+
+def test_spans_may_come_by_stdin(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=stored(0.25))
+
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "page.html").is_file()
+
+
+def test_file_without_scores_says_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input="")
+
+    assert result.exit_code == 0
+    assert "no scored spans" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["no-such-file.jsonl"], "no-such-file.jsonl"),
+        (["lines.jsonl"], "line 1 is no OTLP trace request"),
+        (["empty.jsonl", "--out", "no-such-folder/page.html"], "no-such-folder"),
+        (["empty.jsonl", "--out", "."], "--out"),
+    ],
+)
+def test_what_a_person_did_wrong_is_said_without_a_traceback(
+    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines.jsonl").write_text("not JSON\n")
+    (tmp_path / "empty.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["spanscore", "report", *arguments])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err

@@ -1,0 +1,70 @@
+"""Units and evaluation spans as the sinks write them, at times of a test's choosing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from tests.sinks.memory import Memory
+
+from spanscore import semconv
+from spanscore.codec.sdk import span_data
+from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score, unit_attributes
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.report import Row
+from spanscore.sinks.evaluation_span import EvaluationSpans
+
+TEN_O_CLOCK = 1_795_255_200_000_000_000  # 21 November 2026, 10:00 UTC
+MINUTE = 60_000_000_000
+_ids = count(1)
+
+
+def a_score(value: float | None, metric: str = "faithfulness", *, scale: Scale = UNIT_INTERVAL, **fields: Any) -> Score:
+    quality = None if value is None else scale.quality(value)
+    given = {"outcome": Outcome.SCORED if value is not None else Outcome.JUDGE_ERROR, "probability": 1.0, "series": "1"}
+    return Score(metric=metric, version="1", scale=scale, value=value, quality=quality, label=scale.label(quality),
+                 **{**given, **fields})  # fmt: skip
+
+
+def a_unit_span(
+    *scores: Score, minute: float = 0.0, others: Any = None, pending: bool = False, **attributes: Any
+) -> SpanData:
+    number = next(_ids)
+    end = TEN_O_CLOCK + int(minute * MINUTE)
+    return SpanData(
+        trace_id=number,
+        span_id=number,
+        parent_id=None,
+        name="invoke_workflow guide",
+        start_ns=end - 500_000_000,
+        end_ns=end,
+        attributes={
+            semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW,
+            **unit_attributes(scores, others, pending=pending),
+            **attributes,
+        },
+        resource={"service.name": "guide"},
+    )
+
+
+def evaluations(span: SpanData, *scores: Score, content: bool = True) -> list[SpanData]:
+    """Return the evaluation spans that the real sink writes for a unit."""
+    memory = Memory()
+    unit = Unit(UnitKey(span.trace_id, span.span_id), (span,))
+    EvaluationSpans(memory.providers, content=content).emit(unit, scores)
+    return [span_data(one) for one in memory.spans]
+
+
+def rows(*values: float | None, metric: str = "faithfulness", every_s: float = 1.0, **fields: Any) -> Iterator[Row]:
+    """Yield a row per value, a second apart; None is a judge that failed."""
+    for at, value in enumerate(values):
+        given = {
+            "unit": f"unit {at}",
+            "metric": metric,
+            "time_ns": TEN_O_CLOCK + int(at * every_s * 1e9),
+            "value": value,
+            "quality": value,
+            "outcome": "scored" if value is not None else "judge_error",
+        }
+        yield Row(**{**given, **fields})

@@ -1,0 +1,243 @@
+"""The page as text: hostile words stay words, what was not captured says how to get it, charts are charts."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from tests.report.builders import a_score, a_unit_span, evaluations, rows
+
+from spanscore import semconv
+from spanscore.errors import MissingExtraError
+from spanscore.model.score import JudgeCall, Usage
+from spanscore.model.span import SpanData
+from spanscore.report import Row, charts, summarize, write, write_scores
+from spanscore.report.rows import Spans
+from spanscore.report.story import story_of_spans
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}"
+SURROGATE = "half a face \ud83d here"
+
+
+class Outline(HTMLParser):
+    """Every element with its attributes, and the text outside scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self._mute = False
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._mute = tag in {"script", "style"}
+
+    def handle_endtag(self, tag: str) -> None:
+        self._mute = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._mute:
+            self.text.append(data)
+
+
+def outline(path: Path) -> Outline:
+    parsed = Outline()
+    parsed.feed(path.read_text(encoding="utf-8"))
+    return parsed
+
+
+def words(path: Path) -> str:
+    return " ".join(" ".join(outline(path).text).split())
+
+
+def a_scored_unit(
+    answer: str, *, value: float = 0.1, metric: str = "faithfulness", content: bool = True
+) -> list[SpanData]:
+    score = a_score(value, metric, explanation=f"because {answer}")
+    held = {semconv.INPUT_VALUE: {"question": "Why?"}, semconv.OUTPUT_VALUE: {"answer": answer}} if content else {}
+    span = a_unit_span(score, **held)
+    return [span, *evaluations(span, score, content=content)]
+
+
+@pytest.mark.parametrize("text", [HOSTILE, SURROGATE, "\x00\x1b[31m", "line\u2028separator"])
+def test_hostile_text_stays_text(tmp_path: Path, text: str) -> None:
+    page = tmp_path / "report.html"
+    harmless = tmp_path / "harmless.html"
+
+    write(a_scored_unit(text, metric="faith<b>fulness"), page, title=text)
+    write(a_scored_unit("fine", metric="faithfulness"), harmless, title="fine")
+
+    assert [tag for tag, _ in outline(page).tags] == [tag for tag, _ in outline(harmless).tags]
+    assert not any(name.startswith("on") for _, attributes in outline(page).tags for name in attributes)
+
+
+def test_answer_and_explanation_are_shown_as_they_were_said(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write(a_scored_unit(HOSTILE), page)
+
+    assert HOSTILE in words(page)
+    assert f"because {HOSTILE}" in words(page)
+
+
+def test_question_answer_contexts_and_tree_of_a_low_unit_are_there(tmp_path: Path) -> None:
+    page, root = tmp_path / "report.html", a_scored_unit("Because of the tide.")
+    found = SpanData(
+        trace_id=root[0].trace_id,
+        span_id=999_999,
+        parent_id=root[0].span_id,
+        name="retrieval library",
+        start_ns=root[0].start_ns,
+        end_ns=root[0].start_ns + 12_500_000,
+        attributes={
+            semconv.OPERATION_NAME: semconv.RETRIEVAL,
+            semconv.RETRIEVAL_DOCUMENTS: [{"id": "a", "content": "The tide comes twice a day."}],
+        },
+    )
+
+    write([*root, found], page)
+
+    for shown in ("Why?", "Because of the tide.", "The tide comes twice a day.", "retrieval library", "12.5 ms"):
+        assert shown in words(page)
+
+
+def test_content_that_was_not_captured_says_how_to_switch_it_on(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write(a_scored_unit("secret", content=False), page)
+
+    assert "Not captured" in words(page)
+    assert "capture_content=True" in words(page)
+    assert semconv.CAPTURE_CONTENT_ENV in words(page)
+    assert "secret" not in words(page)
+
+
+def test_nothing_scored_says_what_to_do(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write([], page)
+
+    assert "No span of this file carries a score" in words(page)
+
+
+def test_rows_of_a_data_set_make_the_same_page(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write_scores(
+        [Row(unit="1", metric="exact_match", value=0.0, quality=0.0, label="fail", kind="binary", range=(0.0, 1.0),
+             question="Capital of France?", answer="Lyon", contexts=("Paris is the capital.",))],
+        page,
+        title="capitals.jsonl",
+    )  # fmt: skip
+
+    for shown in ("capitals.jsonl", "Capital of France?", "Lyon", "Paris is the capital."):
+        assert shown in words(page)
+
+
+def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
+    calls = Usage((JudgeCall(step="s", model="m", input_tokens=1200, output_tokens=34, cost_usd=0.004),))
+    score = a_score(0.5, judge_model="small-judge", usage=calls)
+    span = a_unit_span(score)
+
+    write([span, *evaluations(span, score)], tmp_path / "report.html")
+
+    assert "Judge small-judge: 1,234 tokens, $0.004." in words(tmp_path / "report.html")
+
+
+def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
+    write(a_scored_unit("x" * 10_000), tmp_path / "report.html")
+
+    assert "(cut; 10,000 characters in all)" in words(tmp_path / "report.html")
+
+
+def test_file_asks_the_network_for_nothing(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write(a_scored_unit("fine"), page)
+
+    loaded = [attributes.get("src") or attributes.get("href") for tag, attributes in outline(page).tags if tag != "a"]
+    assert {one for one in loaded if one} == {"data:,"}
+    assert "default-src 'none'" in page.read_text(encoding="utf-8")
+
+
+def test_every_link_of_the_page_leads_somewhere_in_it(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write([*a_scored_unit("fine"), *a_scored_unit("fine", metric="harmless")], page)
+
+    tags = outline(page).tags
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {attributes["href"] for tag, attributes in tags if tag == "a"} <= {f"#{one}" for one in ids}
+    assert {attributes["data-chart"] for _, attributes in tags if "data-chart" in attributes} <= set(ids)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"kind": "binary"},
+        {"kind": "ordinal", "range": (1.0, 5.0)},
+        {"range": (-1.0, 1.0)},
+        {"quality": None, "range": None},
+    ],
+    ids=["unit", "binary", "ordinal", "cosine", "open"],
+)
+def test_charts_are_what_plotly_takes(given: dict[str, Any]) -> None:
+    summary = summarize(rows(*[1.0, 1.0, None, 0.0] * 30, **{"range": (0.0, 1.0), **given}))
+    (metric,) = summary.metrics
+
+    drawn = [charts.trend(metric, summary), *charts.histograms(metric)]
+
+    for chart in drawn:
+        go.Figure(_coloured(chart))  # refuses a name or value that plotly does not know
+
+
+def test_histogram_holds_every_score_once_and_sums_to_all_units() -> None:
+    (metric,) = summarize(rows(0.0, 0.05, 0.15, 0.3, 0.95, 1.0, range=(0.0, 1.0))).metrics
+    (chart,) = charts.histograms(metric)
+
+    assert sum(chart["data"][0]["y"]) == pytest.approx(100)
+    filled = [text for text, share in zip(chart["data"][0]["text"], chart["data"][0]["y"], strict=True) if share]
+    assert [text.split(":")[0] for text in filled] == [
+        "0.00 to 0.05", "0.05 to 0.10", "0.15 to 0.20", "0.30 to 0.35", "0.95 to 1.00",
+    ]  # fmt: skip
+
+
+def test_tree_that_bites_its_tail_is_drawn_once() -> None:
+    root, *evaluated = a_scored_unit("fine")
+    loop = [
+        replace(root, span_id=own, parent_id=parent, name=f"{own}", attributes={})
+        for own, parent in ((71, root.span_id), (72, 71), (73, 74), (74, 73))
+    ]
+    spans = Spans.read([root, *loop, *evaluated])
+
+    story = story_of_spans(spans.rows()[0].unit, spans)
+
+    assert [(branch.name, branch.depth) for branch in story.branches] == [
+        ("invoke_workflow guide", 0),
+        ("71", 1),
+        ("72", 2),
+    ]
+
+
+def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'spanscore[report]'")):
+        write_scores([], tmp_path / "report.html")
+
+
+def _coloured(value: Any) -> Any:
+    """Put in a colour for each name, as the page's script does."""
+    if isinstance(value, dict):
+        return {key: _coloured(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_coloured(inner) for inner in value]
+    return "#123456" if isinstance(value, str) and value.startswith("$") else value

@@ -1,0 +1,152 @@
+"""Spans → rows: each score once, and every unit without one says why."""
+
+from __future__ import annotations
+
+from tests.report.builders import TEN_O_CLOCK, a_score, a_unit_span, evaluations
+
+from spanscore import semconv
+from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
+from spanscore.model.span import UnitKey
+from spanscore.report.rows import Row, Spans, unit_name
+
+LOWER = Scale(direction="lower")
+COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
+
+
+def read(*spans: object) -> list[Row]:
+    return Spans.read(spans).rows()  # type: ignore[arg-type]
+
+
+def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
+    call = JudgeCall(step="verify", model="m", input_tokens=40, output_tokens=2, cost_usd=0.5)
+    score = a_score(
+        0.25, explanation="1 of 4", usage=Usage((call,)), judge_model="m", probability=0.5, threshold=1 << 55
+    )
+    span = a_unit_span(score)
+
+    assert read(*evaluations(span, score), span) == [
+        Row(
+            unit=unit_name(UnitKey(span.trace_id, span.span_id)),
+            metric="faithfulness",
+            time_ns=TEN_O_CLOCK,
+            value=0.25,
+            quality=0.25,
+            label="fail",
+            explanation="1 of 4",
+            probability=0.5,
+            range=(0.0, 1.0),
+            judge_model="m",
+            input_tokens=40,
+            output_tokens=2,
+            cost_usd=0.5,
+            name="invoke_workflow guide",
+            trace_id=f"{span.trace_id:032x}",
+        )
+    ]
+
+
+def test_late_score_comes_from_its_evaluation_span() -> None:
+    span, score = a_unit_span(pending=True), a_score(0.8)
+
+    (row,) = read(span, *evaluations(span, score))
+
+    assert (row.outcome, row.value, row.time_ns) == ("scored", 0.8, TEN_O_CLOCK)
+
+
+def test_score_on_its_unit_alone_is_read_with_the_scale_other_units_tell() -> None:
+    told, bare = a_unit_span(a_score(0.2, "noise", scale=LOWER)), a_unit_span(a_score(0.9, "noise", scale=LOWER))
+
+    found = {row.value: row for row in read(told, *evaluations(told, a_score(0.2, "noise", scale=LOWER)), bare)}
+
+    assert found[0.9].direction == "lower"
+    assert round(found[0.9].quality or 0, 6) == 0.1
+
+
+def test_quality_of_a_negative_cosine_is_zero() -> None:
+    span, score = a_unit_span(), a_score(-0.4, "relevancy", scale=COSINE)
+
+    (row,) = read(span, *evaluations(span, score))
+
+    assert (row.value, row.quality, row.range) == (-0.4, 0.0, (-1.0, 1.0))
+
+
+def test_failed_evaluation_has_no_value_and_its_error_type() -> None:
+    score = a_score(None, error_type="unavailable")
+    span = a_unit_span(score)
+
+    (row,) = read(span, *evaluations(span, score))
+
+    assert (row.outcome, row.value, row.quality, row.reason) == ("judge_error", None, None, "unavailable")
+
+
+def test_metric_that_was_never_begun_has_the_outcome_that_is_left() -> None:
+    failed = a_score(None, "harmless")
+    scored = a_unit_span(a_score(1.0))
+    span = a_unit_span(failed, others={"faithfulness": Outcome.MISSING_FIELD})
+
+    found = {(row.unit, row.metric): row.outcome for row in read(scored, span, *evaluations(span, failed))}
+
+    of_span = unit_name(UnitKey(span.trace_id, span.span_id))
+    assert {key[1]: outcome for key, outcome in found.items() if key[0] == of_span} == {
+        "harmless": "judge_error",
+        "faithfulness": "missing_field",
+    }
+
+
+def test_outcomes_that_cannot_be_told_apart_are_both_named() -> None:
+    scored = a_unit_span(a_score(1.0, "a"), a_score(1.0, "b"))
+    span = a_unit_span(others={"a": Outcome.NOT_SAMPLED, "b": Outcome.MISSING_FIELD})
+
+    assert {row.outcome for row in read(scored, span) if row.value is None} == {"missing_field or not_sampled"}
+
+
+def test_unit_without_any_score_is_there_when_no_metric_is_known() -> None:
+    assert [(row.metric, row.outcome) for row in read(a_unit_span(others={"a": Outcome.NOT_SAMPLED}))] == [
+        ("", "not_sampled")
+    ]
+
+
+def test_pending_score_that_never_came_is_pending() -> None:
+    scored = a_unit_span(a_score(1.0))
+
+    assert [row.outcome for row in read(scored, a_unit_span(pending=True))] == ["scored", "pending"]
+
+
+def test_metric_of_another_scorer_is_not_missed() -> None:
+    assert len(read(a_unit_span(a_score(1.0, "a")), a_unit_span(a_score(1.0, "b")))) == 2
+
+
+def test_span_that_comes_twice_counts_once() -> None:
+    score = a_score(0.5)
+    span = a_unit_span(score)
+    both = [span, *evaluations(span, score)]
+
+    assert len(read(*both, *both)) == 1
+
+
+def test_highest_revision_wins_in_any_order() -> None:
+    span, first, second = a_unit_span(), a_score(0.1, revision=0), a_score(0.9, revision=1)
+
+    (row,) = read(*evaluations(span, second), span, *evaluations(span, first))
+
+    assert row.value == 0.9
+
+
+def test_evaluation_of_a_unit_that_is_not_in_the_file_is_read() -> None:
+    assert [row.value for row in read(*evaluations(a_unit_span(), a_score(0.5)))] == [0.5]
+
+
+def test_probability_comes_from_the_threshold_where_there_is_no_value() -> None:
+    score = a_score(None, threshold=3 << 54)
+
+    (row,) = read(*evaluations(a_unit_span(), score))
+
+    assert row.probability == 0.25
+
+
+def test_what_is_no_number_is_no_score() -> None:
+    hostile = a_unit_span(
+        **{semconv.SCORE + "a": "<script>", semconv.SCORE + "b": float("nan"), semconv.SCORE + "c": True}
+    )
+
+    assert read(hostile) == []

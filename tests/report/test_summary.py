@@ -1,0 +1,176 @@
+"""Rows → summary: weighted means, missing is never zero, a bad stretch is found and chance is not one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from tests.report.builders import TEN_O_CLOCK, rows
+
+from spanscore.report import Row, summarize
+from spanscore.report.findings import headline, metric_finding
+from spanscore.report.stretch import worst_stretch
+
+GOOD, BAD = [0.9, 0.8, 1.0, 0.7] * 30, [0.3, 0.2, 0.4] * 10
+
+
+def test_mean_weighs_each_score_by_its_chance_of_being_chosen() -> None:
+    found = summarize([*rows(0.0, probability=0.5), *(replace(row, unit="b", probability=1.0) for row in rows(0.9))])
+
+    assert found.metrics[0].mean == pytest.approx(0.3)
+
+
+def test_a_unit_without_a_score_is_missing_and_no_zero() -> None:
+    (metric,) = summarize(rows(0.8, None, None, 0.6)).metrics
+
+    assert metric.mean == pytest.approx(0.7)
+    assert metric.outcomes == {"scored": 2, "judge_error": 2}
+
+
+def test_time_without_scores_is_a_gap_with_its_outcomes() -> None:
+    found = summarize(rows(*GOOD[:60], *[None] * 60, *GOOD[:60]))
+
+    empty = [bucket for bucket in found.metrics[0].buckets if not bucket.scores]
+
+    assert empty
+    assert all(bucket.mean is None and bucket.low is None for bucket in empty)
+    assert sum(bucket.outcomes["judge_error"] for bucket in empty) >= 50
+
+
+def test_buckets_are_neighbours_on_round_times_and_hold_every_score() -> None:
+    found = summarize(rows(*GOOD, every_s=7.0))
+    buckets = found.metrics[0].buckets
+
+    assert all(before.end_ns == after.start_ns for before, after in pairwise(buckets))
+    assert buckets[0].start_ns % found.width_ns == 0
+    assert sum(bucket.scores for bucket in buckets) == len(GOOD)
+    assert len(buckets) <= 48
+
+
+def test_one_score_a_year_for_ten_years_makes_few_buckets() -> None:
+    found = summarize(rows(*GOOD[:10], every_s=365 * 86400))
+
+    assert 1 <= len(found.metrics[0].buckets) <= 3
+
+
+def test_bad_stretch_is_the_headline() -> None:
+    found = summarize(rows(*GOOD, *BAD, *GOOD, every_s=2.0))
+
+    assert headline(found) == "faithfulness fell from 0.85 to 0.30 between 10:04:00 and 10:05:00"
+
+
+def test_bad_stretch_at_the_end_has_not_recovered() -> None:
+    assert headline(summarize(rows(*GOOD, *BAD, every_s=2.0))).endswith("at 10:04:00 and has not recovered")
+
+
+def test_bad_stretch_at_the_beginning_is_over() -> None:
+    assert headline(summarize(rows(*BAD, *GOOD, every_s=2.0))) == "faithfulness was 0.30 until 10:01:00, then 0.85"
+
+
+def test_a_pass_rate_reads_in_percent() -> None:
+    values = [1.0] * 60 + [0.0] * 20 + [1.0] * 60
+
+    assert "the pass rate fell from 100\u00a0% to 0\u00a0%" in headline(
+        summarize(rows(*values, kind="binary", every_s=2.0))
+    )
+
+
+def test_lower_is_better_falls_in_quality() -> None:
+    lower = [
+        replace(row, quality=1 - (row.value or 0), direction="lower")
+        for row in rows(*BAD, *GOOD[:60], *BAD, every_s=2.0)
+    ]
+
+    assert headline(summarize(lower)).startswith("the quality of faithfulness fell from 0.70 to 0.15")
+
+
+def test_nothing_happened_is_said_with_its_level() -> None:
+    found = summarize(rows(*GOOD))
+
+    assert metric_finding(found.metrics[0], found) == "faithfulness held at 0.85 on 120 scores"
+
+
+def test_metric_that_was_never_scored_says_why() -> None:
+    found = summarize(rows(None, None, outcome="missing_field"))
+
+    assert metric_finding(found.metrics[0], found) == (
+        "faithfulness: no score among 2 units (a field the metric needs is missing 2)"
+    )
+
+
+def test_chance_alone_makes_a_bad_stretch_in_fewer_than_one_report_in_a_hundred() -> None:
+    dice = random.Random(20261121)
+    chance = [[[(1.0, float(dice.random() < 0.8)) for _ in range(8)] for _ in range(48)] for _ in range(200)]
+
+    assert sum(worst_stretch(buckets) is not None for buckets in chance) <= 2
+
+
+def test_oversampled_low_scores_are_no_bad_stretch() -> None:
+    dice = random.Random(7)
+    plain = [(10.0, 0.9 + dice.uniform(-0.1, 0.1)) for _ in range(40)]
+    errors = [(0.1, 0.2) for _ in range(10)]  # a rule took every one of these: each stands for itself
+
+    assert worst_stretch([plain, plain + errors, plain, plain]) is None
+
+
+def test_open_scale_is_shown_on_its_own() -> None:
+    (metric,) = summarize(
+        replace(row, quality=None, value=row.value and row.value * 40) for row in rows(*GOOD[:20])
+    ).metrics
+
+    assert (metric.on_quality, metric.stretch) == (False, None)
+    assert metric.mean == pytest.approx(34.0)
+    assert metric.low is not None
+    assert metric.low < 34 < (metric.high or 0)
+
+
+def test_funnel_loses_each_evaluation_once() -> None:
+    given = [*rows(0.9, label="pass"), *rows(0.1, label="fail"), *rows(None), *rows(None, outcome="not_sampled"),
+             *rows(None, outcome="missing_field"), *rows(None, outcome="undefined")]  # fmt: skip
+
+    steps = {step.name: (step.left, dict(step.lost)) for step in summarize(given).steps}
+
+    assert steps == {
+        "came in": (6, {}),
+        "chosen by sampling": (5, {"not_sampled": 1}),
+        "had what the metric needs": (4, {"missing_field": 1}),
+        "scored": (2, {"judge_error": 1, "undefined": 1}),
+        "passed": (1, {"failed the metric's threshold": 1}),
+    }
+
+
+def test_worst_units_come_first_with_all_their_scores_and_no_perfect_one() -> None:
+    found = summarize([*rows(0.9, 0.2, 1.0, None), *rows(1.0, 1.0, 1.0, 1.0, metric="harmless")])
+
+    assert [(worst.unit, worst.quality, len(worst.rows)) for worst in found.worst] == [
+        ("unit 1", 0.2, 2),
+        ("unit 0", 0.9, 2),
+    ]
+
+
+def test_no_metric_hides_the_worst_of_another() -> None:
+    found = summarize(
+        [*rows(*[0.0] * 200), *(replace(row, unit=f"other {row.unit}") for row in rows(0.4, metric="harmless"))]
+    )
+
+    assert "other unit 0" in {worst.unit for worst in found.worst}
+
+
+def test_rows_without_a_time_have_means_and_no_trend() -> None:
+    found = summarize(Row(unit=str(n), metric="exact", value=1.0, quality=1.0) for n in range(3))
+
+    assert (found.metrics[0].mean, found.metrics[0].buckets, found.width_ns) == (1.0, (), 0)
+
+
+def test_nothing_gives_an_empty_summary() -> None:
+    found = summarize([])
+
+    assert (found.units, found.scores, found.start_ns, found.metrics, found.worst) == (0, 0, None, (), ())
+
+
+def test_start_and_end_are_of_all_rows() -> None:
+    found = summarize(rows(0.5, None))
+
+    assert (found.start_ns, found.end_ns) == (TEN_O_CLOCK, TEN_O_CLOCK + 1_000_000_000)
