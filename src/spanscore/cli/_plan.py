@@ -1,0 +1,252 @@
+"""Settings → plan: what a scorer of this configuration would do, and what in it cannot be. Nobody is asked for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from spanscore.build import rules_of
+from spanscore.dialects.extract import ANSWER_KEYS, CONTEXT_KEYS, QUESTION_KEYS
+from spanscore.errors import ConfigurationError
+from spanscore.judges import embedder
+from spanscore.judges.keys import missing_key
+from spanscore.metrics.card import card_of
+from spanscore.metrics.configured import entries, judge_of
+from spanscore.metrics.registry import create
+from spanscore.protocols import Metric
+from spanscore.settings import AlertSettings, Settings
+
+__all__ = ["AlertPlan", "MetricPlan", "Plan", "plan_of"]
+
+_LEXICAL = "the offline heuristic: a first look, no verdict"
+_MIN_SCORES, _MIN_SCORES_NEAR_ONE, _NEAR_ONE = 100, 400, 0.95
+"""A pass/fail metric that nearly always passes needs more: its null distribution is far from a normal one there."""
+_HALF = 0.5
+
+_BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
+_FOUND: Mapping[str, str] = {
+    "user_input": f"the last human message, else {', '.join(QUESTION_KEYS)}, of the root's input",
+    "response": f"the final answer, else {', '.join(ANSWER_KEYS)}, of the root's output",
+    "retrieved_contexts": f"retriever runs, tools' artifacts, else {', '.join(CONTEXT_KEYS)} of the root",
+    "retrieved_context_ids": "the ids of the retrieved documents, where all have one",
+}
+_CONVERSATION = "the messages of a unit with tool calls or several human turns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricPlan:
+    """One metric.
+
+    Attributes:
+        question: that it answers; empty where its docstring does not say.
+        rate: share of units, [0, 1].
+        highest: rate under the rule that raises it most.
+        fields: kind of sample → field → where it comes from.
+    """
+
+    name: str
+    version: str
+    question: str
+    rate: float
+    highest: float
+    fields: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertPlan:
+    """What is watched of one metric.
+
+    Attributes:
+        min_scores: effective scores a window needs before anything is said.
+        requests: window in seconds → units the application must see in it for that, at the metric's rate; None = never.
+        notes: what does not hold, in sentences.
+    """
+
+    metric: str
+    baseline: float | None
+    min_drop: float
+    threshold: float | None
+    min_scores: int
+    requests: int | None
+    windows: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a scorer of a configuration would do.
+
+    Attributes:
+        faults: what cannot be, a sentence each; empty = it can start.
+        rules: of the sampling, a sentence each.
+    """
+
+    judge: str
+    embeddings: str | None
+    rules: tuple[str, ...] = ()
+    metrics: tuple[MetricPlan, ...] = ()
+    alerts: tuple[AlertPlan, ...] = ()
+    notes: tuple[str, ...] = ()
+    faults: tuple[str, ...] = field(default=())
+
+
+def plan_of(settings: Settings) -> Plan:
+    """Return the plan of a configuration that could be read. Makes the judge's client and the metrics; contacts nobody."""
+    faults = [*_judge_faults(settings), *_embeddings_faults(settings)]
+    metrics: list[Metric] = []
+    for name, parameters in entries(settings):
+        try:
+            metrics.append(create(name, judge="lexical", embeddings="lexical", **parameters))
+        except ConfigurationError as error:
+            faults.append(f"metrics: {error}")
+    faults += _name_faults(settings, metrics)
+    try:
+        rules_of(settings.sampling)
+    except ConfigurationError as error:
+        faults.append(f"sampling.rules: {error}")
+    planned = tuple(_metric(metric, settings) for metric in metrics)
+    return Plan(
+        judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
+        embeddings=settings.embeddings,
+        rules=tuple(_rules(settings)),
+        metrics=planned,
+        alerts=tuple(
+            _alert(metric, settings.alerts[metric.name], settings)
+            for metric in metrics
+            if metric.name in settings.alerts
+        ),
+        notes=tuple(_notes(settings)),
+        faults=tuple(faults),
+    )
+
+
+def _judge_faults(settings: Settings) -> Iterator[str]:
+    key = missing_key(settings.judge.model)
+    if key is not None:
+        yield f"judge.model: {settings.judge.model!r} needs a key, and {key} is not set in this environment"
+        return
+    try:
+        judge_of(settings)
+    except ConfigurationError as error:
+        yield f"judge.model: {error}"
+
+
+def _embeddings_faults(settings: Settings) -> Iterator[str]:
+    if settings.embeddings is None:
+        if settings.judge.model != "lexical":  # beside the offline judge the offline embeddings are the default
+            yield from _without_embeddings(settings)
+        return
+    key = missing_key(settings.embeddings)
+    if key is not None:
+        yield f"embeddings: {settings.embeddings!r} needs a key, and {key} is not set in this environment"
+        return
+    try:
+        embedder(settings.embeddings)
+    except ConfigurationError as error:
+        yield f"embeddings: {error}"
+
+
+def _without_embeddings(settings: Settings) -> Iterator[str]:
+    for name, parameters in entries(settings):
+        try:
+            create(name, judge=_AnyJudge(), **parameters)
+        except ConfigurationError as error:
+            if "embeddings" in str(error):
+                yield f"embeddings: {error}"
+
+
+class _AnyJudge:
+    """Stands for a chat model where only the other parameters are looked at."""
+
+    model = "any"
+
+    async def ask(self, prompt: Any) -> Any:
+        raise NotImplementedError
+
+
+def _name_faults(settings: Settings, metrics: list[Metric]) -> Iterator[str]:
+    names = Counter(metric.name for metric in metrics)
+    for name, times in names.items():
+        if times > 1:
+            yield f"metrics: {times} are called {name!r}; give each but one another name="
+    if len(metrics) < sum(1 for _ in entries(settings)):
+        return  # some could not be made: their names are not known
+    for place, given in (("sampling.rates", settings.sampling.rates), ("alerts", settings.alerts)):
+        for name in given:
+            if name not in names:
+                near = get_close_matches(name, names, n=1)
+                meant = f"did you mean {near[0]!r}? " if near else ""
+                yield f"{place}.{name}: no metric has this name; {meant}There are {', '.join(names)}"
+
+
+def _rules(settings: Settings) -> Iterator[str]:
+    for rule in settings.sampling.rules:
+        when = rule.when
+        terms = [
+            when.status and f"status is {when.status}",
+            when.workflow and f"the workflow is {when.workflow!r}",
+            when.slower_than is not None and f"it took more than {when.slower_than:g} s",
+            when.metadata and f"metadata {when.metadata} is {when.equals!r}",
+        ]
+        told = " and ".join(term for term in terms if term)
+        yield f"at least {rule.rate:g} {f'when {told}' if told else 'always'}"
+
+
+def _metric(metric: Metric, settings: Settings) -> MetricPlan:
+    sampling = settings.sampling
+    rate = sampling.rates.get(metric.name, sampling.rate)
+    return MetricPlan(
+        name=metric.name,
+        version=metric.version,
+        question=card_of(metric).question.replace("``", ""),
+        rate=rate,
+        highest=max([rate, *(rule.rate for rule in sampling.rules)]),
+        fields={
+            kind: {name: _where(name, kind, settings) for name in names} for kind, names in metric.requires.items()
+        },
+    )
+
+
+def _where(name: str, kind: str, settings: Settings) -> str:
+    own = getattr(settings.capture, name, None) if name in _FOUND else None
+    if own:
+        return f"{own} (capture.{name})"
+    if kind == "multi_turn" and name == "user_input":
+        return _CONVERSATION
+    return _FOUND.get(name) or _BY_HAND.format(field=name)
+
+
+def _alert(metric: Metric, alert: AlertSettings, settings: Settings) -> AlertPlan:
+    binary = metric.scale.kind == "binary"
+    usual = _MIN_SCORES_NEAR_ONE if binary and (alert.baseline or 0.0) >= _NEAR_ONE else _MIN_SCORES
+    wanted = alert.min_scores or usual
+    rate = settings.sampling.rates.get(metric.name, settings.sampling.rate)
+    return AlertPlan(
+        metric=metric.name,
+        baseline=alert.baseline,
+        min_drop=alert.min_drop,
+        threshold=alert.threshold,
+        min_scores=wanted,
+        requests=round(wanted / rate) if rate else None,
+        windows=tuple(settings.monitoring.windows),
+        notes=tuple(_alert_notes(alert, binary=binary, scaled=metric.scale.range is not None)),
+    )
+
+
+def _alert_notes(alert: AlertSettings, *, binary: bool, scaled: bool) -> Iterator[str]:
+    if not scaled:
+        yield "its scale is open: it has values and no quality, so nothing can be watched; give it a range="
+    if alert.baseline is None:
+        yield "without a baseline no drop is watched, only the threshold and missing scores; measure one and set it"
+    elif alert.baseline < _HALF and not binary:
+        yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a metric of degrees"
+
+
+def _notes(settings: Settings) -> Iterator[str]:
+    if not settings.capture.enabled:
+        yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
+    if not settings.attach.span:
+        yield "attach.span is false: scores are not on the units' spans"
