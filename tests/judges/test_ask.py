@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -107,6 +109,33 @@ async def test_a_second_repair_is_never_asked_for(repair: str) -> None:
 
     assert len(judge.asked) == 2
     assert "hm" not in str(raised.value).split()
+
+
+async def test_a_question_that_is_cheaper_asked_again_is_not_repaired() -> None:
+    judge = Answers("hm")
+
+    with pytest.raises(JudgeUnparseable, match=r"^critique: the answer had not the asked form$"):
+        await ask(judge, QUESTION, repair=False)
+
+    assert len(judge.asked) == 1
+
+
+async def test_a_shape_may_read_a_text_without_json_and_sees_the_evidence() -> None:
+    class Word(BaseModel):
+        word: str
+
+        @classmethod
+        def from_plain_text(cls, text: str, evidence: Mapping[str, Any]) -> Word | None:
+            return cls(word=text) if text in evidence["words"] else None
+
+    async def read_as(raw: str) -> Any:
+        prompt = Prompt(step="pick", instruction="", evidence={"words": ["yes", "no"]}, output=Word)
+        return await ask(Answers(raw), prompt, repair=False)
+
+    assert await read_as("no") == Word(word="no")
+    assert await read_as('{"word": "other"}') == Word(word="other")
+    with pytest.raises(JudgeUnparseable):
+        await read_as("maybe")
 
 
 async def test_the_repair_of_a_ballot_keeps_its_number() -> None:

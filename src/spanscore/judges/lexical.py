@@ -7,13 +7,29 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spanscore.errors import JudgeError
-from spanscore.judges import lexical_reference, lexical_single, lexical_statements, lexical_topics
+from spanscore.judges import (
+    lexical_context,
+    lexical_entities,
+    lexical_ratings,
+    lexical_reference,
+    lexical_single,
+    lexical_statements,
+    lexical_topics,
+)
 from spanscore.judges.lexical_answer import LexicalAnswer
 from spanscore.model.prompt import Prompt, Reply
 
 __all__ = ["LexicalJudge"]
 
-_FAMILIES = (lexical_statements, lexical_single, lexical_topics, lexical_reference)
+_FAMILIES = (
+    lexical_statements,
+    lexical_single,
+    lexical_topics,
+    lexical_reference,
+    lexical_context,
+    lexical_ratings,
+    lexical_entities,
+)
 """Each a file with ``ANSWERS``: step → how it is answered. A new family is a file and a name here."""
 
 ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
@@ -32,6 +48,11 @@ class LexicalJudge:
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
     ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not
     tuned on (1.00 on the ten it was), mean scores 0.83, 0.42 and 0.03. A grounded answer loses a sixth to its paraphrases.
+
+    Measured on 44 questions, each with a context that answers it, mostly in other words, a near miss on the same subject that
+    does not, and a stranger (tests/data/context_relevance.jsonl): shown the reference answer (ContextPrecision) AUC 0.966 on
+    the 22 questions it was not tuned on (0.90 on the 22 it was). Shown the question alone (ContextRelevance) it only tells
+    strangers: AUC 0.82 against these, 0.45 against the near misses, which is a coin's (0.89 and 0.82 on the tuning half).
 
     Raises JudgeError for a step it has no heuristic for.
     """

@@ -57,6 +57,9 @@ ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
     {
         "extract_statements": _extract_statements,
         "verify_statements": _verify_statements,
+        "verify_reference_statements": _verify_statements,
+        "verify_response_statements": _verify_statements,
+        "verify_response_against_reference": _verify_statements,
     }
 )
 

@@ -1,0 +1,60 @@
+"""The lexical judge on whole answers: how far one agrees with another, or is backed by a context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spanscore.judges.lexical_answer import LexicalAnswer
+from spanscore.judges.lexical_statements import stated
+from spanscore.judges.support import objection
+from spanscore.judges.words import sentences
+from spanscore.model.prompt import Prompt
+
+__all__ = ["ANSWERS"]
+
+
+def _agreement(prompt: Prompt) -> Mapping[str, Any]:
+    """4 when nothing of the reference is missing in the user's answer, 2 when half of it is there.
+
+    One direction: the other question of the pair has the two change places.
+    """
+    share = _backed(stated(_text(prompt, "reference_answer")), _text(prompt, "user_answer"))
+    return {"rating": 2 * _grade(share, some=0.5)}
+
+
+def _groundedness_by_clause(prompt: Prompt) -> Mapping[str, Any]:
+    share = _backed(stated(_text(prompt, "response")), _text(prompt, "context"))
+    return {"rating": _grade(share, some=0.01)}
+
+
+def _groundedness_by_sentence(prompt: Prompt) -> Mapping[str, Any]:
+    share = _backed(sentences(_text(prompt, "response")), _text(prompt, "context"))
+    return {"rating": _grade(share, some=0.5)}
+
+
+def _grade(share: float, *, some: float) -> int:
+    """Return 2 for all, 1 from the least share that is some, else 0."""
+    return (share >= some) + (share >= 1.0)
+
+
+def _backed(statements: list[str], text: str) -> float:
+    """Return the share of statements that nothing in a text speaks against; of no statement it is 0."""
+    if not statements:
+        return 0.0
+    return sum(objection(statement, text) is None for statement in statements) / len(statements)
+
+
+def _text(prompt: Prompt, name: str) -> str:
+    return str(prompt.evidence.get(name, ""))
+
+
+ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
+    {
+        "judge_accuracy_1": _agreement,
+        "judge_accuracy_2": _agreement,
+        "judge_groundedness_1": _groundedness_by_clause,
+        "judge_groundedness_2": _groundedness_by_sentence,
+    }
+)

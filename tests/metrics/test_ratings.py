@@ -1,0 +1,132 @@
+"""The metrics of two ratings: how a rating is read, and what becomes of one that is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.metrics.side_by_side import SideBySide
+
+from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
+from spanscore.metrics.ratings import Rating012, Rating024
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import Ballots, Outcome
+from spanscore.testing import ScriptedJudge
+
+SAMPLE = SingleTurnSample(user_input="q", response="said", reference="true", retrieved_contexts=["one", "two"])
+METRICS = {"accuracy": AnswerAccuracy, "relevance": ContextRelevance, "groundedness": ResponseGroundedness}
+
+families = pytest.mark.parametrize("family", METRICS)
+
+
+def rated(step: str, text: str) -> dict[str, Any]:
+    return {"step": f"judge_{step}", "raw": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "rating"),
+    [
+        ("4", 4),
+        (" 4\n", 4),
+        ("The rating is 4.", 4),
+        ("4.0", 4),
+        ("2, yes, 2", 2),
+        ("not 2 but 4", None),
+        ("10", None),
+        ("14", None),
+        ("3", None),
+        ("-4", None),
+        ("0.4", None),
+        ("four", None),
+        ("", None),
+    ],
+)
+def test_a_text_has_a_rating_when_it_has_one_number_that_is_one(text: str, rating: int | None) -> None:
+    found = Rating024.from_plain_text(text, {})
+
+    assert (found.rating if found else None) == rating
+
+
+@given(st.text(max_size=40))
+def test_no_text_makes_the_reading_raise(text: str) -> None:
+    found = Rating012.from_plain_text(text, {})
+
+    assert found is None or found.rating in (0, 1, 2)
+
+
+@families
+def test_both_ratings_are_asked_side_by_side(family: str) -> None:
+    judge = SideBySide([rated(f"{family}_1", "2"), rated(f"{family}_2", "0")], rounds=(2,))
+
+    score = METRICS[family](judge).score_sync(SAMPLE)
+
+    assert score.value == (0.25 if family == "accuracy" else 0.5)
+    assert score.ballots == Ballots(asked=2, received=2)
+
+
+@families
+def test_an_unreadable_rating_is_asked_again_and_never_repaired(family: str) -> None:
+    judge = ScriptedJudge([rated(f"{family}_1", "hm"), rated(f"{family}_1", "2"), rated(f"{family}_2", "2")])
+
+    score = METRICS[family](judge).score_sync(SAMPLE)
+
+    assert score.outcome is Outcome.SCORED
+    assert sorted((prompt.step, prompt.ballot) for prompt in judge.calls) == [
+        (f"judge_{family}_1", 0),
+        (f"judge_{family}_1", 1),
+        (f"judge_{family}_2", 0),
+    ]
+
+
+@families
+def test_five_unreadable_answers_are_enough(family: str) -> None:
+    judge = ScriptedJudge([rated(f"{family}_{i}", "hm") for i in (1, 2) for _ in range(9)])
+
+    score = METRICS[family](judge).score_sync(SAMPLE)
+
+    assert (score.value, score.outcome) == (None, Outcome.JUDGE_ERROR)
+    assert len(judge.calls) == 10
+
+
+@families
+def test_a_judge_that_is_away_is_not_asked_again(family: str) -> None:
+    judge = ScriptedJudge([rated(f"{family}_2", "2")])
+
+    score = METRICS[family](judge).score_sync(SAMPLE)
+
+    assert score.ballots == Ballots(asked=2, received=1)
+    assert len(judge.calls) == 2
+
+
+def test_the_second_accuracy_rating_sees_the_answers_with_their_places_changed() -> None:
+    judge = ScriptedJudge([rated("accuracy_1", "4"), rated("accuracy_2", "4")])
+
+    AnswerAccuracy(judge).score_sync(SAMPLE)
+
+    shown = {prompt.step[-1]: prompt.evidence for prompt in judge.calls}
+    assert shown == {
+        "1": {"question": "q", "user_answer": "said", "reference_answer": "true"},
+        "2": {"question": "q", "user_answer": "true", "reference_answer": "said"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("metric", "fields", "value"),
+    [
+        (ContextRelevance, {"user_input": "  "}, 0.0),
+        (ContextRelevance, {"retrieved_contexts": []}, 0.0),
+        (ContextRelevance, {"user_input": "one\ntwo?"}, 0.0),
+        (ResponseGroundedness, {"response": ""}, 0.0),
+        (ResponseGroundedness, {"retrieved_contexts": [" "]}, 0.0),
+        (ResponseGroundedness, {"response": " one\ntwo "}, 1.0),
+    ],
+)
+def test_what_needs_no_judge_is_not_paid_for(metric: Any, fields: dict[str, Any], value: float) -> None:
+    judge = ScriptedJudge()
+
+    score = metric(judge).score_sync(SAMPLE.model_copy(update=fields))
+
+    assert (score.value, judge.calls) == (value, [])
+    assert score.explanation
