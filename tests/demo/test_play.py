@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -16,7 +17,7 @@ from tests.servers.otlp import OtlpReceiver
 from spanscore.codec.otlp import json_line, read_spans
 from spanscore.codec.sdk import span_data
 from spanscore.demo.results import Results, results
-from spanscore.demo.run import Options, Played, Tally, play
+from spanscore.demo.run import Demo, Options, Played, Tally
 from spanscore.demo.show import overview, svg
 from spanscore.demo.summary import summary
 from spanscore.errors import ConfigurationError
@@ -24,9 +25,14 @@ from spanscore.errors import ConfigurationError
 SMALL = Options(requests=60)
 
 
+def play(options: Options, watch: Callable[[Tally], None] = lambda _: None) -> Played:
+    with Demo(options) as demo:
+        return demo.play(watch)
+
+
 @cache
 def played() -> Played:
-    return play(SMALL, lambda _: None)
+    return play(SMALL)
 
 
 @cache
@@ -51,7 +57,7 @@ def test_faithfulness_falls_while_retrieval_is_broken_and_comes_back() -> None:
 
 
 def test_the_same_seed_gives_the_same_traces_scores_and_words() -> None:
-    again = play(SMALL, lambda _: None)
+    again = play(SMALL)
 
     assert summary(again, results(map(span_data, again.spans))) == summary(played(), found())
     assert shown(100, again) == shown(100)
@@ -59,7 +65,7 @@ def test_the_same_seed_gives_the_same_traces_scores_and_words() -> None:
 
 
 def test_another_seed_gives_others() -> None:
-    other = play(replace(SMALL, seed=8), lambda _: None)
+    other = play(replace(SMALL, seed=8))
 
     assert summary(other, results(map(span_data, other.spans)))["worst"] != summary(played(), found())["worst"]
 
@@ -148,14 +154,14 @@ def test_an_interrupted_demo_says_so_and_shows_what_there_is() -> None:
 
 def test_everything_is_sent_to_the_backend_that_is_named() -> None:
     with OtlpReceiver() as backend:
-        sent = play(replace(SMALL, requests=12, otlp=backend.endpoint), lambda _: None)
+        sent = play(replace(SMALL, requests=12, otlp=backend.endpoint))
 
     assert {ids(span) for span in sent.spans} == {(span.trace_id, span.span_id) for span in backend.spans}
     assert all(last.startswith("ok") for last in sent.deliveries.values())
 
 
 def test_a_backend_that_is_not_there_is_named_and_stops_nothing() -> None:
-    sent = play(replace(SMALL, requests=12, otlp="http://127.0.0.1:9"), lambda _: None)
+    sent = play(replace(SMALL, requests=12, otlp="http://127.0.0.1:9"))
 
     assert sent.asked == 12
     assert sent.deliveries["traces"].startswith("failed")
@@ -166,7 +172,7 @@ def test_a_real_model_answers_and_judges_when_it_is_named(monkeypatch: pytest.Mo
     with OpenAIServer(judged) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        real = play(replace(SMALL, requests=12, model="openai:gpt-4o-mini"), lambda _: None)
+        real = play(replace(SMALL, requests=12, model="openai:gpt-4o-mini"))
 
     assert real.model == "openai:gpt-4o-mini"
     assert set(real.status.judges.values()) == {"gpt-4o-mini"}
@@ -184,7 +190,7 @@ def test_a_real_model_answers_and_judges_when_it_is_named(monkeypatch: pytest.Mo
 )
 def test_an_option_that_cannot_be_is_named(wrong: dict[str, object], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
-        play(replace(SMALL, **wrong), lambda _: None)  # type: ignore[arg-type]
+        play(replace(SMALL, **wrong))  # type: ignore[arg-type]
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,8 @@ import typer
 from spanscore.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from spanscore.demo.run import Tally
 
 __all__ = ["demo"]
@@ -57,19 +59,32 @@ def demo(
 
     No key, no server, no network. Ctrl-C ends it with what there is.
     """
-    from spanscore.codec.otlp import json_line
     from spanscore.codec.sdk import span_data
     from spanscore.demo.results import results
-    from spanscore.demo.run import Options, play
+    from spanscore.demo.run import Demo, Options
 
+    _check_folders(out, svg)
     options = Options(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
-    with _progress(requests) as watch:
-        played = play(options, watch)
-    found = results(map(span_data, played.spans))
-    if out is not None:
-        batches = (played.spans[at : at + _BATCH] for at in range(0, len(played.spans), _BATCH))
-        _write(out, "".join(map(json_line, batches)))
-    _show(played, found, traces, svg, as_json=as_json)
+    with Demo(options) as playing:
+        with _progress(requests) as watch:
+            played = playing.play(watch)
+        spans = [span_data(span) for span in played.spans]
+        if out is not None:
+            _write(out, _lines(played.spans))
+        _show(played, results(spans), traces, svg, as_json=as_json)
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Say at once, and not after minutes with a paid model, that a file cannot be written."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise ConfigurationError(f"{path} cannot be written: there is no folder {path.parent}")
+
+
+def _lines(spans: Sequence[ReadableSpan]) -> str:
+    from spanscore.codec.otlp import json_line
+
+    return "".join(json_line(spans[at : at + _BATCH]) for at in range(0, len(spans), _BATCH))
 
 
 def _show(played: Any, found: Any, traces: int, picture: Path | None, *, as_json: bool) -> None:

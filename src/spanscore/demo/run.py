@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
@@ -33,7 +33,7 @@ from spanscore.protocols import Metric
 from spanscore.sampling import Rule
 from spanscore.scorer import OnlineScorer
 
-__all__ = ["Options", "Played", "Tally", "play", "unused_key"]
+__all__ = ["Demo", "Options", "Played", "Tally", "unused_key"]
 
 METRICS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -118,74 +118,77 @@ class Played:
     deliveries: dict[str, str] = field(default_factory=dict)
 
 
-def play(options: Options, watch: Callable[[Tally], None], *, clock: Callable[[], float] = time.monotonic) -> Played:
-    """Play the demo. Blocks; Ctrl-C ends it with what there is.
-
-    Args:
-        watch: called after each request, on this thread.
+class Demo:
+    """The application with a scorer beside it, from set-up to end; a context manager, whose end ends the scorer.
 
     Raises:
         ConfigurationError: an option cannot be; the message names it.
         MissingExtraError: langchain, or the library of the model, is not installed.
     """
-    _check(options)
-    tally, model = Tally(), _model(options)
-    application = _Application(model, options.seed)
-    metrics = _metrics(model if options.model else "lexical")
-    tracing = Tracing(options.seed, options.otlp)
-    scorer = OnlineScorer(
-        metrics,
-        sample_rate=options.rate,
-        rules=[_AGENT_RULE],
-        tracer_provider=tracing.tracer_provider,
-        meter_provider=tracing.meter_provider,
-        logger_provider=tracing.logger_provider,
-        capture_content=True,  # the handbook is ours, and a trace without question and answer shows little
-        sinks=[tally],
-    )
-    try:
+
+    def __init__(self, options: Options) -> None:
+        _check(options)
+        self._options, self._tally = options, Tally()
+        model = _model(options)
+        self._application = _Application(model, options.seed)
+        metrics = _metrics(model if options.model else "lexical")
+        self._tracing = Tracing(options.seed, options.otlp)
+        self._scorer = OnlineScorer(
+            metrics,
+            sample_rate=options.rate,
+            rules=[_AGENT_RULE],
+            tracer_provider=self._tracing.tracer_provider,
+            meter_provider=self._tracing.meter_provider,
+            logger_provider=self._tracing.logger_provider,
+            capture_content=True,  # the handbook is ours, and a trace without question and answer shows little
+            sinks=[self._tally],
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scorer.shutdown()
+        self._tracing.close()
+
+    def play(self, watch: Callable[[Tally], None] = lambda _: None) -> Played:
+        """Make the requests and wait for their scores. Blocks; Ctrl-C ends it with what there is.
+
+        Args:
+            watch: called after each request, on this thread.
+        """
         # A demo's traffic belongs to no one's LangSmith project, whatever the environment says.
         with tracing_context(enabled=False):
-            interrupted = _ask_all(options, application, scorer, lambda: watch(tally), tally, clock)
-        scorer.flush(_FLUSH_S)
-        status = scorer.status()
-    finally:
-        scorer.shutdown()
-        tracing.close()
-    return Played(
-        options=options,
-        asked=tally.asked,
-        interrupted=interrupted,
-        spans=tracing.spans(),
-        status=status,
-        model=options.model or "offline",
-        deliveries={signal: exporter.last() for signal, exporter in tracing.exporters.items()},
-    )
+            interrupted = self._ask_all(watch)
+        self._scorer.flush(_FLUSH_S)
+        self._tracing.flush()
+        return Played(
+            options=self._options,
+            asked=self._tally.asked,
+            interrupted=interrupted,
+            spans=self._tracing.spans(),
+            status=self._scorer.status(),
+            model=self._options.model or "offline",
+            deliveries={signal: exporter.last() for signal, exporter in self._tracing.exporters.items()},
+        )
 
-
-def _ask_all(
-    options: Options,
-    application: _Application,
-    scorer: OnlineScorer,
-    watch: Callable[[], None],
-    tally: Tally,
-    clock: Callable[[], float],
-) -> bool:
-    """Make the requests; return whether Ctrl-C ended it."""
-    began = clock()
-    try:
-        for request in requests(options.requests, options.seed):
-            tally.stretch = request.stretch
-            if options.seconds:
-                time.sleep(max(0.0, began + (request.number - 1) * options.seconds / options.requests - clock()))
-            application.ask(request, {"callbacks": [scorer.handler]})
-            tally.asked = request.number
-            if request.number % _BREATH == 0:
-                scorer.flush(_FLUSH_S)
-            watch()
-    except KeyboardInterrupt:
-        return True
-    return False
+    def _ask_all(self, watch: Callable[[Tally], None]) -> bool:
+        """Make the requests; return whether Ctrl-C ended it."""
+        options, tally, began = self._options, self._tally, time.monotonic()
+        try:
+            for request in requests(options.requests, options.seed):
+                tally.stretch = request.stretch
+                if options.seconds:
+                    due = began + (request.number - 1) * options.seconds / options.requests
+                    time.sleep(max(0.0, due - time.monotonic()))
+                self._application.ask(request, {"callbacks": [self._scorer.handler]})
+                tally.asked = request.number
+                if request.number % _BREATH == 0:
+                    self._scorer.flush(_FLUSH_S)
+                watch(tally)
+        except KeyboardInterrupt:
+            return True
+        return False
 
 
 class _Application:

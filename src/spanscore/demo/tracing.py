@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -29,8 +29,8 @@ from spanscore.exporters import QuietExporter, sdk_disabled
 __all__ = ["SERVICE", "Tracing", "in_stretch"]
 
 SERVICE = "spanscore-demo"
-_CLOSING_S = 8.0
-"""Longest wait for a backend at the end; a dead one would take half a minute."""
+_WAIT_S = 8.0
+"""Longest wait for each of a backend's signals."""
 
 _stretch: ContextVar[str | None] = ContextVar("spanscore_demo_stretch", default=None)
 
@@ -79,14 +79,20 @@ class Tracing:
         """Return what has been exported so far, in the order in which it ended."""
         return list(self._memory.get_finished_spans())
 
+    def flush(self) -> None:
+        """Send what is waiting; waits for a slow backend, but not for long."""
+        if self.exporters:
+            _together([provider.force_flush for provider in self._providers()])
+
     def close(self) -> None:
-        """Send what is left and end; waits for a slow backend, but not for long."""
-        ends = (self.tracer_provider.shutdown, self.meter_provider.shutdown, self.logger_provider.shutdown)
-        threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in ends]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(_CLOSING_S if self.exporters else None)
+        """Send what is left and end; a backend that has failed is not waited for."""
+        for exporter in self.exporters.values():
+            if exporter.last_ok is False:
+                exporter.shutdown()
+        _together([provider.shutdown for provider in self._providers()])
+
+    def _providers(self) -> tuple[Any, ...]:
+        return self.tracer_provider, self.meter_provider, self.logger_provider
 
 
 class SeededIds(IdGenerator):
@@ -137,6 +143,15 @@ def _exporters(url: str) -> dict[str, Any]:
         what: QuietExporter(make(endpoint=f"{base}/v1/{what}", timeout=5), f"{base}/v1/{what}")
         for what, make in makers.items()
     }
+
+
+def _together(calls: Sequence[Callable[[], object]]) -> None:
+    """Make calls that know no deadline side by side, and wait for them for a while: a dead backend takes half a minute."""
+    threads = [threading.Thread(target=_quietly, args=(call,), daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_WAIT_S)
 
 
 def _quietly(end: Any) -> None:
