@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
+from urllib.request import urlopen
 
 from spanscore.codec.otlp import read_spans
 from spanscore.demo.results import results
@@ -86,4 +90,37 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_metrics_are_served_until_ctrl_c() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from spanscore.cli.main import main; main()",
+        "demo",
+        "--requests",
+        "12",
+        "--json",
+    ]
+    with subprocess.Popen([*command, "--metrics-port", "0"], stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stderr
+        address = process.stderr.readline().removeprefix("metrics: ").strip()
+        assert process.stderr.readline() == "metrics are served until Ctrl-C\n"
+        page = urlopen(address, timeout=10).read().decode()
+        process.send_signal(signal.SIGINT)
+        said, complaints = process.communicate(timeout=30)
+
+    assert (process.returncode, complaints) == (0, "")
+    assert json.loads(said)["requests"] == 12
+    assert "spanscore_eligible_total{" in page
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = spanscore("demo", "--requests", "12", "--metrics-port", port)
+
+    assert done.returncode == 2
+    assert port in done.stderr
     assert "Traceback" not in done.stderr

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,6 +53,14 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(help="Write the spans as OTLP-JSON, one export request per line.", show_default=False)
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Serve metrics with exemplars to a Prometheus on this port, 0 for any; when all is shown, until Ctrl-C.",
+            show_default=False,
+        ),
+    ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write what is shown as a picture.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
@@ -66,12 +75,22 @@ def demo(
     _check_folders(out, svg)
     options = Options(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
     with Demo(options) as playing:
+        if metrics_port is not None:
+            typer.echo(f"metrics: {playing.serve_metrics(metrics_port)}", err=True)
         with _progress(requests) as watch:
             played = playing.play(watch)
         spans = [span_data(span) for span in played.spans]
         if out is not None:
             _write(out, _lines(played.spans))
         _show(played, results(spans), traces, svg, as_json=as_json)
+        if metrics_port is not None and not played.interrupted:
+            _wait_for_ctrl_c()
+
+
+def _wait_for_ctrl_c() -> None:
+    typer.echo("metrics are served until Ctrl-C", err=True)
+    with suppress(KeyboardInterrupt):
+        Event().wait()
 
 
 def _check_folders(*paths: Path | None) -> None:

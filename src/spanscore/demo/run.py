@@ -172,6 +172,18 @@ class Demo:
             deliveries={signal: exporter.last() for signal, exporter in self._tracing.exporters.items()},
         )
 
+    def serve_metrics(self, port: int) -> str:
+        """Serve the scorer's metrics to a Prometheus until the end; return the address of the page.
+
+        Args:
+            port: 0 = any free one.
+
+        Raises:
+            ConfigurationError: nothing can listen there.
+            MissingExtraError: prometheus-client is not installed.
+        """
+        return f"http://127.0.0.1:{self._scorer.serve_metrics(port)}/metrics"
+
     def _ask_all(self, watch: Callable[[Tally], None]) -> bool:
         """Make the requests; return whether Ctrl-C ended it."""
         options, tally, began = self._options, self._tally, time.monotonic()
