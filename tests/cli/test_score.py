@@ -76,6 +76,16 @@ def test_the_metrics_of_a_configuration_are_taken_or_picked_from(samples: Path, 
     assert "No --judge" not in whole.stderr
 
 
+def test_a_page_is_written_with_the_worst_samples(samples: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+
+    told = ran(samples, "-m", "faithfulness,exact_match", "--report", page)
+
+    assert str(page) in told.stderr
+    text = page.read_text("utf-8")
+    assert all(words in text for words in ("exact match", "It is in Rome.", "Where?", "samples.jsonl"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -83,6 +93,7 @@ def test_the_metrics_of_a_configuration_are_taken_or_picked_from(samples: Path, 
         (["-m", "faithfullness"], "did you mean faithfulness"),
         (["-m", "exact_match", "--judge", "nonesuch:x"], "nonesuch"),
         (["-m", "exact_match", "--out", "scores.xml"], r"\.jsonl or \.csv"),
+        (["-m", "exact_match", "--report", "nowhere/page.html"], "cannot be written"),
         (["-m", "exact_match", "--config", "nowhere.yaml"], r"nowhere\.yaml"),
     ],
 )

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spanscore.dataset import Result, Scoring, read_samples
+from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as make_judge
@@ -61,6 +62,9 @@ def score(
             help="Write a row per sample and metric, .jsonl or .csv, as they come. Rows that are there are kept."
         ),
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write one HTML page: means, distributions, outcomes, the worst samples.")
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -85,6 +89,8 @@ def score(
     settings = None if config is None else Settings.read(config)
     made = _metrics([name.strip() for name in metrics.split(",") if name.strip()], settings, judge, embeddings)
     deadline_s = timeout or (settings.limits.timeout if settings else 60.0)
+    if report is not None:
+        check_report(report)
     total = None if file == "-" else sum(1 for _ in read_samples(file))
     if total == 0:
         raise ConfigurationError(f"{file} holds no sample")
@@ -109,6 +115,9 @@ def score(
     _tell(result, as_json=as_json)
     if out is not None:
         notes.print(_where(result, scoring, out), soft_wrap=True, highlight=False)
+    if report is not None:
+        write_report(result, report, source=file)
+        notes.print(f"The page is {report}.", soft_wrap=True, highlight=False)
     if result.interrupted:
         notes.print("Interrupted: what was scored until then is above." + (" Run it again to go on." if out else ""))
         raise typer.Exit(_INTERRUPTED)

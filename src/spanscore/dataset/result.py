@@ -132,7 +132,8 @@ class Result:
     def _table(self) -> Any:
         from rich.table import Table
 
-        table = Table("metric", title=_count(self.samples, "sample"), title_justify="left")
+        table = Table(title=_count(self.samples, "sample"), title_justify="left")
+        table.add_column("metric", overflow="fold")
         for title in ("mean", "quality", "95 %", "passed", "scored"):
             table.add_column(title, justify="right", no_wrap=True)
         table.add_column("not scored")

@@ -1,0 +1,91 @@
+"""Result → the page that ``spanscore report`` makes of live traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spanscore.dataset.reading import Bad, read_samples
+from spanscore.dataset.result import Result
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.report import Row, write_scores
+
+__all__ = ["check_report", "write_report"]
+
+
+def check_report(path: Path) -> None:
+    """Find out whether a page can be written there, before anything is paid for it.
+
+    Raises:
+        ConfigurationError: there is no such folder, or a library is missing.
+    """
+    for library in ("jinja2", "plotly"):
+        if find_spec(library) is None:
+            raise MissingExtraError(library, "report")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder is not there")
+
+
+def write_report(result: Result, path: Path, *, source: str | Path | None = None, title: str | None = None) -> None:
+    """Write one HTML page of a result that needs no network.
+
+    Args:
+        result: of a run.
+        path: replaced where it exists.
+        source: the file of the samples, for questions, answers and contexts of the worst; None, or ``-``: without them.
+        title: of the page; the file's name when None.
+
+    Raises:
+        ConfigurationError: the page cannot be written, or a library is missing.
+    """
+    texts = {} if source is None or str(source) == "-" else dict(_texts(source))
+    try:
+        write_scores(
+            _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")
+        )
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _texts(source: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, sample in read_samples(source):
+        if not isinstance(sample, Bad):
+            yield line, _shown(sample)
+
+
+def _shown(sample: Sample) -> dict[str, Any]:
+    if isinstance(sample, MultiTurnSample):
+        return {"question": sample.pretty()}
+    contexts = sample.retrieved_contexts
+    return {
+        "question": sample.user_input,
+        "answer": sample.response,
+        "contexts": None if contexts is None else tuple(contexts),
+    }
+
+
+def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[Row]:
+    for row in result.rows:
+        scale = result.scales[row.metric]
+        yield Row(
+            unit=f"line {row.line}",
+            name=f"line {row.line}",
+            metric=row.metric,
+            outcome=row.outcome.value,
+            value=row.value,
+            quality=row.quality,
+            label=row.label,
+            reason=row.reason,
+            explanation=row.explanation,
+            kind=scale.kind,
+            range=scale.range,
+            direction=scale.direction,
+            judge_model=row.judge_model,
+            input_tokens=row.input_tokens,
+            output_tokens=row.output_tokens,
+            cost_usd=row.cost_usd,
+            **texts.get(row.line, {}),
+        )
