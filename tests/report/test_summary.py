@@ -10,7 +10,7 @@ import pytest
 from tests.report.builders import TEN_O_CLOCK, rows
 
 from spanscore.report import Row, summarize
-from spanscore.report.findings import headline, metric_finding
+from spanscore.report.findings import headline, metric_finding, period
 from spanscore.report.stretch import worst_stretch
 
 GOOD, BAD = [0.9, 0.8, 1.0, 0.7] * 30, [0.3, 0.2, 0.4] * 10
@@ -174,3 +174,18 @@ def test_start_and_end_are_of_all_rows() -> None:
     found = summarize(rows(0.5, None))
 
     assert (found.start_ns, found.end_ns) == (TEN_O_CLOCK, TEN_O_CLOCK + 1_000_000_000)
+
+
+def test_a_run_of_some_seconds_is_told_in_tenths() -> None:
+    found = summarize(rows(*GOOD, *BAD, *GOOD, every_s=0.05))
+
+    assert found.width_ns == 500_000_000
+    assert headline(found) == "faithfulness fell from 0.85 to 0.30 between 10:00:06.0 and 10:00:07.5"
+    assert period(found) == "21 Nov 2026, 10:00:00 to 10:00:13 UTC"
+
+
+def test_a_run_over_days_is_told_with_its_dates() -> None:
+    found = summarize(rows(*GOOD, *BAD, *GOOD, every_s=1800))
+
+    assert headline(found) == "faithfulness fell from 0.85 to 0.34 between 23 Nov 21:00 and 24 Nov 12:00"
+    assert period(found) == "21 Nov 2026 10:00 to 27 Nov 2026 00:30 UTC"

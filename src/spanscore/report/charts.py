@@ -175,11 +175,11 @@ def _levels(metric: MetricSummary) -> list[Chart]:
     if stretch is None:
         return []
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
-    centre = _at((begin + end) // 2)
-    return [
-        {**_note(centre, stretch.outside, figure(stretch.outside), "$muted"), "yshift": 9},
-        {**_note(centre, stretch.inside, f"<b>{figure(stretch.inside)}</b>", "$bad"), "yshift": 11},
-    ]
+    at_the_end = stretch.last == len(metric.buckets) - 1  # no room to its right
+    beside = {"xanchor": "right", "xshift": -5} if at_the_end else {"xanchor": "left", "xshift": 5}
+    inside = _note(_at(begin if at_the_end else end), stretch.inside, f"<b>{figure(stretch.inside)}</b>", "$bad")
+    outside = _note(_at((begin + end) // 2), stretch.outside, figure(stretch.outside), "$muted")
+    return [{**outside, "yshift": 9}, {**inside, **beside}]
 
 
 def _note(x: str, y: float, text: str, colour: str) -> Chart:

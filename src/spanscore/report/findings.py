@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _SECOND = 1_000_000_000
+_TENTH = 100_000_000
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _HUNDRED = 100
 _CENT = 0.01
@@ -112,10 +113,11 @@ def counted(number: int, noun: str) -> str:
 def clock(time_ns: int, summary: Summary) -> str:
     """Return a time of day, with its date where the summary spans several days, with seconds where buckets are so short."""
     at = datetime.fromtimestamp(time_ns // _SECOND, UTC)
-    seconds = ":%S" if summary.width_ns < _MINUTE_S * _SECOND else ""
     if summary.width_ns >= _DAY_S * _SECOND:
         return f"{at.day} {at:%b}"
-    return f"{at:%H:%M{seconds}}" if _one_day(summary) else f"{at.day} {at:%b %H:%M{seconds}}"
+    tenths = f".{time_ns % _SECOND // _TENTH}" if summary.width_ns < _SECOND else ""
+    seconds = f"{at:%H:%M:%S}{tenths}" if summary.width_ns < _MINUTE_S * _SECOND else f"{at:%H:%M}"
+    return seconds if _one_day(summary) else f"{at.day} {at:%b} {seconds}"
 
 
 def period(summary: Summary) -> str:
@@ -124,12 +126,15 @@ def period(summary: Summary) -> str:
         return ""
     begin, end = (datetime.fromtimestamp(ns // _SECOND, UTC) for ns in (summary.start_ns, summary.end_ns))
     if _one_day(summary):
-        return f"{begin.day} {begin:%b %Y}, {begin:%H:%M} to {end:%H:%M} UTC"
+        minutes = "%H:%M" if (end - begin).total_seconds() >= _MINUTE_S else "%H:%M:%S"
+        return f"{begin.day} {begin:%b %Y}, {begin:{minutes}} to {end:{minutes}} UTC"
     return f"{begin.day} {begin:%b %Y %H:%M} to {end.day} {end:%b %Y %H:%M} UTC"
 
 
 def width_words(width_ns: int) -> str:
     """Return a bucket's width: "30 seconds", "1 hour"."""
+    if width_ns < _SECOND:
+        return f"{width_ns / _SECOND:g} seconds"
     seconds = width_ns // _SECOND
     for length, noun in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):
         if seconds and seconds % length == 0:

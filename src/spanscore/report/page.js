@@ -30,7 +30,7 @@
       seen.unobserve(entry.target);
       if (waiting.push(entry.target) === 1) setTimeout(next);
     }),
-    { rootMargin: "400px" },
+    { rootMargin: "100px" },
   );
   charts.forEach((chart) => seen.observe(chart));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);

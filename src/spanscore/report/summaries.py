@@ -21,7 +21,30 @@ SCORES_PER_BUCKET = 5
 WORST_PER_METRIC = 8
 WORST_AT_MOST = 24
 _SECOND = 1_000_000_000
-_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800)
+_WIDTHS_S = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    604800,
+)
 
 _Z = 1.96
 """Two-sided 95 % of the normal distribution."""
@@ -180,10 +203,10 @@ def _edges(times: Sequence[int], scores: int) -> list[int]:
         return []
     wanted = max(1, min(MAX_BUCKETS, scores // SCORES_PER_BUCKET))
     first, last = min(times), max(times)
-    width = next((w for w in _WIDTHS_S if _count(first, last, w * _SECOND) <= wanted), None)
-    if width is None:  # years: whole weeks, as many as it takes; or so few scores that one bucket holds them all
-        width = _WIDTHS_S[-1] * -(-_count(first, last, _WIDTHS_S[-1] * _SECOND) // wanted)
-    step = width * _SECOND
+    widths = [int(width * _SECOND) for width in _WIDTHS_S]
+    step = next((width for width in widths if _count(first, last, width) <= wanted), None)
+    if step is None:  # years, or so few scores that one bucket holds them all: whole weeks, as many as it takes
+        step = widths[-1] * -(-_count(first, last, widths[-1]) // wanted)
     begin = first // step * step
     return [begin + n * step for n in range(_count(first, last, step) + 1)]
 
