@@ -38,6 +38,7 @@ __all__ = ["Demo", "Options", "Played", "Tally", "unused_key"]
 METRICS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
+        "nv_context_relevance": {"name": "context_relevance"},
         "response_relevancy": {},
         "topic_adherence": {},
     }
