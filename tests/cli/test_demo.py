@@ -54,9 +54,10 @@ def test_a_seed_gives_the_same_words_in_every_process() -> None:
 
 
 def test_json_for_programs_and_the_files_tell_the_same(tmp_path: Path) -> None:
-    out, picture = tmp_path / "demo.jsonl", tmp_path / "demo.svg"
+    out, picture, page = tmp_path / "demo.jsonl", tmp_path / "demo.svg", tmp_path / "demo.html"
 
-    done = spanscore("demo", "--requests", "60", "--json", "--out", str(out), "--svg", str(picture))
+    files = ("--out", str(out), "--svg", str(picture), "--report", str(page))
+    done = spanscore("demo", "--requests", "60", "--json", *files)
 
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
@@ -67,6 +68,7 @@ def test_json_for_programs_and_the_files_tell_the_same(tmp_path: Path) -> None:
     assert kept.means["during"]["faithfulness"].mean == during["mean"]
     assert told["open_first"]["trace_id"] == kept.open_first().trace_id
     assert picture.read_text("utf-8").startswith("<svg")
+    assert told["open_first"]["trace_id"] in page.read_text("utf-8")
 
 
 def test_a_key_in_the_environment_is_not_used_and_that_is_said() -> None:

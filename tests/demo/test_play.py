@@ -48,12 +48,20 @@ def shown(width: int, what: Played | None = None) -> str:
 
 
 def test_faithfulness_falls_while_retrieval_is_broken_and_comes_back() -> None:
-    (drop, *_) = found().drops()
+    drop, *_ = found().drops()
 
     assert (drop.metric, drop.clear) == ("faithfulness", True)
     assert drop.by > 0.4
     assert drop.after is not None
     assert drop.after.low > drop.during.high
+
+
+def test_with_the_default_requests_context_relevance_names_the_retriever() -> None:
+    whole = play(Options())
+    spans = [span_data(span) for span in whole.spans]
+
+    assert {drop.metric for drop in results(spans).drops() if drop.clear} == {"faithfulness", "context_relevance"}
+    assert "look at the retriever before the model" in shown(100, whole)
 
 
 def test_the_same_seed_gives_the_same_traces_scores_and_words() -> None:

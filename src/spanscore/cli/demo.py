@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from spanscore.demo.run import Tally
+    from spanscore.model.span import SpanData
 
 __all__ = ["demo"]
 
@@ -61,6 +62,9 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write one HTML page that needs no network.", show_default=False)
+    ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write what is shown as a picture.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
@@ -72,7 +76,7 @@ def demo(
     from spanscore.demo.results import results
     from spanscore.demo.run import Demo, Options
 
-    _check_folders(out, svg)
+    _check_folders(out, report, svg)
     options = Options(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
     with Demo(options) as playing:
         if metrics_port is not None:
@@ -82,6 +86,8 @@ def demo(
         spans = [span_data(span) for span in played.spans]
         if out is not None:
             _write(out, _lines(played.spans))
+        if report is not None:
+            _report(report, spans)
         _show(played, results(spans), traces, svg, as_json=as_json)
         if metrics_port is not None and not played.interrupted:
             _wait_for_ctrl_c()
@@ -104,6 +110,15 @@ def _lines(spans: Sequence[ReadableSpan]) -> str:
     from spanscore.codec.otlp import json_line
 
     return "".join(json_line(spans[at : at + _BATCH]) for at in range(0, len(spans), _BATCH))
+
+
+def _report(path: Path, spans: Sequence[SpanData]) -> None:
+    from spanscore.report import write
+
+    try:
+        write(spans, path, title="spanscore demo")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _show(played: Any, found: Any, traces: int, picture: Path | None, *, as_json: bool) -> None:

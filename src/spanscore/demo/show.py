@@ -23,6 +23,7 @@ from spanscore.model.span import SpanData
 __all__ = ["overview", "svg"]
 
 _SVG_WIDTH = 100
+_OF_RETRIEVAL = "context_relevance"
 _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
 """Rich's SVG fetches its font from a server; a picture in a README may not, and one of ours shall not."""
 
@@ -190,9 +191,11 @@ def _findings(results: Results) -> Iterator[RenderableType]:
     else:
         yield Text(f"Retrieval was broken in requests {asked[0]}–{asked[1]}:")
         yield from (_fall(drop) for drop in clear)
+        if _OF_RETRIEVAL in {drop.metric for drop in clear}:
+            yield Text("What was retrieved fell with the answers: look at the retriever before the model.")
         unmoved = [drop.metric for drop in drops if not drop.clear]
         if unmoved:
-            yield Text(f"{' and '.join(unmoved)} did not move beyond chance: the answers still sound right.")
+            yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
     first = results.open_first()
     if first is not None:
         yield from _first(first, clear[0] if clear else None)
@@ -225,10 +228,10 @@ def _next(played: Played) -> Iterator[RenderableType]:
     if played.deliveries:
         yield _step("look there", "service spanscore-demo")
     else:
-        yield _step("in a backend", "spanscore demo --otlp http://localhost:4318")
+        yield _step("in a backend", "spanscore demo --otlp http://localhost:4318 --seconds 60")
     yield _step("  Jaeger", "search the tag spanscore.verdict=fail")
     yield _step("  Tempo", "{ span.spanscore.score.faithfulness < 0.5 }")
-    yield _step("keep it", "spanscore demo --out demo.jsonl --svg demo.svg")
+    yield _step("keep it", "spanscore demo --report demo.html --out demo.jsonl --svg demo.svg")
     yield _step("a real model", "spanscore demo --model openai:gpt-4o-mini")
     yield _step("your own chain", "scorer = OnlineScorer([Faithfulness(llm)], sample_rate=0.1)")
     yield _step("", 'chain.invoke(question, config={"callbacks": [scorer.handler]})')
