@@ -31,6 +31,7 @@ os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
 from spanscore import loop
 from spanscore.judges import render
+from spanscore.judges.ballots import Ballots
 from spanscore.metrics.registry import BUILT_IN
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
@@ -124,22 +125,35 @@ def _rows(item: Mapping[str, Any], defs: Mapping[str, Any], name: str) -> list[A
 
 
 class OurJudge:
-    """Answers at once, and keeps what it was sent."""
+    """Answers at once, and keeps what it was sent: ballots of a vote as one request, as a chat model with ``n`` is sent them."""
 
     model = "instant"
 
     def __init__(self) -> None:
         self.sent: list[str] | None = []
-        self._answers: dict[Any, str] = {}
+        self._answers: dict[Any, Reply] = {}
+        self._ballots = Ballots(lambda prompt: (prompt.step, *render(prompt)))
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer by the schema."""
+        """Answer by the form; where nothing is counted, without a look at the ballot."""
+        if self.sent is None:
+            return self._reply(prompt)
+        return await self._ballots.ask(prompt, self._one, self._several)
+
+    async def _one(self, prompt: Prompt) -> Reply:
+        return (await self._several(prompt, 1))[0]
+
+    async def _several(self, prompt: Prompt, number: int) -> list[Reply]:
         if self.sent is not None:
             self.sent.append("\n\n".join(render(prompt)))
+        return [self._reply(prompt)] * number
+
+    def _reply(self, prompt: Prompt) -> Reply:
         if prompt.output not in self._answers:
             answer = filled(prompt.output.model_json_schema())
-            self._answers[prompt.output] = json.dumps({**answer, **({"rating": 2} if "rating" in answer else {})})
-        return Reply(text=self._answers[prompt.output], model="instant")
+            text = json.dumps({**answer, **({"rating": 2} if "rating" in answer else {})})
+            self._answers[prompt.output] = Reply(text=text, model="instant")
+        return self._answers[prompt.output]
 
 
 def ragas_judge() -> Any:

@@ -91,6 +91,7 @@ def test_metrics_that_share_a_model_share_its_limits() -> None:
 def test_a_forgotten_model_is_not_kept() -> None:
     from spanscore.judges import build
 
+    gc.collect()
     made = shared_judge(PlainModel())
     before = len(build._shared)
     del made

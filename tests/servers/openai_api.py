@@ -12,14 +12,14 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = Callable[[dict[str, Any]], "str | tuple[int, dict[str, str]]"]
+Answer = Callable[[dict[str, Any]], "str | list[str] | tuple[int, dict[str, str]]"]
 
 
 class OpenAIServer:
     """Serves ``POST /v1/chat/completions`` on 127.0.0.1.
 
     Args:
-        answer: request body → the assistant's text, or (status, headers) to fail with.
+        answer: request body → the assistant's text, or several of them, or (status, headers) to fail with.
         keep_alive: False hangs up after each answer, as some proxies do.
 
     Attributes:
@@ -37,9 +37,9 @@ class OpenAIServer:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.requests.append(body)
                 said = answer(body)
-                status, headers = (200, {}) if isinstance(said, str) else said
+                status, headers = said if isinstance(said, tuple) else (200, {})
                 payload = json.dumps(
-                    completion(said, body) if isinstance(said, str) else {"error": {"message": "no"}}
+                    {"error": {"message": "no"}} if isinstance(said, tuple) else completion(said, body)
                 ).encode()
                 self.send_response(status)
                 for name, value in {
@@ -68,15 +68,24 @@ class OpenAIServer:
         self._server.server_close()
 
 
-def completion(text: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a chat completion that says ``text``."""
+def completion(said: str | list[str], body: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat completion that says this, in one choice or in several."""
+    texts = [said] if isinstance(said, str) else said
+    choices = [
+        {"index": place, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        for place, text in enumerate(texts)
+    ]
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1,
         "model": body.get("model", "fake"),
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-        "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25},
+        "choices": choices,
+        "usage": {
+            "prompt_tokens": 20,
+            "completion_tokens": 5 * len(texts),
+            "total_tokens": 20 + 5 * len(texts),
+        },
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.judges.ballots import Ballots
 from spanscore.judges.blocking import BlockingCalls
 from spanscore.judges.provider_errors import judge_error
 from spanscore.judges.render import render
@@ -37,6 +38,9 @@ class LangChainJudge:
     It is called by ``invoke``, on threads: the application may use the same model from any loop (see ``blocking.py``). One
     that has no blocking side is awaited.
 
+    The ballots of a vote are one request for several answers where the model has a parameter ``n`` (OpenAI's and those like
+    it): the question is paid for once.
+
     Args:
         model: a ``BaseChatModel``; its own temperature, keys and retries stay as they are.
         structured: False asks in plain text from the start.
@@ -49,6 +53,9 @@ class LangChainJudge:
         self._structured = structured and hasattr(model, "with_structured_output")
         self._shaped: dict[type[BaseModel], Runnable[Any, Any]] = {}
         self._calls = BlockingCalls()
+        fields = getattr(type(model), "model_fields", {})
+        several = "n" in fields and hasattr(model, "generate")
+        self._ballots = Ballots(_identity) if several else None
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
@@ -69,9 +76,14 @@ class LangChainJudge:
             JudgeUnavailable: the provider could not be reached, was overloaded or failed; ``retry_after_s`` when it said so.
             JudgeError: it refused; ``error_type`` is ``http_401`` and the like, or the exception's class.
         """
-        started = time.perf_counter()
         with suppressed():
-            message, text = await self._said(prompt)
+            if self._ballots is None:
+                return await self._one(prompt)
+            return await self._ballots.ask(prompt, self._one, self._several)
+
+    async def _one(self, prompt: Prompt) -> Reply:
+        started = time.perf_counter()
+        message, text = await self._said(prompt)
         tokens = getattr(message, "usage_metadata", None) or {}
         metadata = getattr(message, "response_metadata", None) or {}
         return Reply(
@@ -81,6 +93,38 @@ class LangChainJudge:
             output_tokens=int(tokens.get("output_tokens") or 0),
             duration_s=time.perf_counter() - started,
         )
+
+    async def _several(self, prompt: Prompt, number: int) -> list[Reply]:
+        """Return up to so many answers to one request; none from a provider that refuses to be asked so, from then on."""
+        started = time.perf_counter()
+        model: Any = self._model
+        messages = [_messages(prompt)]
+        try:
+            result = await self._calls.run(
+                lambda: model.generate(messages, n=number, callbacks=[]),
+                lambda: model.agenerate(messages, n=number, callbacks=[]),
+            )
+        except Exception as error:
+            refusal = judge_error(error, prompt.step)
+            if not _may_be_the_form(refusal):
+                raise refusal from error
+            self._ballots = None
+            return []
+        took_s = time.perf_counter() - started
+        usage = (result.llm_output or {}).get("token_usage") or {}
+        sent, received = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        said = result.generations[0][:number]
+        shares = [received // len(said) + (place < received % len(said)) for place in range(len(said))]
+        return [
+            Reply(
+                text=_text(one.message),
+                model=str(one.message.response_metadata.get("model_name") or self.model),
+                input_tokens=0 if place else sent,
+                output_tokens=share,
+                duration_s=took_s,
+            )
+            for place, (one, share) in enumerate(zip(said, shares, strict=True))
+        ]
 
     async def _said(self, prompt: Prompt) -> tuple[Any, str]:
         shaped = self._shaped_for(prompt.output)
@@ -155,6 +199,11 @@ def _named(module: str, maker: str, name: str, role: str) -> Any:
     except Exception as error:
         what = f"{role} {name!r} cannot be made: {type(error).__name__}: {error}."
         raise ConfigurationError(f"{what} Use 'provider:model', the object itself, or 'lexical'") from error
+
+
+def _identity(prompt: Prompt) -> tuple[str, ...]:
+    """Return what a question is: ballots of one vote differ in nothing that a model is sent."""
+    return (prompt.step, *render(prompt))
 
 
 def _messages(prompt: Prompt) -> list[Any]:

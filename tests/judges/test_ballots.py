@@ -1,0 +1,100 @@
+"""Ballots of one vote are one request, and stay ballots."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any
+
+import pytest
+from tests.servers.openai_api import OpenAIServer
+
+from spanscore.judges import judge
+from spanscore.metrics import AspectCritic, ResponseRelevancy
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import Ballots, Outcome
+from spanscore.testing import ScriptedEmbeddings
+
+SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")
+
+
+def chat(server: OpenAIServer) -> Any:
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(model="gpt-4o-mini", base_url=server.url, api_key="none", max_retries=0)
+
+
+def voter(server: OpenAIServer, votes: int = 3) -> AspectCritic:
+    return AspectCritic(chat(server), definition="Is it polite?", strictness=votes)
+
+
+def voting(*verdicts: int) -> Any:
+    """Answer with these verdicts, over and over, one per asked answer."""
+    said = itertools.cycle(verdicts)
+    return lambda body: [json.dumps({"reason": "so", "verdict": next(said)}) for _ in range(body.get("n") or 1)]
+
+
+def test_a_vote_is_one_request_for_as_many_answers() -> None:
+    with OpenAIServer(voting(1, 0, 1)) as server:
+        score = voter(server).score_sync(SAMPLE)
+
+    assert [body.get("n") for body in server.requests] == [3]
+    assert (score.value, score.ballots) == (1.0, Ballots(asked=3, received=3))
+    assert "2 of 3 votes" in (score.explanation or "")
+
+
+def test_the_question_of_a_vote_is_paid_for_once() -> None:
+    with OpenAIServer(voting(1)) as server:
+        score = voter(server).score_sync(SAMPLE)
+
+    assert (score.usage.input_tokens, score.usage.output_tokens, len(score.usage.calls)) == (20, 15, 3)
+
+
+def test_guessed_questions_are_one_request() -> None:
+    guesses = itertools.cycle(["Good?", "Morning?", "Hello?"])
+    answers = lambda body: [json.dumps({"question": next(guesses), "noncommittal": 0}) for _ in range(body["n"])]  # noqa: E731
+    vectors = ScriptedEmbeddings({"Hello?": [1, 0], "Good?": [1, 0], "Morning?": [0, 1]})
+    with OpenAIServer(answers) as server:
+        score = ResponseRelevancy(chat(server), vectors).score_sync(SAMPLE)
+
+    assert score.value == pytest.approx(2 / 3)
+    assert len(server.requests) == 1
+
+
+def test_a_provider_that_gives_fewer_answers_is_asked_for_the_rest() -> None:
+    with OpenAIServer(lambda body: [json.dumps({"reason": "so", "verdict": 1})]) as server:
+        score = voter(server).score_sync(SAMPLE)
+
+    assert score.ballots == Ballots(asked=3, received=3)
+    assert [body.get("n") for body in server.requests] == [3, None, None]
+
+
+def test_a_provider_that_refuses_is_asked_one_by_one_from_then_on() -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        return (400, {}) if body.get("n") else json.dumps({"reason": "so", "verdict": 1})
+
+    with OpenAIServer(answer) as server:
+        critic = voter(server)
+        scores = [critic.score_sync(SAMPLE) for _ in range(2)]
+
+    assert [score.ballots for score in scores] == [Ballots(asked=3, received=3)] * 2
+    assert [body.get("n") for body in server.requests] == [3, *[None] * 6]
+
+
+def test_a_judge_that_is_away_fails_every_ballot() -> None:
+    with OpenAIServer(lambda body: (503, {})) as server:
+        critic = AspectCritic(judge(chat(server), attempts=1), definition="Is it polite?", strictness=3)
+        score = critic.score_sync(SAMPLE)
+
+    assert (score.outcome, score.error_type) == (Outcome.JUDGE_ERROR, "http_503")
+    assert len(score.usage.calls) == 3
+
+
+async def test_two_samples_that_are_the_same_are_two_questions() -> None:
+    with OpenAIServer(voting(1)) as server:
+        critic = voter(server, votes=1)
+        scores = await asyncio.gather(*(critic.score(SAMPLE) for _ in range(4)))
+
+    assert [score.usage.input_tokens for score in scores] == [20] * 4
+    assert [body.get("n") for body in server.requests] == [None] * 4
