@@ -32,7 +32,7 @@ from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
 from spanscore import loop
 from spanscore.judges import render
 from spanscore.judges.ballots import Ballots
-from spanscore.metrics.registry import BUILT_IN
+from spanscore.metrics.registry import BUILT_IN, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 from spanscore.testing import build_metric
@@ -125,7 +125,7 @@ def _rows(item: Mapping[str, Any], defs: Mapping[str, Any], name: str) -> list[A
 
 
 class OurJudge:
-    """Answers at once, and keeps what it was sent: ballots of a vote as one request, as a chat model with ``n`` is sent them."""
+    """Answers at once, and keeps what it was sent: ballots of a vote as one request, as from a model with ``n``."""
 
     model = "instant"
 
@@ -177,8 +177,8 @@ def ragas_judge() -> Any:
                 self.sent.append(text)
             key = text[:4000]
             if key not in self.answers:
-                found = _SCHEMA.findall(text)
-                self.answers[key] = json.dumps(filled(json.loads(found[-1]))) if found else _RATING
+                schemas = _SCHEMA.findall(text)
+                self.answers[key] = json.dumps(filled(json.loads(schemas[-1]))) if schemas else _RATING
             return LLMResult(generations=[[Generation(text=self.answers[key])] * n])
 
     judge = Instant()
@@ -215,19 +215,25 @@ def ours(name: str, counterpart: Counterpart) -> tuple[OurJudge, Score]:
     samples = (
         [MultiTurnSample.model_validate(fields) for fields in MULTI]
         if counterpart.multi
-        else [SingleTurnSample.model_validate(fields) for fields in SINGLE]
+        else [SingleTurnSample.model_validate(fields) for fields in _needed(name)]
     )
 
     async def score(number: int) -> Any:
-        found = await metric.score(samples[number % len(samples)])
-        if found.value is None:
-            raise RuntimeError(f"{name}: {found.outcome} {found.reason}")
-        return found.value
+        made = await metric.score(samples[number % len(samples)])
+        if made.value is None:
+            raise RuntimeError(f"{name}: {made.outcome} {made.reason}")
+        return made.value
 
     return judge, score
 
 
-def theirs(counterpart: Counterpart) -> tuple[Any, Score]:
+def _needed(name: str) -> list[dict[str, Any]]:
+    """Return the samples with the fields that the metric needs; of a critic, which takes any, with question and answer."""
+    fields = found(name).requires["single_turn"] or ("user_input", "response")
+    return [{field: sample[field] for field in fields} for sample in SINGLE]
+
+
+def theirs(name: str, counterpart: Counterpart) -> tuple[Any, Score]:
     """Return the metric of ragas, likewise."""
     from ragas import metrics
     from ragas.dataset_schema import MultiTurnSample as Multi
@@ -239,7 +245,7 @@ def theirs(counterpart: Counterpart) -> tuple[Any, Score]:
     if hasattr(metric, "embeddings"):
         metric.embeddings = Vectors()
     metric.init(RunConfig())
-    samples = [Multi(**fields) for fields in MULTI] if counterpart.multi else [Single(**fields) for fields in SINGLE]
+    samples = [Multi(**f) for f in MULTI] if counterpart.multi else [Single(**f) for f in _needed(name)]
 
     async def score(number: int) -> Any:
         sample = samples[number % len(samples)]
@@ -263,7 +269,7 @@ def tokens_of(text: str) -> int:
 async def token_row(name: str, counterpart: Counterpart) -> dict[str, Any]:
     """Return what both send per score, over all samples."""
     row: dict[str, Any] = {"metric": name}
-    for who, (judge, score) in {"spanscore": ours(name, counterpart), "ragas": theirs(counterpart)}.items():
+    for who, (judge, score) in {"spanscore": ours(name, counterpart), "ragas": theirs(name, counterpart)}.items():
         number = len(MULTI if counterpart.multi else SINGLE)
         for sample in range(number):
             await score(sample)
@@ -276,7 +282,7 @@ async def token_row(name: str, counterpart: Counterpart) -> dict[str, Any]:
 async def time_row(name: str, counterpart: Counterpart) -> dict[str, Any]:
     """Return the median seconds per sample of both, interleaved in random order."""
     scores = {}
-    for who, (judge, score) in {"spanscore": ours(name, counterpart), "ragas": theirs(counterpart)}.items():
+    for who, (judge, score) in {"spanscore": ours(name, counterpart), "ragas": theirs(name, counterpart)}.items():
         judge.sent = None
         scores[who] = score
         for number in range(20):
@@ -332,27 +338,25 @@ def main() -> int:
     parser.add_argument("--only", choices=sorted(COUNTERPARTS), help="one metric")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = loop.run(measured(chosen.only))  # where the engine scores: from another loop each score is handed over
+    rows = loop.run(measured(chosen.only))  # where the engine scores: from another loop each score is handed over
     print(f"{'prompt tokens per score':42} {'spanscore':>10} {'calls':>6} {'ragas':>8} {'calls':>6} {'ratio':>7}")
-    for row in found["tokens"]:
+    for row in rows["tokens"]:
         calls = row["spanscore calls"], row["ragas calls"]
         print(
             f"{row['metric']:42} {row['spanscore']:10.0f} {calls[0]:6.1f} {row['ragas']:8.0f} {calls[1]:6.1f}"
             f" {row['ratio']:7.3f}"
         )
     print(f"\n{'µs per score, instant judge':42} {'spanscore':>10} {'ragas':>15} {'ratio':>14}")
-    for row in found["time"]:
+    for row in rows["time"]:
         print(f"{row['metric']:42} {row['spanscore']:10.0f} {row['ragas']:15.0f} {row['ratio']:14.3f}")
     print()
-    met = [
-        verdict(r["ratio"] <= MOST_TOKENS, f"tokens {r['metric']}", r["ratio"], MOST_TOKENS) for r in found["tokens"]
-    ]
-    met += [verdict(r["ratio"] <= MOST_TIME, f"time {r['metric']}", r["ratio"], MOST_TIME) for r in found["time"]]
+    met = [verdict(r["ratio"] <= MOST_TOKENS, f"tokens {r['metric']}", r["ratio"], MOST_TOKENS) for r in rows["tokens"]]
+    met += [verdict(r["ratio"] <= MOST_TIME, f"time {r['metric']}", r["ratio"], MOST_TIME) for r in rows["time"]]
     met.append(
-        verdict(found["growth_mb"] <= MOST_GROWTH_MB, "MB left by 10,000 scores", found["growth_mb"], MOST_GROWTH_MB)
+        verdict(rows["growth_mb"] <= MOST_GROWTH_MB, "MB left by 10,000 scores", rows["growth_mb"], MOST_GROWTH_MB)
     )
     if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+        chosen.json.write_text(json.dumps(rows, indent=2) + "\n", "utf-8")
     return 0 if all(met) else 1
 
 

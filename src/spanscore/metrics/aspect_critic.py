@@ -20,12 +20,12 @@ from spanscore.model.score import BINARY, Ballots, Direction
 __all__ = ["AspectCritic", "Critique"]
 
 _INSTRUCTION = """\
-Judge one aspect of the exchange between a user and an assistant in the evidence, and this aspect alone:
+Judge one aspect of the exchange in the evidence, and nothing else:
 
 {definition}
 
-First the reason, in a sentence that points to the words that decide it; then the verdict: 1 when the aspect holds (a question \
-is answered with yes), else 0."""
+First the reason, in a sentence that points to the deciding words; then the verdict: 1 when the aspect holds (or the answer is \
+yes), else 0."""
 
 
 class Critique(BaseModel):
