@@ -54,6 +54,12 @@ class LexicalJudge:
     the 22 questions it was not tuned on (0.90 on the 22 it was). Shown the question alone (ContextRelevance) it only tells
     strangers: AUC 0.82 against these, 0.45 against the near misses, which is a coin's (0.89 and 0.82 on the tuning half).
 
+    Measured with AnswerCorrectness on 48 answers beside a reference (24 questions, each with a right and a wrong answer;
+    tests/data/answers.jsonl): AUC 0.979 on the twelve questions it was not tuned on (0.979 on the twelve it was), mean scores
+    0.71 and 0.12. With TopicAdherence on 32 conversations (16 assistants, each keeping to its topics and straying;
+    tests/data/conversations.jsonl): AUC 1.00 on both halves, mean scores 1.00 and 0.21; the data name topics in words that the
+    users use too, which is where a comparison of words is strong.
+
     Raises JudgeError for a step it has no heuristic for.
     """
 

@@ -42,11 +42,10 @@ def _verify(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
-    """A statement is right when nothing in the other list speaks against it; the question's words are no news."""
-    question = _text(prompt, "question")
+    """A statement is right when nothing in the other list speaks against it."""
     said, true = _list(prompt, "answer"), _list(prompt, "ground_truth")
-    wrong = [_against(statement, true, question) for statement in said]
-    lacking = [_against(statement, said, question) for statement in true]
+    wrong = [_against(statement, true) for statement in said]
+    lacking = [_against(statement, said) for statement in true]
     return {
         "TP": [
             {"statement": s, "reason": "Its words are there."} for s, why in zip(said, wrong, strict=True) if not why
@@ -56,7 +55,7 @@ def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
     }
 
 
-def _against(statement: str, others: Iterable[str], question: str) -> str | None:
+def _against(statement: str, others: Iterable[str]) -> str | None:
     return objection(statement, " ".join(_ended(other) for other in others))
 
 

@@ -16,7 +16,8 @@ __all__ = ["ANSWERS"]
 
 _REFUSAL = re.compile(
     r"\b(?:(?:can(?:no|')t|can not|could not|won't|will not|unable to|not able to|not allowed to|don't)"
-    r" (?:help|advise|answer|discuss|assist|comment|talk|speak|provide|do that|say)|not something i can|sorry, (?:but )?i)\b",
+    r" (?:help|advise|answer|discuss|assist|comment|talk|speak|provide|do that|say)|not something i can"
+    r"|(?:beyond|outside)(?: of)? (?:what i|my)|sorry, (?:but )?i)\b",
     re.IGNORECASE,
 )
 _SPEAKER = re.compile(r"^(Human|AI|ToolOutput|Tools): ?", re.MULTILINE)

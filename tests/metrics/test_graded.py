@@ -1,0 +1,117 @@
+"""Criteria and rubrics: the scale, the vote, and what the judge is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics import AgentGoalAccuracyWithoutReference, InstanceRubrics, Rubrics, SimpleCriteria
+from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
+from spanscore.model.score import Ballots, Outcome
+from spanscore.testing import ScriptedJudge
+
+SAMPLE = SingleTurnSample(
+    user_input="How?", response="So.", rubrics={"score1_description": "No.", "score3_description": "Yes."}
+)
+
+
+def test_a_declared_range_gives_a_quality_and_a_label() -> None:
+    score = _criteria(4, range=[1, 5]).score_sync(SAMPLE)
+
+    assert (score.value, score.quality, score.label) == (4.0, 0.75, "pass")
+
+
+def test_a_low_grade_can_be_the_good_one() -> None:
+    assert _criteria(1, range=[1, 5], direction="lower").score_sync(SAMPLE).quality == 1.0
+
+
+def test_a_grade_outside_of_the_declared_range_is_repaired_once_then_an_error() -> None:
+    metric = _criteria(7, range=[1, 5])
+
+    score = metric.score_sync(SAMPLE)
+
+    assert (score.value, score.outcome) == (None, Outcome.JUDGE_ERROR)
+    assert [call.step for call in score.usage.calls] == ["score_criteria", "fix_output_format"]
+
+
+def test_the_vote_is_the_most_frequent_grade_else_the_lower_median() -> None:
+    assert _criteria(1, 1, 3, 4, 5, strictness=5).score_sync(SAMPLE).value == 1.0
+    assert _criteria(5, 4, 1, strictness=3).score_sync(SAMPLE).value == 4.0
+
+
+def test_a_lost_ballot_is_reported_and_the_lower_of_two_wins() -> None:
+    score = _criteria(5, 2, strictness=3).score_sync(SAMPLE)
+
+    assert (score.value, score.ballots) == (2.0, Ballots(asked=3, received=2))
+
+
+@pytest.mark.parametrize("wrong", [[1], [5, 1], [1.5, 3], [1, 2, 3], [True, 3]])
+def test_a_range_is_two_whole_numbers_the_lower_first(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="range is"):
+        SimpleCriteria("lexical", definition="Grade it.", range=wrong)
+
+
+def test_the_judge_is_told_the_range_and_the_grades() -> None:
+    criteria = SimpleCriteria("lexical", definition="Grade it.", range=[0, 3])
+    rubrics = Rubrics("lexical", rubrics={"score1_description": "Dull.", "score2_description": "Sharp."})
+
+    assert "from 0 to 3" in criteria.steps["score_criteria"].instruction
+    assert "score1_description: Dull.\nscore2_description: Sharp." in rubrics.steps["score_rubric"].instruction
+
+
+def test_the_words_come_before_the_grade() -> None:
+    for metric in (SimpleCriteria("lexical", definition="Grade it."), Rubrics("lexical"), InstanceRubrics("lexical")):
+        (step,) = metric.steps.values()
+        assert list(step.output.model_fields)[-1] == "score"
+
+
+@pytest.mark.parametrize("wrong", [{}, {"score1_description": 1}, "good"])
+def test_rubrics_are_a_map_of_texts(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="rubrics are a map"):
+        Rubrics("lexical", rubrics=wrong)
+
+
+def test_rubrics_without_numbers_need_a_range_for_a_quality() -> None:
+    words = {"bad": "No.", "good": "Yes."}
+
+    assert Rubrics("lexical", rubrics=words).scale.range is None
+    assert Rubrics("lexical", rubrics=words, range=[0, 1]).scale.range == (0.0, 1.0)
+
+
+def test_each_sample_is_judged_on_the_scale_of_its_own_rubric() -> None:
+    judge = ScriptedJudge([{"step": "score_rubric", "output": {"feedback": "", "score": 2}}])
+
+    score = InstanceRubrics(judge).score_sync(SAMPLE)
+
+    assert (score.value, score.quality, score.scale.range) == (2.0, 0.5, (1.0, 3.0))
+
+
+def test_a_samples_rubric_is_evidence_and_never_an_instruction() -> None:
+    judge = ScriptedJudge([{"step": "score_rubric", "output": {"feedback": "", "score": 1}}])
+
+    InstanceRubrics(judge).score_sync(SAMPLE)
+
+    assert judge.calls[0].evidence["rubrics"] == SAMPLE.rubrics
+    assert "score1_description" not in judge.calls[0].instruction
+
+
+@pytest.mark.parametrize(
+    ("said", "value"), [("true", 1.0), ("False", 0.0), (1, 1.0), (False, 0.0), (" 1", None), (0.5, None)]
+)
+def test_a_goal_verdict_may_be_a_number_a_truth_or_their_words(said: Any, value: float | None) -> None:
+    judge = ScriptedJudge(
+        [
+            {"step": "infer_goal_outcome", "output": {"user_goal": "g", "end_state": "e"}},
+            {"step": "compare_outcome", "output": {"reason": "r", "verdict": said}},
+        ]
+    )
+    talk = MultiTurnSample(user_input=[HumanMessage(content="Go.")])
+
+    assert AgentGoalAccuracyWithoutReference(judge).score_sync(talk).value == value
+
+
+def _criteria(*grades: int, **params: Any) -> SimpleCriteria:
+    answers = [{"step": "score_criteria", "output": {"reason": "r", "score": grade}} for grade in grades]
+    return SimpleCriteria(ScriptedJudge(answers), definition="Grade it.", **params)
