@@ -40,6 +40,8 @@ TOOL_DESCRIPTION: Final = "gen_ai.tool.description"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 PROMPT_VERSION: Final = "gen_ai.prompt.version"
 ERROR_TYPE: Final = "error.type"
+SERVICE_NAME: Final = "service.name"
+"""Of the resource; stable."""
 
 # Content: opt-in everywhere, never exported unless asked.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -53,7 +54,7 @@ def evaluations(span: SpanData, *scores: Score, content: bool = True) -> list[Sp
     memory = Memory()
     unit = Unit(UnitKey(span.trace_id, span.span_id), (span,))
     EvaluationSpans(memory.providers, content=content).emit(unit, scores)
-    return [span_data(one) for one in memory.spans]
+    return [replace(span_data(one), resource=span.resource) for one in memory.spans]
 
 
 def rows(*values: float | None, metric: str = "faithfulness", every_s: float = 1.0, **fields: Any) -> Iterator[Row]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.report.builders import TEN_O_CLOCK, a_score, a_unit_span, evaluations
 
 from spanscore import semconv
@@ -150,3 +152,12 @@ def test_what_is_no_number_is_no_score() -> None:
     )
 
     assert read(hostile) == []
+
+
+def test_metric_of_another_service_is_not_missing_here() -> None:
+    elsewhere = replace(a_unit_span(a_score(1.0, "theirs")), resource={"service.name": "other"})
+    ours = a_unit_span(a_score(1.0, "ours"))
+
+    found = read(elsewhere, ours, a_unit_span(others={"ours": Outcome.NOT_SAMPLED}))
+
+    assert [(row.metric, row.outcome) for row in found if row.value is None] == [("ours", "not_sampled")]

@@ -113,9 +113,9 @@ class Spans:
 
     def rows(self) -> list[Row]:
         """Return one row per (unit × metric), in the order of time."""
-        scales = self._scales()
+        scales, metrics = self._scales(), self._metrics_of_services()
         keys = {**self.units, **dict.fromkeys(self.evaluations)}
-        rows = [row for key in keys for row in self._of_unit(key, scales)]
+        rows = [row for key in keys for row in self._of_unit(key, scales, metrics)]
         return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
 
     def unit(self, name: str) -> tuple[UnitKey, tuple[SpanData, ...]]:
@@ -142,7 +142,19 @@ class Spans:
                   for name in on_units - found.keys()}  # fmt: skip
         return found | {name: _guessed(given) for name, given in values.items()}
 
-    def _of_unit(self, key: UnitKey, scales: Mapping[str, Scale]) -> Iterator[Row]:
+    def _metrics_of_services(self) -> dict[Any, dict[str, None]]:
+        """Return service → its metrics, in the order of their first score: another service's metrics are not missing here."""
+        found: dict[Any, dict[str, None]] = {}
+        for span in self.units.values():
+            found.setdefault(_service(span), {}).update(dict.fromkeys(_scored(span)))
+        for of_unit in self.evaluations.values():
+            for metric, span in of_unit.items():
+                found.setdefault(_service(span), {})[metric] = None
+        return found
+
+    def _of_unit(
+        self, key: UnitKey, scales: Mapping[str, Scale], metrics: Mapping[Any, Mapping[str, None]]
+    ) -> Iterator[Row]:
         span = self.units.get(key)
         evaluations = self.evaluations.get(key, {})
         for metric, evaluation in evaluations.items():
@@ -155,9 +167,10 @@ class Spans:
                 yield _from_unit(key, metric, span, scales[metric])
         outcome = _left_over(span, evaluations.values())
         if outcome is not None:
-            rest = [name for name in scales if name not in evaluations and name not in scored]
-            for metric in rest if scales else [""]:
-                yield Row(unit=unit_name(key), metric=metric, outcome=outcome, **_where(key, span))
+            own = metrics.get(_service(span), {})
+            rest = [name for name in own if name not in evaluations and name not in scored]
+            for metric in rest if own else [""]:
+                yield Row(unit=unit_name(key), metric=safe_text(metric), outcome=outcome, **_where(key, span))
 
 
 def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
@@ -174,6 +187,10 @@ def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
             seen.add(span.span_id)
             yield span
             waiting += children.get(span.span_id, ())
+
+
+def _service(span: SpanData) -> Any:
+    return (span.resource or {}).get(semconv.SERVICE_NAME)
 
 
 def _is_unit(span: SpanData) -> bool:

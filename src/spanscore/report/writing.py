@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData
 from spanscore.report.page import page
@@ -13,8 +14,6 @@ from spanscore.report.story import story_of_rows, story_of_spans
 from spanscore.report.summaries import Summary, summarize
 
 __all__ = ["summary", "write", "write_scores"]
-
-_SERVICE = "service.name"
 
 
 def summary(spans: Iterable[SpanData]) -> Summary:
@@ -50,5 +49,7 @@ def write_scores(rows: Iterable[Row], path: Path, *, title: str = "Scores of a d
 
 def _services(read: Spans) -> str:
     resources = (span.resource or {} for span in read.units.values())
-    names = dict.fromkeys(safe_text(str(resource[_SERVICE])) for resource in resources if _SERVICE in resource)
+    names = dict.fromkeys(
+        safe_text(str(resource[semconv.SERVICE_NAME])) for resource in resources if semconv.SERVICE_NAME in resource
+    )
     return ", ".join(names) or "Scores of live traces"
