@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spanscore.errors import ConfigurationError
+from spanscore.judges import render
 from spanscore.metrics import AgentGoalAccuracyWithoutReference, InstanceRubrics, Rubrics, SimpleCriteria
 from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
 from spanscore.model.score import Ballots, Outcome
@@ -57,8 +58,8 @@ def test_the_judge_is_told_the_range_and_the_grades() -> None:
     criteria = SimpleCriteria("lexical", definition="Grade it.", range=[0, 3])
     rubrics = Rubrics("lexical", rubrics={"score1_description": "Dull.", "score2_description": "Sharp."})
 
-    assert "from 0 to 3" in criteria.steps["score_criteria"].instruction
-    assert "score1_description: Dull.\nscore2_description: Sharp." in rubrics.steps["score_rubric"].instruction
+    assert "integer (0 to 3)" in render(criteria.steps["score_criteria"].prompt({})).system
+    assert "1: Dull.\n2: Sharp." in rubrics.steps["score_rubric"].instruction
 
 
 def test_the_words_come_before_the_grade() -> None:

@@ -52,14 +52,17 @@ def evidence_of(sample: Sample) -> dict[str, Any]:
 def bounded(shape: type[T], bounds: Bounds) -> type[T]:
     """Return a shape whose score lies inside the bounds; the same one every time, so that its schema is built once."""
     # The schema says the bounds in words: half of the providers' structured modes refuse them as numbers.
-    said = "a whole number" if bounds is None else f"a whole number from {bounds[0]} to {bounds[1]}"
+    if bounds is None:
+        return shape
+    low, high = bounds
 
     def inside(score: int) -> int:
-        if bounds is not None and not bounds[0] <= score <= bounds[1]:
-            raise ValueError(f"a score is {said}")
+        if not low <= score <= high:
+            raise ValueError(f"a score lies from {low} to {high}")
         return score
 
-    score = Annotated[int, AfterValidator(inside), WithJsonSchema({"type": "integer", "description": said})]
+    said = {"type": "integer", "description": f"{low} to {high}"}
+    score = Annotated[int, AfterValidator(inside), WithJsonSchema(said)]
     return create_model(shape.__name__, __base__=shape, __doc__=shape.__doc__, score=(score, ...))
 
 

@@ -31,11 +31,9 @@ DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
 """Grades for an answer of any kind; one's own say more."""
 
 _TASK = """\
-The evidence is an exchange between a user and an assistant, with whatever else is known about it{beside}. \
-Find the grade whose description fits it best."""
+Find the grade that describes the exchange best{where}"""
 _ORDER = """\
-First give the feedback: one or two sentences on what decides between this grade and its neighbours. Then the score, the \
-grade's number. The descriptions alone count, not your taste."""
+First the feedback, a sentence on what sets it apart from its neighbours; then its number as the score."""
 
 
 class Feedback(BaseModel):
@@ -51,14 +49,14 @@ class Feedback(BaseModel):
 
 
 def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
-    grades = "\n".join(f"{key}: {description}" for key, description in rubrics.items())
-    instruction = "\n\n".join((_TASK.format(beside=""), grades, _ORDER))
+    grades = "\n".join(f"{_short(key)}: {description}" for key, description in rubrics.items())
+    instruction = "\n\n".join((_TASK.format(where=":"), grades, _ORDER))
     return Step(name="score_rubric", instruction=instruction, output=bounded(Feedback, bounds))
 
 
 SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
     name="score_rubric",
-    instruction="\n\n".join((_TASK.format(beside=', and under "rubrics" the grades it is judged by'), _ORDER)),
+    instruction="\n\n".join((_TASK.format(where='; the grades stand there under "rubrics".'), _ORDER)),
     output=bounded(Feedback, None),
 )
 
@@ -178,6 +176,11 @@ class InstanceRubrics(JudgedMetric):
         evidence = {**_shown(sample), "rubrics": rubrics}
         finding = await voted(lambda ballot: step.ask(self._judge, evidence, ballot=ballot), self.votes)
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
+
+
+def _short(key: str) -> str:
+    """Return the grade alone of ``score3_description``, any other key as it is."""
+    return key.removeprefix("score").removesuffix("_description")
 
 
 def _checked(name: str, rubrics: Any) -> dict[str, str]:

@@ -19,12 +19,11 @@ from spanscore.model.score import Direction
 __all__ = ["SimpleCriteria"]
 
 _INSTRUCTION = """\
-The evidence is an exchange between a user and an assistant, with whatever else is known about it. Grade it by one criterion:
+Grade the exchange by this criterion alone:
 
 {definition}
 
-First give the reason in one or two sentences that point to the words that decide it. Then the score, a whole number{range}. \
-Judge this criterion alone."""
+First the reason, a sentence on the words that decide; then the score."""
 
 
 class Criticism(BaseModel):
@@ -40,8 +39,8 @@ class Criticism(BaseModel):
 
 
 def _score_criteria(definition: str, bounds: Bounds) -> Step[Criticism]:
-    said = "" if bounds is None else f" from {bounds[0]} to {bounds[1]}"
-    instruction = _INSTRUCTION.format(definition=definition, range=said)
+    # The answer's form tells the range.
+    instruction = _INSTRUCTION.format(definition=definition)
     return Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds))
 
 
