@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,16 @@ def test_with_the_reference_it_tells_useful_contexts_on_questions_it_was_not_tun
     assert _auc(relevant, near + far) >= 0.85
 
 
-def test_with_the_question_alone_it_tells_strangers() -> None:
-    relevant, far = (_scores(ContextRelevance("lexical"), kind) for kind in ("relevant", "far"))
+def test_with_the_question_alone_it_tells_the_contexts_of_other_questions() -> None:
+    metric, held = ContextRelevance("lexical"), [row for row in questions() if row["split"] == "held"]
+    others = [
+        _score(metric, row, context)
+        for row, other in permutations(held, 2)
+        for context in (*other["relevant"], *other["near"])
+    ]
 
-    assert _auc(relevant, far) >= 0.75
+    assert len(others) == 22 * 21 * 2
+    assert _auc(_scores(metric, "relevant"), others) >= 0.85
 
 
 @pytest.mark.parametrize(
@@ -48,8 +54,8 @@ def test_with_the_question_alone_it_tells_strangers() -> None:
     [
         ("judge_context", {"answer": "In 1931.", "context": "It opened in 1931."}, {"verdict": 1}),
         ("judge_context", {"answer": "In 1931.", "context": "It opened in 1913."}, {"verdict": 0}),
-        ("judge_accuracy_1", {"user_answer": "It opened in 1931.", "reference_answer": "In 1931."}, {"rating": 4}),
-        ("judge_accuracy_2", {"user_answer": "It opened in 1913.", "reference_answer": "In 1931."}, {"rating": 0}),
+        ("judge_accuracy_1", {"answer": "It opened in 1931.", "reference": "In 1931."}, {"rating": 4}),
+        ("judge_accuracy_2", {"answer": "It opened in 1913.", "reference": "In 1931."}, {"rating": 0}),
         ("judge_groundedness_1", {"response": "It opened in 1931.", "context": "It opened in 1931."}, {"rating": 2}),
         ("judge_groundedness_2", {"response": "It opened in 1913.", "context": "It opened in 1931."}, {"rating": 0}),
         ("judge_relevance_2", {"question": "Who built it?", "context": "It was built by Ada Holm."}, {"rating": 2}),
@@ -74,14 +80,13 @@ def test_its_answers(step: str, evidence: dict[str, Any], answer: dict[str, Any]
 
 def _scores(metric: Any, kind: str) -> list[float]:
     """Return the score of each context of a kind by itself, on the held half."""
-    return [
-        metric.score_sync(
-            SingleTurnSample(user_input=row["question"], reference=row["answer"], retrieved_contexts=[context])
-        ).value
-        for row in questions()
-        if row["split"] == "held"
-        for context in row[kind]
-    ]
+    return [_score(metric, row, context) for row in questions() if row["split"] == "held" for context in row[kind]]
+
+
+def _score(metric: Any, row: dict[str, Any], context: str) -> float:
+    sample = SingleTurnSample(user_input=row["question"], reference=row["answer"], retrieved_contexts=[context])
+    value: float = metric.score_sync(sample).value
+    return value
 
 
 def _auc(better: list[float], worse: list[float]) -> float:

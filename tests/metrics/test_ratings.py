@@ -107,8 +107,8 @@ def test_the_second_accuracy_rating_sees_the_answers_with_their_places_changed()
 
     shown = {prompt.step[-1]: prompt.evidence for prompt in judge.calls}
     assert shown == {
-        "1": {"question": "q", "user_answer": "said", "reference_answer": "true"},
-        "2": {"question": "q", "user_answer": "true", "reference_answer": "said"},
+        "1": {"question": "q", "answer": "said", "reference": "true"},
+        "2": {"question": "q", "answer": "true", "reference": "said"},
     }
 
 

@@ -111,11 +111,11 @@ def _relevance_by_words(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _relevance_by_kind(prompt: Prompt) -> Mapping[str, Any]:
-    """Whether a place gives something of the kind that is asked for, and speaks of it; the words where no kind is known."""
+    """1 when a place gives something of the kind that is asked for, 2 when it speaks of it too; no kind known: the words."""
     if _kind(str(prompt.evidence.get("question", ""))) is None:
         return _relevance_by_words(prompt)
-    best = max((share for share, fits in _places(prompt) if fits), default=0.0)
-    return {"rating": (best > 0) + (best >= _SPEAKS_OF_IT)}
+    best = max((share for share, fits in _places(prompt) if fits), default=None)
+    return {"rating": 0 if best is None else 1 + (best >= _SPEAKS_OF_IT)}
 
 
 def _extract_sentences(prompt: Prompt) -> Mapping[str, Any]:

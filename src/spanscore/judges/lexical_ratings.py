@@ -16,11 +16,11 @@ __all__ = ["ANSWERS"]
 
 
 def _agreement(prompt: Prompt) -> Mapping[str, Any]:
-    """4 when nothing of the reference is missing in the user's answer, 2 when half of it is there.
+    """4 when nothing of the reference is missing in the answer, 2 when half of it is there.
 
     One direction: the other question of the pair has the two change places.
     """
-    share = _backed(stated(_text(prompt, "reference_answer")), _text(prompt, "user_answer"))
+    share = _backed(stated(_text(prompt, "reference")), _text(prompt, "answer"))
     return {"rating": 2 * _grade(share, some=0.5)}
 
 

@@ -14,18 +14,12 @@ __all__ = ["AnswerAccuracy"]
 
 JUDGE_ACCURACY_1: Step[Rating024] = Step(
     name="judge_accuracy_1",
-    instruction="""\
-The evidence holds a question, a user's answer and the reference answer, which is right. How far does the user's answer agree \
-with the reference? Judge by the reference alone.
-4: it says the same, in whatever words. 2: it says part of it and contradicts nothing. 0: it contradicts it or misses it.""",
+    instruction="Does the answer agree with the reference? 4 fully, 2 partly, 0 not, or in conflict.",
     output=Rating024,
 )
 JUDGE_ACCURACY_2: Step[Rating024] = Step(
     name="judge_accuracy_2",
-    instruction="""\
-Compare two answers to one question: is everything in the reference answer also in the user's answer, and is nothing in dispute?
-Rate 4 when both are equivalent, 2 when one holds only part of the other, 0 when they disagree or speak of different things.
-Wording, length and order do not matter.""",
+    instruction="Are answer and reference equivalent? 4 yes, 2 partly, 0 no, or in conflict.",
     output=Rating024,
 )
 
@@ -69,6 +63,6 @@ class AnswerAccuracy(TwoRatings):
         """Rate the answer by the reference, and the reference by the answer."""
         question, one, other = sample.user_input, sample.response, sample.reference
         return await self._both(
-            {"question": question, "user_answer": one, "reference_answer": other},
-            {"question": question, "user_answer": other, "reference_answer": one},
+            {"question": question, "answer": one, "reference": other},
+            {"question": question, "answer": other, "reference": one},
         )

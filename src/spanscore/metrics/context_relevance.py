@@ -14,17 +14,12 @@ __all__ = ["ContextRelevance"]
 
 JUDGE_RELEVANCE_1: Step[Rating012] = Step(
     name="judge_relevance_1",
-    instruction="""\
-The evidence holds a question and a context. How much of what is needed to answer the question does the context hold?
-2: all of it. 1: part of it. 0: nothing.
-Judge by the context alone, not by what you know.""",
+    instruction="How much of what the question asks does the context alone answer? 2 all, 1 part, 0 nothing.",
     output=Rating012,
 )
 JUDGE_RELEVANCE_2: Step[Rating012] = Step(
     name="judge_relevance_2",
-    instruction="""\
-Somebody has only this context and must answer this question. Rate 2 when the answer can be written from it, 1 when only an \
-incomplete one can, 0 when the context is about something else or does not help.""",
+    instruction="Rate how useful the context is to answer the question: 2 it suffices, 1 it helps, 0 it does not.",
     output=Rating012,
 )
 

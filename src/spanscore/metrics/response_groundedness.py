@@ -14,17 +14,12 @@ __all__ = ["ResponseGroundedness"]
 
 JUDGE_GROUNDEDNESS_1: Step[Rating012] = Step(
     name="judge_groundedness_1",
-    instruction="""\
-The evidence holds a context and a response. How far does the context support what the response says?
-2: everything it says. 1: part of it. 0: nothing, or it contradicts it.
-Judge by the context alone, not by what you know.""",
+    instruction="How much of the response does the context alone support? 2 all, 1 part, 0 nothing, or it contradicts.",
     output=Rating012,
 )
 JUDGE_GROUNDEDNESS_2: Step[Rating012] = Step(
     name="judge_groundedness_2",
-    instruction="""\
-A checker has only this context and goes through this response. Rate 2 when each claim can be found in the context or follows \
-from it, 1 when some can, 0 when none can. A claim that differs in a number, name or date cannot.""",
+    instruction="Are the response's claims in the context, numbers and names included? 2 all, 1 some, 0 none.",
     output=Rating012,
 )
 
