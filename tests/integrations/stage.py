@@ -7,14 +7,17 @@ application ─ OTLP ─▶ Collector ─ remote write ─▶ Prometheus
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import yaml
 from langchain_core.runnables import RunnableLambda
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -24,7 +27,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from tests.line import Failing, Grounded, Slow, model, rag
+from tests.line import Failing, Grounded, model, rag
 from tests.servers.phoenix import Phoenix
 from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port, poll
@@ -41,7 +44,10 @@ SERVICE = "support-bot"
 HARMLESS_VERDICTS = (1, 0, 1, 1)
 """One round: one of four is a fail."""
 ROUNDS = 3
+HOLD_S = 2.0
+ASKABLE = ("tags", "filter", "expression")
 ARRIVES_WITHIN_S = 40.0
+_HARMLESS = 'sum(spanscore_quality_count{gen_ai_evaluation_name="harmless"})'
 
 
 class Priced(BaseMetric):
@@ -64,6 +70,15 @@ class Priced(BaseMetric):
         return Finding(value=0.25 + 0.5 * (self._asked % 2))
 
 
+class Late(Grounded):
+    """Later than the hold in the first round: an evaluation span beside a pending unit."""
+
+    async def measure(self, sample: Any) -> Finding:
+        if len(self._seen) < 2:
+            await asyncio.sleep(HOLD_S + 0.5)
+        return await super().measure(sample)
+
+
 class Referenced(BaseMetric):
     """Needs what no sample here has."""
 
@@ -79,13 +94,20 @@ class Stage:
     """What the tests ask.
 
     Attributes:
+        written: gets its series by remote write from the Collector.
+        scraped: gets them from the scorer's own endpoint.
         scorer: still open, so that gauges have values.
     """
 
-    prometheus: Prometheus
+    written: Prometheus
+    scraped: Prometheus
     phoenix: Phoenix
     zipkin: Zipkin
     scorer: OnlineScorer
+
+    def prometheus(self, door: str) -> Prometheus:
+        """Return the one of a door: ``written`` or ``scraped``."""
+        return {"written": self.written, "scraped": self.scraped}[door]
 
 
 @contextmanager
@@ -93,21 +115,39 @@ def staged(
     folder: Path, *, prometheus: ModuleType, collector: ModuleType, phoenix: Phoenix, zipkin: Zipkin
 ) -> Iterator[Stage]:
     """Set the stage, play some rounds of traffic, and wait until it has arrived."""
-    with prometheus.running(folder / "prometheus") as store, _carrying(folder, collector, store, phoenix) as endpoint:
-        tracers, meters = _providers(endpoint, zipkin)
+    with ExitStack() as stack:
+        written = stack.enter_context(prometheus.running(folder / "written", rules=rules()))
+        tracers, meters = _providers(stack.enter_context(_carrying(folder, collector, written, phoenix)), zipkin)
         scorer = OnlineScorer(
-            _metrics(), tracer_provider=tracers, meter_provider=meters, rates={"grounded": 0.5}, hold=2
+            _metrics(),
+            tracer_provider=tracers,
+            meter_provider=meters,
+            service_name=SERVICE,
+            rates={"grounded": 0.5},
+            hold=HOLD_S,
         )
-        try:
-            for _ in range(ROUNDS):
-                _play(scorer)
-                meters.force_flush()  # a point in time of its own: increase() wants two
-            poll(lambda: _arrived(store, meters), deadline_s=ARRIVES_WITHIN_S, what="growing sums in Prometheus")
-            yield Stage(store, phoenix, zipkin, scorer)
-        finally:
-            scorer.shutdown(timeout=5)
-            tracers.shutdown()
-            meters.shutdown()
+        for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
+            stack.callback(end)
+        config = scrape_config(scorer.serve_metrics(0))
+        scraped = stack.enter_context(prometheus.running(folder / "scraped", config, rules()))
+        with OnlineScorer([Grounded("brief")], tracer_provider=tracers, meter_provider=meters) as whole:
+            rag().invoke("What is the capital of France?", config={"callbacks": [whole.handler]})
+            whole.flush(10)  # the one unit on which nothing is missing
+        for round_ in range(1, ROUNDS + 1):
+            _play(scorer)
+            for store in (written, scraped):  # each sees every round apart: increase() wants two points in time
+                _wait_for(store, _HARMLESS, round_ * len(HARMLESS_VERDICTS))
+        for store in (written, scraped):
+            poll(lambda store=store: _ruled(store), deadline_s=ARRIVES_WITHIN_S, what="what the rules record")
+        yield Stage(written, scraped, phoenix, zipkin, scorer)
+
+
+def scrape_config(port: int) -> str:
+    """Return the project's scrape configuration, in a hurry and for this port; rules and Alertmanager are left out."""
+    tree = yaml.safe_load((INTEGRATIONS / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+    tree["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    tree["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
+    return yaml.safe_dump({name: tree[name] for name in ("global", "storage", "scrape_configs")}, sort_keys=False)
 
 
 @contextmanager
@@ -148,11 +188,37 @@ def _metrics() -> list[BaseMetric]:
         harmless,
         Faithfulness(ScriptedJudge()),  # its judge has nothing to say: judge_error
         Grounded(),
-        Slow(2.5, "late"),  # later than the hold: an evaluation span beside a pending unit
+        Late("late"),
         Failing(ValueError("broken"), "broken"),
         Priced(),
         Referenced(),
     ]
+
+
+def rules() -> dict[str, str]:
+    """Return the committed rule files, name → text, evaluated each second."""
+    found = {}
+    for file in sorted((INTEGRATIONS / "prometheus").glob("*rules.yml")):
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+        for group in tree["groups"]:
+            group["interval"] = "1s"
+        found[file.name] = yaml.safe_dump(tree, sort_keys=False)
+    return found
+
+
+def _ruled(store: Prometheus) -> bool:
+    """Tell whether every rule was evaluated since the traffic arrived."""
+    return all(rule["health"] != "unknown" for rule in store.rules()) and bool(
+        not store.rules() or store.query('count({__name__=~"spanscore:.+"})')
+    )
+
+
+def _wait_for(store: Prometheus, expression: str, value: float) -> None:
+    poll(
+        lambda: [float(found["value"][1]) for found in store.query(expression)] == [value],
+        deadline_s=ARRIVES_WITHIN_S,
+        what=f"{expression} to be {value}",
+    )
 
 
 def _play(scorer: OnlineScorer) -> None:
@@ -167,11 +233,6 @@ def _play(scorer: OnlineScorer) -> None:
     scorer.flush(10)
 
 
-def _arrived(store: Prometheus, meters: MeterProvider) -> bool:
-    meters.force_flush()
-    return bool(store.query("sum(increase(spanscore_scored_total[1m])) > 0"))
-
-
 def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
     """Return every panel that asks something."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
@@ -181,3 +242,19 @@ def dashboards() -> dict[str, dict[str, Any]]:
     """Return the committed dashboards, uid → JSON."""
     files = sorted((INTEGRATIONS / "grafana" / "dashboards").glob("*.json"))
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def expressions(integration: str) -> list[str]:
+    """Return what the README of an integration says one can ask: the code of the tables headed tags, filter or expression."""
+    text = (INTEGRATIONS / integration / "README.md").read_text(encoding="utf-8")
+    found: list[str] = []
+    column = None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not cells:
+            column = None
+        elif column is None:
+            column = next((n for n, cell in enumerate(cells) if cell in ASKABLE), len(cells))
+        elif column < len(cells) and cells[column].startswith("`"):
+            found.append(cells[column].strip("`").replace("\\|", "|"))
+    return found

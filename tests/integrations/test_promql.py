@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.integrations.stage import INTEGRATIONS, Stage, dashboards, panels
+from tests.integrations.stage import INTEGRATIONS, SERVICE, Stage, dashboards, expressions, panels
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
 
 VARIABLES = {"$__rate_interval": "1h", "$__range": "1h", "$window": "1h", "$service": ".*"}
+DOORS = ("written", "scraped")
 METRIC = {"spanscore-overview": ".*", "spanscore-metric": "priced"}
 WITHOUT_DATA = {
     name: reason
@@ -61,13 +62,14 @@ ASKED = _of_dashboards() + [one for one in _of_rules() if not one.alert]
 ALERTS = [one for one in _of_rules() if one.alert]
 
 
-def _values(stage: Stage, expression: str) -> list[float]:
-    return [float(found["value"][1]) for found in stage.prometheus.query(expression)]
+def _values(stage: Stage, door: str, expression: str) -> list[float]:
+    return [float(found["value"][1]) for found in stage.prometheus(door).query(expression)]
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)
-def test_every_expression_returns_data(stage: Stage, asked: Asked) -> None:
-    values = [value for value in _values(stage, asked.expression) if not math.isnan(value)]
+def test_every_expression_returns_data(stage: Stage, asked: Asked, door: str) -> None:
+    values = [value for value in _values(stage, door, asked.expression) if not math.isnan(value)]
 
     if asked.where in WITHOUT_DATA:
         assert not values, f"it has data now: take it out of promql_without_data.txt ({WITHOUT_DATA[asked.where]})"
@@ -75,14 +77,28 @@ def test_every_expression_returns_data(stage: Stage, asked: Asked) -> None:
         assert values, asked.expression
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("asked", ALERTS, ids=lambda asked: asked.where)
-def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked) -> None:
+def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked, door: str) -> None:
     recorded = {one.where.partition("/")[2] for one in _of_rules()}
     named = set(re.findall(r"\bspanscore[_:][a-z0-9_:A-Z]+", asked.expression)) - recorded
 
-    stage.prometheus.query(asked.expression)  # raises where Prometheus refuses it
+    stage.prometheus(door).query(asked.expression)  # raises where Prometheus refuses it
 
-    assert [name for name in named if not _values(stage, f"count({name})")] == []
+    assert [name for name in named if not _values(stage, door, f"count({name})")] == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_service_is_the_job_at_either_door(stage: Stage, door: str) -> None:
+    found = stage.prometheus(door).query("count by (job) ({__name__=~'spanscore_.+'})")
+
+    assert [one["metric"] for one in found] == [{"job": SERVICE}]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("expression", expressions("prometheus"))
+def test_every_expression_of_the_readme_returns_data(stage: Stage, expression: str, door: str) -> None:
+    assert [value for value in _values(stage, door, expression) if not math.isnan(value)]
 
 
 def test_every_exception_names_an_expression_and_gives_a_reason() -> None:

@@ -32,7 +32,7 @@ def test_every_kind_of_source_that_a_dashboard_asks_is_provided() -> None:
 def test_an_exemplar_has_the_label_by_which_grafana_opens_the_trace(stage: Stage) -> None:
     (way,) = _sources()["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
 
-    found = [one for series in stage.prometheus.exemplars("spanscore_quality_bucket") for one in series["exemplars"]]
+    found = [one for series in stage.written.exemplars("spanscore_quality_bucket") for one in series["exemplars"]]
 
     assert way["datasourceUid"] in _sources()
     assert found

@@ -1,0 +1,102 @@
+"""Every instrument and attribute that ``integrations/`` names is in ``semconv.py``, and every instrument is shown somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from tests.integrations.stage import INTEGRATIONS, dashboards, panels
+
+import spanscore
+from spanscore import semconv
+from spanscore.monitoring.names import label, series
+from spanscore.telemetry import INSTRUMENTS
+
+KNOWN = {
+    value
+    for name, constant in vars(semconv).items()
+    if name.isupper()
+    for value in (constant if isinstance(constant, (tuple, frozenset)) else [constant])
+    if isinstance(value, str)
+}
+FAMILIES = tuple(name for name in KNOWN if name.endswith("."))
+"""Followed by a metric, or a part of an annotation."""
+SERIES = {
+    name + part
+    for instrument, about in INSTRUMENTS.items()
+    for name in [series(instrument)]
+    for part in (("_bucket", "_sum", "_count", "") if about.kind == "histogram" else ("",))
+}
+LABELS = {label(name) for name in KNOWN} | {"le", "job", "service_name", "service_instance_id", "reason"}
+ALERT_LABELS = {"severity", "metric", "window", "alertname"}
+
+
+def _texts(*kinds: str) -> Iterator[tuple[Path, str]]:
+    for file in sorted(INTEGRATIONS.rglob("*")):
+        if file.suffix in kinds:
+            yield file, file.read_text(encoding="utf-8")
+
+
+def _expressions() -> Iterator[str]:
+    for dashboard in dashboards().values():
+        yield from (target["expr"] for panel in panels(dashboard) for target in panel["targets"] if "expr" in target)
+    for file in sorted((INTEGRATIONS / "prometheus").glob("*.yml")):
+        for group in yaml.safe_load(file.read_text(encoding="utf-8")).get("groups", []):
+            yield from (rule["expr"] for rule in group["rules"])
+
+
+def _known(dotted: str) -> bool:
+    return dotted in KNOWN or dotted.startswith(FAMILIES)
+
+
+def _code(dotted: str) -> bool:
+    """Tell whether it is a name of our Python modules, a file, or of the public surface."""
+    _, first, *_, last = (*dotted.split("."), dotted.rpartition(".")[2])
+    known = first in spanscore.__all__ or last in {"yaml", "yml", "json"}
+    return known or importlib.util.find_spec(f"spanscore.{first}") is not None
+
+
+def test_every_attribute_that_is_named_exists() -> None:
+    named = {
+        (str(file.relative_to(INTEGRATIONS)), found)
+        for file, text in _texts(".md", ".yaml", ".yml", ".json")
+        for found in re.findall(r"\b(?:spanscore|gen_ai|openinference)(?:\.[a-z_0-9]+)+", text)
+    }
+
+    assert named
+    assert [one for one in sorted(named) if not _known(one[1]) and not _known(f"{one[1]}.") and not _code(one[1])] == []
+
+
+def test_every_series_that_is_asked_for_exists() -> None:
+    named = {
+        (str(file.relative_to(INTEGRATIONS)), found)
+        for file, text in _texts(".md", ".yaml", ".yml", ".json")
+        for found in re.findall(r"(?<![\w:./-])spanscore_[A-Za-z0-9_]+", text)
+    }
+
+    assert named
+    assert [one for one in sorted(named) if one[1] not in SERIES | LABELS] == []
+
+
+def test_every_label_that_is_asked_for_exists() -> None:
+    named = {
+        name
+        for expression in _expressions()
+        for names in [
+            *re.findall(r"(?:by|without|on|ignoring) ?\(([^)]*)\)", expression),
+            *re.findall(r"(\w+) ?(?:=~|!~|!=|=)\"", expression),
+        ]
+        for name in re.findall(r"\w+", names)
+    }
+
+    assert {"gen_ai_evaluation_name", "job"} <= named
+    assert named - LABELS - ALERT_LABELS == set()
+
+
+def test_every_instrument_is_shown_by_a_panel_or_a_rule() -> None:
+    asked = " ".join(_expressions())
+
+    assert [name for name in INSTRUMENTS if not re.search(rf"\b{series(name)}(_bucket|_sum|_count)?\b", asked)] == []

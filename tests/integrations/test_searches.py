@@ -1,0 +1,68 @@
+"""What the READMEs say one can search for is found, Jaeger's tags in Zipkin; and an exemplar leads to its trace."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+from tests.integrations.stage import SERVICE, Stage, expressions
+from tests.servers.phoenix import Phoenix
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
+
+FILTERED = """query ($filter: String!) { projects { edges { node {
+  spans(first: 1000, filterCondition: $filter) { edges { node { name spanId } } } } } } }"""
+
+
+def _filtered(phoenix: Phoenix, condition: str) -> list[dict[str, Any]]:
+    body = json.dumps({"query": FILTERED, "variables": {"filter": condition}}).encode()
+    request = urllib.request.Request(f"{phoenix.url}/graphql", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        told = json.load(answer)
+    assert "errors" not in told, told["errors"]
+    return [one["node"] for project in told["data"]["projects"]["edges"] for one in project["node"]["spans"]["edges"]]
+
+
+@pytest.mark.parametrize("tags", expressions("jaeger"))
+def test_tags_find_traces(stage: Stage, tags: str) -> None:
+    assert stage.zipkin.search(tags.replace(" ", " and "))
+
+
+def test_a_verdict_finds_the_traces_that_fail_and_no_others(stage: Stage) -> None:
+    failed = stage.zipkin.search("spanscore.label.harmless=fail")
+    passed = stage.zipkin.search("spanscore.label.harmless=pass")
+
+    assert (len(failed), len(passed)) == (3, 9)
+    assert all("invoke_workflow small_talk" in {span["name"] for span in trace} for trace in failed)
+
+
+@pytest.mark.parametrize("condition", expressions("phoenix"))
+def test_filters_find_spans(stage: Stage, condition: str) -> None:
+    assert _filtered(stage.phoenix, condition)
+
+
+def test_no_evaluation_is_lost_in_the_collector(stage: Stage) -> None:
+    sent = {
+        span["id"]
+        for trace in stage.zipkin.search("gen_ai.operation.name=evaluation")
+        for span in trace
+        if span["localEndpoint"]["serviceName"] == SERVICE and span["name"].startswith("evaluation")
+    }
+
+    arrived = {span["spanId"] for span in _filtered(stage.phoenix, "span_kind == 'EVALUATOR'")}
+
+    assert len(sent) > 30
+    assert sent <= arrived
+
+
+@pytest.mark.parametrize("door", ["written", "scraped"])
+def test_an_exemplar_leads_to_the_trace_with_its_score(stage: Stage, door: str) -> None:
+    series = stage.prometheus(door).exemplars('spanscore_quality_bucket{gen_ai_evaluation_name="harmless"}')
+    shown = series[0]["exemplars"][0]
+
+    spans = stage.phoenix.spans(shown["labels"]["trace_id"])
+
+    (scored,) = [span for span in spans if span["context"]["span_id"] == shown["labels"]["span_id"]]
+    assert scored["attributes"]["spanscore.score.harmless"] == float(shown["value"])
