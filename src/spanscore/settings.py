@@ -123,10 +123,11 @@ class AlertSettings(_Part):
     Attributes:
         baseline: the quality that is normal, measured and then frozen; None = drops are not watched.
         min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
-        false_alarm_every: at most one false drop alarm in this time, over all windows and segments of the metric.
+        false_alarm_every: at most one false drop alarm in this time, over all windows, metrics and segments together.
         threshold: lowest acceptable mean, whatever is normal; None = none.
         min_scores: effective scores a window needs before anything is said; None = 100, for a pass/fail metric with a
             baseline of 0.95 and more 400.
+        z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
         series: only this series (metric version, judge and votes) is watched; None = whatever is scored.
     """
 
@@ -135,6 +136,7 @@ class AlertSettings(_Part):
     false_alarm_every: Annotated[Seconds, Field(gt=0)] = 30 * 86_400.0
     threshold: Rate | None = None
     min_scores: int | None = Field(default=None, ge=1)
+    z: Annotated[float, Field(gt=0)] | None = None
     series: str | None = None
 
     @model_validator(mode="after")
@@ -164,6 +166,13 @@ class MonitoringSettings(_Part):
     max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
     dashboard_url: str = "http://localhost:3000/d/spanscore-metric?var-metric={metric}"
     trace_url: str | None = None
+
+    @model_validator(mode="after")
+    def _is_long_enough(self) -> Self:
+        short = [window for window in self.windows if window < 4 * self.interval]
+        if short:
+            raise ValueError(f"a window of {short[0]:g} s needs at least 4 evaluations, one in {self.interval:g} s")
+        return self
 
     @field_validator("segments")
     @classmethod

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from spanscore import semconv
 from spanscore.monitoring import promql
 
 
@@ -28,9 +27,8 @@ def test_every_operand_is_summed_by_the_same_labels() -> None:
     )
 
 
-def test_what_is_recorded_is_named_after_instrument_and_window() -> None:
-    assert promql.recorded("6h", 'job="bot"')(semconv.WEIGHT2_QUALITY) == 'spanscore:weight2_quality:6h{job="bot"}'
-    assert promql.Estimate.recorded("1d").standard_error == "spanscore:standard_error:1d"
+def test_what_is_recorded_is_named_after_estimate_and_window() -> None:
+    assert promql.Estimate.recorded("1d", 'job="bot"').standard_error == 'spanscore:standard_error:1d{job="bot"}'
 
 
 def test_the_failed_outcomes_are_those_of_the_model() -> None:

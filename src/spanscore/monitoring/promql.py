@@ -1,14 +1,13 @@
 """The formulas of ``estimates.py`` as PromQL: the one place of every expression in rules and dashboards. Text in, text out.
 
-Each formula takes ``Sums``, which says where a sum comes from: ``increases("1h")`` asks the counters themselves, as a dashboard
-does; ``recorded("1h")`` names what the recording rules have kept. Every operand is summed by the same labels: without that,
-nothing on one side of a sign matches anything on the other.
+Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed by the
+same labels: without that, nothing on one side of a sign matches anything on the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -20,6 +19,7 @@ __all__ = [
     "FAILED",
     "GROUP",
     "METRIC",
+    "UNACCOUNTED",
     "Estimate",
     "Sums",
     "below",
@@ -33,7 +33,6 @@ __all__ = [
     "mean",
     "n_eff",
     "now",
-    "recorded",
     "recorded_as",
     "standard_error",
     "t_interval",
@@ -47,6 +46,8 @@ Sums: TypeAlias = Callable[[str], str]
 METRIC = label(semconv.EVALUATION_NAME)
 GROUP = (METRIC, "service_name", "job")
 """A metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a label that is not there is empty."""
+UNACCOUNTED = "spanscore:unaccounted"
+"""The name under which ``unaccounted()`` is recorded."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
 
@@ -90,14 +91,9 @@ def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
     return lambda instrument: increase(instrument, window, where, labels)
 
 
-def recorded(window: str, where: str = "") -> Sums:
-    """Return sums that come from the recording rules."""
-    return lambda instrument: recorded_as(instrument, window) + _where(where)
-
-
-def recorded_as(what: str, window: str) -> str:
-    """Return the name under which a sum or an estimate is recorded: ``spanscore:weight_quality:1h``."""
-    return f"spanscore:{label(what.removeprefix('spanscore.'))}:{window}"
+def recorded_as(estimate: str, window: str) -> str:
+    """Return the name under which an estimate is recorded: ``spanscore:mean:1h``."""
+    return f"spanscore:{estimate}:{window}"
 
 
 def mean(sums: Sums) -> str:
@@ -179,7 +175,7 @@ class Estimate:
     @classmethod
     def recorded(cls, window: str, where: str = "") -> Estimate:
         """Return the names under which they are recorded."""
-        return cls(*(recorded_as(what, window) + _where(where) for what in ("mean", "standard_error", "n_eff")))
+        return cls(*(recorded_as(one.name, window) + _where(where) for one in fields(cls)))
 
 
 def dropped(of: Estimate, *, null: float, z: float, min_scores: int, binary: bool) -> str:

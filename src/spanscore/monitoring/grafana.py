@@ -1,0 +1,103 @@
+"""Alerts → Grafana's alert provisioning, for those who alert there and not in Prometheus.
+
+Each rule asks A (the alert's expression), reduces it to B, and fires on C, as A returns only what is wrong. The mean and its
+error are those that Prometheus records, so the rule file is loaded there all the same. No data is fine: that nothing is wrong;
+that nothing arrives is an alert of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from math import ceil
+from typing import Any
+
+from spanscore.monitoring import promql
+from spanscore.monitoring.alerts import Alert
+from spanscore.settings import MonitoringSettings
+
+__all__ = ["provisioned"]
+
+DATASOURCE = "prometheus"
+"""The uid of the data source; that of integrations/grafana/provisioning/datasources."""
+EXPRESSION = "__expr__"
+STEP_S = 10
+"""Grafana evaluates every so many seconds, or a multiple."""
+EVERYTHING = -1e9
+"""What A returns is wrong, whatever its value."""
+SERVICE = "{{ if $labels.service_name }}{{ $labels.service_name }}{{ else }}{{ $labels.job }}{{ end }}"
+
+
+def provisioned(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str, Any]:
+    """Return the tree of a file below ``provisioning/alerting``."""
+    interval = STEP_S * ceil(shared.interval / STEP_S)
+    group = {"orgId": 1, "name": "spanscore", "folder": "spanscore", "interval": promql.duration(interval)}
+    return {"apiVersion": 1, "groups": [{**group, "rules": [_rule(alert, shared) for alert in found]}]}
+
+
+def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
+    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
+    metric = "" if alert.labels["metric"] == "all" else alert.labels["metric"]
+    title = " ".join([alert.name, *alert.labels.values()])
+    return {
+        "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
+        "title": title,
+        "condition": "C",
+        "data": list(_steps(alert)),
+        "noDataState": "OK",
+        "execErrState": "Error",
+        "for": promql.duration(alert.held_s),
+        "annotations": {
+            "summary": alert.summary,
+            "description": alert.told(
+                value=_value("B", "%.3g"),
+                scores=_value("E", "%.0f"),
+                drop=_value("G", "%.3f"),
+                service=f"service {SERVICE}",
+            ),
+            **{name: url.replace("{metric}", metric) for name, url in links.items() if url},
+        },
+        "labels": dict(alert.labels),
+        "isPaused": False,
+    }
+
+
+def _steps(alert: Alert) -> Iterator[dict[str, Any]]:
+    yield _query("A", alert.expression)
+    yield _reduced("B", "A")
+    condition = {"evaluator": {"type": "gt", "params": [EVERYTHING]}}
+    yield _expression("C", {"type": "threshold", "expression": "B", "conditions": [condition]})
+    if alert.scores:
+        yield _query("D", alert.scores)
+        yield _reduced("E", "D")
+    if alert.drop:
+        yield _query("F", alert.drop)
+        yield _reduced("G", "F")
+
+
+def _query(ref: str, expression: str) -> dict[str, Any]:
+    model = {
+        "refId": ref,
+        "datasource": {"type": "prometheus", "uid": DATASOURCE},
+        "expr": expression,
+        "instant": True,
+        "range": False,
+    }
+    return _step(ref, DATASOURCE, model)
+
+
+def _reduced(ref: str, of: str) -> dict[str, Any]:
+    return _expression(ref, {"type": "reduce", "expression": of, "reducer": "last"})
+
+
+def _expression(ref: str, model: dict[str, Any]) -> dict[str, Any]:
+    given = {"refId": ref, "datasource": {"type": EXPRESSION, "uid": EXPRESSION}, **model}
+    return _step(ref, EXPRESSION, given)
+
+
+def _step(ref: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
+    return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": model}
+
+
+def _value(ref: str, form: str) -> str:
+    return f'{{{{ printf "{form}" $values.{ref}.Value }}}}'

@@ -1,0 +1,208 @@
+"""Alerts → unit tests for promtool: each alert fires on the traffic that it is for, and none on good traffic.
+
+The traffic is made up: 1,000 units per evaluation and stream, all of one mean. What fires is read from ``ALERTS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import ceil
+from typing import Any, NamedTuple
+
+from spanscore import semconv
+from spanscore.model.score import Outcome
+from spanscore.monitoring import promql
+from spanscore.monitoring.alerts import (
+    AT_REST,
+    PATIENCE,
+    SEGMENT,
+    SERIES,
+    SILENT,
+    UNSCORED,
+    Watched,
+    plans_of,
+    streams_of,
+)
+from spanscore.monitoring.names import label, series
+from spanscore.settings import AlertSettings, MonitoringSettings
+
+__all__ = ["unit_tests"]
+
+UNITS = 1_000
+"""Per evaluation of the rules."""
+STEPS = 2 * AT_REST + PATIENCE
+"""Evaluations after which every alert has held long enough."""
+SPREAD = 0.04
+"""Variance of a metric that is not pass/fail."""
+JOB = "bot"
+
+
+def unit_tests(
+    rules: str, alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings
+) -> dict[str, Any]:
+    """Return the tree of a test file.
+
+    Args:
+        rules: name of the rule file beside it.
+    """
+    interval = promql.duration(shared.interval)
+    made = _Traffic(alerts, metrics, shared)
+    return {
+        "rule_files": [rules],
+        "evaluation_interval": interval,
+        "tests": [
+            {
+                "name": case.name,
+                "interval": interval,
+                "input_series": list(case.traffic),
+                "promql_expr_test": [_fires(case, shared)],
+            }
+            for case in made.cases()
+        ],
+    }
+
+
+class _Case(NamedTuple):
+    name: str
+    traffic: Iterable[Mapping[str, str]]
+    fires: Sequence[Mapping[str, str]]
+    steps: int = STEPS
+
+
+def _fires(case: _Case, shared: MonitoringSettings) -> dict[str, Any]:
+    told = ("alertname", "metric", "window", SEGMENT, "reason")
+    return {
+        "expr": f'count by ({", ".join(told)}) (ALERTS{{alertstate="firing"}})',
+        "eval_time": promql.duration(case.steps * shared.interval),
+        "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in case.fires],
+    }
+
+
+class _Traffic:
+    """What the counters of one service do."""
+
+    def __init__(
+        self, alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings
+    ) -> None:
+        self._alerts = alerts
+        self._metrics = metrics
+        self._shared = shared
+        self._plans = plans_of(alerts, metrics, shared)
+        self._first = promql.duration(shared.windows[0])
+
+    def cases(self) -> Iterator[_Case]:
+        yield _Case("good traffic is quiet", self._all(), [])
+        if self._plans:
+            drops = {plan.metric: max(0.0, plan.null - plan.settings.min_drop) for plan in self._plans}
+            yield _Case(
+                "a drop is seen in every window and segment", self._all(drops), [*self._drops(), *self._below(drops)]
+            )
+        low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
+        if low:
+            yield _Case("a mean below its threshold is seen", self._all(low), self._below(low))
+        yield _Case(
+            "a failing judge is seen", self._all(failed=0.5), self._each("SpanscoreJudgeFailing", window=self._first)
+        )
+        reasons = ("queue_full", "refused", "hold_lost")
+        lost = [
+            {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first, "reason": r} for r in reasons
+        ]
+        yield _Case("lost units are seen", self._all(lost=1), lost)
+        long = promql.duration(self._shared.no_scores_after)
+        mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
+        if self._shared.no_scores_after <= (STEPS - PATIENCE) * self._shared.interval:
+            mute += self._each("SpanscoreNoScores", window=long, reason=SILENT)
+        yield _Case("evaluations without a score are seen", self._all(scored=False), mute)
+        yield _Case("nothing at all is seen", iter(()), self._each("SpanscoreNoScores", window=long, reason=SILENT))
+        yield self._silence(long)
+        at_rest = promql.duration(AT_REST * self._shared.interval)
+        missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
+        yield _Case("outcomes that do not add up are seen", self._all(missing=1), missing)
+
+    def _silence(self, window: str) -> _Case:
+        """Scores that were and came no more: the alert waits until there is history for its whole window."""
+        steps = ceil(self._shared.no_scores_after / self._shared.interval) + STEPS
+        still = [
+            {"series": _series(semconv.SCORED, {promql.METRIC: metric.name}), "values": f"7x{steps}"}
+            for metric in self._metrics
+        ]
+        return _Case("silence is seen", still, self._each("SpanscoreNoScores", window=window, reason=SILENT), steps)
+
+    def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:
+        return [{"alertname": alert, "metric": metric.name, **labels} for metric in self._metrics]
+
+    def _streamed(self, alert: str, metrics: Sequence[str], windows: Sequence[str]) -> list[dict[str, str]]:
+        return [
+            {"alertname": alert, "metric": metric, "window": window, **({SEGMENT: stream.name} if stream.key else {})}
+            for metric, window, stream in product(metrics, windows, streams_of(self._shared))
+        ]
+
+    def _drops(self) -> list[dict[str, str]]:
+        windows = [promql.duration(window) for window in self._shared.windows]
+        return self._streamed("SpanscoreQualityDrop", [plan.metric for plan in self._plans], windows)
+
+    def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
+        below = [name for name, mean in means.items() if mean < (self._alerts[name].threshold or 0.0)]
+        return self._streamed("SpanscoreQualityBelowThreshold", below, [self._first])
+
+    def _all(
+        self,
+        means: Mapping[str, float] | None = None,
+        *,
+        failed: float = 0.0,
+        lost: int = 0,
+        scored: bool = True,
+        missing: int = 0,
+    ) -> Iterator[dict[str, str]]:
+        for metric in self._metrics:
+            failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
+            yield _counter(semconv.FAILED_WEIGHT, failures, UNITS * failed)
+            yield from self._outcomes(metric.name, failed=failed, lost=lost, scored=scored, missing=missing)
+            mean = (means or {}).get(metric.name, self._good(metric.name))
+            units = UNITS * (1 - failed) if scored else 0
+            for stream in streams_of(self._shared)[1:] or streams_of(self._shared):
+                yield from self._moments(metric, mean, units, {label(stream.key): stream.value} if stream.key else {})
+        yield _counter(semconv.CAPTURE_REFUSED, {}, lost)
+        yield _counter(semconv.HOLD_LOST, {}, lost)
+
+    def _good(self, metric: str) -> float:
+        alert = self._alerts.get(metric, AlertSettings())
+        return max(alert.baseline or 0.0, alert.threshold or 0.5)
+
+    def _outcomes(
+        self, metric: str, *, failed: float, lost: int, scored: bool, missing: int
+    ) -> Iterator[dict[str, str]]:
+        name = {promql.METRIC: metric}
+        ended = {
+            Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
+            Outcome.UNDEFINED: 0 if scored else UNITS,
+            Outcome.JUDGE_ERROR: UNITS * failed,
+            Outcome.QUEUE_FULL: lost,
+        }
+        for outcome, units in ended.items():
+            yield _counter(semconv.EVALUATIONS, {**name, label(semconv.OUTCOME): outcome}, units)
+        yield _counter(semconv.ELIGIBLE, name, sum(ended.values()) + missing)
+        yield {"series": _series(semconv.PENDING, name), "values": f"0x{STEPS}"}
+
+    def _moments(
+        self, metric: Watched, mean: float, units: float, segment: Mapping[str, str]
+    ) -> Iterator[dict[str, str]]:
+        alert = self._alerts.get(metric.name, AlertSettings())
+        labels = {promql.METRIC: metric.name, SERIES: alert.series or "1", **segment}
+        yield _counter(semconv.SCORED, labels, units)
+        if metric.scale.range is None:
+            return
+        square = mean if metric.scale.kind == "binary" else min(mean, mean * mean + SPREAD)
+        for power in (semconv.WEIGHT, semconv.WEIGHT2):  # every unit is scored, so w = 1
+            yield _counter(power, labels, units)
+            yield _counter(f"{power}.quality", labels, units * mean)
+            yield _counter(f"{power}.quality2", labels, units * square)
+
+
+def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:
+    return {"series": _series(instrument, labels), "values": f"0+{step:.9g}x{STEPS}"}
+
+
+def _series(instrument: str, labels: Mapping[str, str]) -> str:
+    return f"{series(instrument)}{{{promql.matching({'job': JOB, **labels})}}}"

@@ -1,0 +1,167 @@
+"""Alerts → the files that an operator loads: Prometheus' rules with their unit tests, Alertmanager's route, Grafana's alerts.
+
+prometheus/spanscore.rules.yml                promtool check rules
+prometheus/spanscore.rules_test.yml           promtool test rules
+alertmanager/alertmanager.yml                 amtool check-config
+grafana/alerting/spanscore.yaml               for those who alert in Grafana instead; asks what the rules record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import product
+from typing import Any
+
+import yaml
+
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring import promql
+from spanscore.monitoring.alerts import SEGMENT, SERIES, Alert, Watched, alerts_of, streams_of
+from spanscore.monitoring.grafana import provisioned
+from spanscore.monitoring.rule_tests import unit_tests
+from spanscore.settings import AlertSettings, MonitoringSettings
+
+__all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
+
+RULES = "prometheus/spanscore.rules.yml"
+RULES_TEST = "prometheus/spanscore.rules_test.yml"
+ALERTMANAGER = "alertmanager/alertmanager.yml"
+GRAFANA = "grafana/alerting/spanscore.yaml"
+
+_SERVICE = (
+    "{{ with $labels.service_name }}service {{ . }}{{ else }}{{ with $labels.job }}job {{ . }}{{ else }}any service"
+    "{{ end }}{{ end }}"
+)
+_MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
+
+
+def rule_files(
+    alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings | None = None
+) -> dict[str, str]:
+    """Return path → text.
+
+    Args:
+        alerts: metric name → when it is worth a page; metrics that are left out are watched for silence and failures only.
+        metrics: of the scorer.
+        shared: interval, windows, segments, links; None = the defaults.
+
+    Raises:
+        ConfigurationError: an alert names no metric, or a drop or threshold is asked of a metric without a quality.
+    """
+    shared = shared or MonitoringSettings()
+    _check(alerts, metrics)
+    found = alerts_of(alerts, metrics, shared)
+    return {
+        RULES: _yaml(_rules(found, shared)),
+        RULES_TEST: _yaml(unit_tests(RULES.rpartition("/")[2], alerts, metrics, shared)),
+        ALERTMANAGER: _ROUTE,
+        GRAFANA: _yaml(provisioned(found, shared)),
+    }
+
+
+def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched]) -> None:
+    by_name = {metric.name: metric for metric in metrics}
+    for name, alert in alerts.items():
+        if name not in by_name:
+            raise ConfigurationError(
+                f"alerts names {name!r}, which is no metric of this scorer; it has {', '.join(by_name)}"
+            )
+        if by_name[name].scale.range is None and (alert.baseline is not None or alert.threshold is not None):
+            raise ConfigurationError(
+                f"alerts.{name}: the metric has an open scale and so no quality; give it range= to watch its mean"
+            )
+
+
+def _rules(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str, Any]:
+    interval = promql.duration(shared.interval)
+    return {
+        "groups": [
+            {"name": "spanscore_records", "interval": interval, "rules": list(_records(shared))},
+            {"name": "spanscore_alerts", "interval": interval, "rules": [_alert(one, shared) for one in found]},
+        ]
+    }
+
+
+def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+    """Yield each window's estimates for all units and for each segment, then what is unaccounted for."""
+    for window, stream in product(map(promql.duration, shared.windows), streams_of(shared)):
+        sums = promql.increases(window, stream.where, (*promql.GROUP, SERIES))
+        segment = {"labels": {SEGMENT: stream.name}} if stream.key else {}
+        for name, expression in asdict(promql.Estimate.of(sums)).items():
+            yield {"record": promql.recorded_as(name, window), "expr": expression, **segment}
+    yield {"record": promql.UNACCOUNTED, "expr": promql.unaccounted()}
+
+
+def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
+    text = alert.told(
+        value='{{ $value | printf "%.3g" }}',
+        scores=_asked(alert.scores, "%.0f"),
+        drop=_asked(alert.drop, "%.3f"),
+        service=_SERVICE,
+    )
+    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
+    metric = "" if alert.labels["metric"] == "all" else alert.labels["metric"]
+    return {
+        "alert": alert.name,
+        "expr": alert.expression,
+        "for": promql.duration(alert.held_s),
+        "labels": dict(alert.labels),
+        "annotations": {
+            "summary": alert.summary,
+            "description": text,
+            **{name: url.replace("{metric}", metric) for name, url in links.items() if url},
+        },
+    }
+
+
+def _asked(expression: str, form: str) -> str:
+    """Return the template that asks Prometheus for a value, by the expression's last matchers of the alert's own service."""
+    if not expression:
+        return ""
+    own = ("service_name", "job", SERIES)
+    quoted = expression.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
+    asked = quoted.removesuffix("}") + "".join(f",{name}=%q" for name in own) + "}"
+    values = " ".join(f"$labels.{name}" for name in own)
+    return f'{{{{ with printf "{asked}" {values} | query }}}}{{{{ . | first | value | printf "{form}" }}}}{{{{ end }}}}'
+
+
+class _Literal(yaml.SafeDumper):
+    """Writes texts of several lines as they are."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Literal.add_representer(str, _text)
+
+
+def _yaml(tree: Any) -> str:
+    return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+_ROUTE = """\
+# An example: one notification per metric and service, to a webhook. Take the route and the receiver over into your own file.
+route:
+  receiver: spanscore
+  group_by: [alertname, metric, service_name, job]
+  group_wait: 30s
+  group_interval: 5m
+  repeat_interval: 12h
+
+inhibit_rules:
+  # Where a drop is told, the threshold says nothing new.
+  - source_matchers: [alertname="SpanscoreQualityDrop"]
+    target_matchers: [alertname="SpanscoreQualityBelowThreshold"]
+    equal: [metric, service_name, job]
+
+receivers:
+  - name: spanscore
+    webhook_configs:
+      - url: http://127.0.0.1:8080/alerts  # gets JSON: status, labels, annotations (description, dashboard_url), startsAt
+        send_resolved: true
+"""

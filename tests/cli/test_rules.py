@@ -1,0 +1,92 @@
+"""``spanscore rules``: from a configuration to files, without asking a judge or needing its key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring.rules import RULES, RULES_TEST
+
+SHIPPED = Path(__file__).parents[2] / "integrations"
+DASHBOARDS = {"grafana/dashboards/spanscore-overview.json", "grafana/dashboards/spanscore-metric.json"}
+MADE = {RULES, RULES_TEST, "alertmanager/alertmanager.yml", "grafana/alerting/spanscore.yaml"}
+
+
+def ran(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app(), ["rules", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+def config(folder: Path, text: str) -> Path:
+    file = folder / "spanscore.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_the_shipped_files_are_what_their_configuration_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    done = ran(SHIPPED / "prometheus" / "spanscore.yaml", "--out", tmp_path)
+
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")}
+    assert (done.exit_code, written) == (0, MADE | DASHBOARDS)
+    for path in written:
+        assert (tmp_path / path).read_text() == (SHIPPED / path).read_text(), f"{path}: run spanscore rules again"
+
+
+@pytest.mark.server
+def test_the_shipped_rules_pass_their_unit_tests(prometheus: ModuleType) -> None:
+    assert "SUCCESS" in prometheus.promtool("check", "rules", SHIPPED / RULES)
+    assert "SUCCESS" in prometheus.promtool("test", "rules", SHIPPED / RULES_TEST)
+
+
+def test_it_prints_what_a_drop_needs_and_how_to_get_a_baseline(tmp_path: Path) -> None:
+    text = "metrics: [exact_match, faithfulness]\nalerts: {exact_match: {baseline: 0.85, min_drop: 0.05}}"
+
+    done = ran(config(tmp_path, text), "--out", tmp_path / "out")
+
+    assert all(word in done.stdout for word in ("1h, 6h, 1d", "4.32", "100", "1,809"))
+    assert "faithfulness: no baseline" in done.stdout
+    assert "alerts: {faithfulness: {baseline: <that mean>}}" in done.stdout
+
+
+def test_a_program_reads_the_same(tmp_path: Path) -> None:
+    text = "metrics: [faithfulness]\nalerts: {faithfulness: {baseline: 0.4}}\nmonitoring: {windows: [10m]}"
+
+    told = json.loads(ran(config(tmp_path, text), "--out", tmp_path / "out", "--json").stdout)
+
+    assert told["windows"] == ["10m"]
+    assert told["drops"][0]["null"] == pytest.approx(0.3875)
+    assert not told["drops"][0]["rate_holds"]
+    assert "false alarms may be more frequent" in told["notes"][0]
+    assert all(Path(file).is_file() for file in told["files"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("metrics: [exact_match]\nalerts: {exactmatch: {baseline: 0.8}}", "exactmatch.*exact_match"),
+        ("metrics: [exact_match]\nmonitoring: {windows: [90s]}", "4 evaluations"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
+    done = ran(config(tmp_path, text), "--out", tmp_path / "out")
+
+    assert isinstance(done.exception, ConfigurationError)
+    with pytest.raises(ConfigurationError, match=words):
+        raise done.exception
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    file = config(tmp_path, "metrics: [exact_match]")
+
+    done = ran(file, "--out", file)
+
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        raise done.exception

@@ -1,0 +1,197 @@
+"""The files for an operator: what is shipped is what is made, the real tools accept it, and their unit tests can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from spanscore.errors import ConfigurationError
+from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
+from spanscore.monitoring import budget
+from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
+from spanscore.settings import AlertSettings, MonitoringSettings
+
+SHIPPED = Path(__file__).parents[2] / "integrations"
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    scale: Scale
+
+
+FAITHFUL = Metric("faithfulness", UNIT_INTERVAL)
+METRICS = [
+    FAITHFUL,
+    Metric("harmless", BINARY),
+    Metric("noise", Scale(direction="lower")),
+    Metric("tone", Scale(kind="ordinal", range=(1.0, 5.0))),
+    Metric("words", Scale(range=None)),
+]
+ALERTS = {
+    "faithfulness": AlertSettings(baseline=0.85, min_drop=0.1, threshold=0.7),
+    "harmless": AlertSettings(baseline=0.97, series="1/judge"),
+    "noise": AlertSettings(baseline=0.4, z=4.0),
+    "tone": AlertSettings(threshold=0.6),
+}
+QUICK = MonitoringSettings(
+    interval=1,
+    windows=[20, 60],
+    no_scores_after=30,
+    segments={"user_tier": ["gold", 'a "free" one']},
+    dashboard_url="http://grafana/d/x?var-metric={metric}",
+    trace_url="http://jaeger/search?tags={metric}",
+)
+
+
+def made(shared: MonitoringSettings = QUICK, alerts: Mapping[str, AlertSettings] = ALERTS) -> dict[str, str]:
+    return rule_files(alerts, METRICS, shared)
+
+
+def alerts_in(files: Mapping[str, str]) -> list[dict[str, Any]]:
+    groups = yaml.safe_load(files[RULES])["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_z_is_of_the_evaluations_and_windows_in_the_time_of_one_false_alarm() -> None:
+    shared = {"interval_s": 60, "windows": 3, "every_s": 30 * 86_400}
+
+    assert budget.critical_z(**shared, streams=1) == pytest.approx(4.32, abs=0.005)
+    assert budget.critical_z(**shared, streams=10) == pytest.approx(4.806, abs=0.005)
+
+
+def test_scores_near_a_perfect_pass_rate_need_more_company() -> None:
+    needed = {b: budget.least_scores(b, binary=True) for b in (0.5, 0.94, 0.95, 1.0)}
+
+    assert needed == {0.5: 100, 0.94: 100, 0.95: 400, 1.0: 400}
+    assert budget.least_scores(0.97, binary=False) == 100
+
+
+def test_metrics_and_segments_share_the_budget() -> None:
+    alone = rule_files({"harmless": AlertSettings(baseline=0.85)}, METRICS, MonitoringSettings())
+    shared = made(
+        MonitoringSettings(segments={"user_tier": ["gold"]}), {n: ALERTS[n] for n in ("faithfulness", "harmless")}
+    )
+
+    assert "> 4.322 * " in alerts_in(alone)[0]["expr"]
+    assert "> 4.619 * " in alerts_in(shared)[0]["expr"]  # four streams
+
+
+def test_every_alert_tells_metric_window_and_where_to_click() -> None:
+    for alert in alerts_in(made()):
+        assert {"severity", "metric", "window"} <= alert["labels"].keys()
+        assert alert["for"] == "2s"
+        assert {"summary", "description", "dashboard_url", "trace_url"} == alert["annotations"].keys()
+        assert "{metric}" not in alert["annotations"]["dashboard_url"]
+
+
+def test_a_drop_has_an_alert_for_each_window_and_segment() -> None:
+    drops = [one["labels"] for one in alerts_in(made()) if one["alert"] == "SpanscoreQualityDrop"]
+
+    found = {(one["window"], one.get("segment")) for one in drops if one["metric"] == "harmless"}
+    segments = (None, "user_tier=gold", 'user_tier=a "free" one')
+    assert found == {(window, segment) for window in ("20s", "1m") for segment in segments}
+
+
+def test_without_a_baseline_there_are_silence_failures_and_a_threshold() -> None:
+    names = {one["alert"] for one in alerts_in(made()) if one["labels"]["metric"] == "tone"}
+
+    assert names == {"SpanscoreQualityBelowThreshold", "SpanscoreJudgeFailing", "SpanscoreNoScores"}
+
+
+def test_where_the_rate_of_false_alarms_is_not_shown_the_alert_says_so() -> None:
+    said = {
+        one["labels"]["metric"]: "more frequent than configured" in one["annotations"]["description"]
+        for one in alerts_in(made())
+        if one["alert"] == "SpanscoreQualityDrop"
+    }
+
+    assert said == {"faithfulness": False, "harmless": False, "noise": True}
+
+
+@pytest.mark.parametrize(
+    ("alerts", "words"),
+    [
+        ({"faithfullness": AlertSettings()}, "faithfullness.*harmless"),
+        ({"words": AlertSettings(baseline=0.5)}, "words.*range="),
+        ({"words": AlertSettings(threshold=0.5)}, "words.*range="),
+    ],
+)
+def test_what_cannot_be_watched_is_named(alerts: dict[str, AlertSettings], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        made(alerts=alerts)
+
+
+def test_grafana_gets_the_same_alerts_with_ids_of_their_own() -> None:
+    files = made()
+    rules = yaml.safe_load(files[GRAFANA])["groups"][0]["rules"]
+
+    assert [rule["data"][0]["model"]["expr"] for rule in rules] == [one["expr"] for one in alerts_in(files)]
+    assert len({rule["uid"] for rule in rules}) == len({rule["title"] for rule in rules}) == len(rules)
+    for rule in rules:
+        steps = {step["refId"]: step for step in rule["data"]}
+        assert [steps[ref]["datasourceUid"] for ref in "ABC"] == ["prometheus", "__expr__", "__expr__"]
+        assert [steps[ref]["model"].get("type") for ref in "ABC"] == [None, "reduce", "threshold"]
+        assert (rule["condition"], rule["noDataState"]) == ("C", "OK")
+        assert "{scores}" not in str(rule["annotations"])
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("shared", [QUICK, MonitoringSettings(interval=5, windows=[60], no_scores_after=60)])
+def test_every_alert_fires_on_what_it_is_for_and_none_on_good_traffic(
+    prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
+) -> None:
+    folder = write(tmp_path, made(shared))
+
+    assert "SUCCESS" in prometheus.promtool("check", "rules", folder / RULES)
+    assert "SUCCESS" in prometheus.promtool("test", "rules", folder / RULES_TEST)
+
+
+@pytest.mark.server
+def test_rules_that_see_no_drop_fail_their_unit_tests(prometheus: ModuleType, tmp_path: Path) -> None:
+    blind = {name: one.model_copy(update={"z": 1_000.0}) for name, one in ALERTS.items()}
+    folder = write(tmp_path, {**made(), RULES: made(alerts=blind)[RULES]})
+
+    with pytest.raises(ValueError, match=r"a drop is seen|SpanscoreQualityDrop"):
+        prometheus.promtool("test", "rules", folder / RULES_TEST)
+
+
+@pytest.mark.server
+def test_an_alert_says_how_far_from_how_many_scores_and_whose(prometheus: ModuleType, tmp_path: Path) -> None:
+    files = made()
+    tests = yaml.safe_load(files[RULES_TEST])
+    (drop,) = [one for one in tests["tests"] if one["name"].startswith("a drop")]
+    nothing = {"eval_time": drop.pop("promql_expr_test")[0]["eval_time"], "alertname": "SpanscoreQualityDrop"}
+    tests["tests"] = [
+        {**drop, "alert_rule_test": [{**nothing, "exp_alerts": []}]}
+    ]  # so that promtool tells what it got
+    folder = write(tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)})
+
+    with pytest.raises(ValueError, match="got") as told:
+        prometheus.promtool("test", "rules", folder / RULES_TEST)
+
+    assert (
+        "faithfulness for user_tier=gold is 0.725 over the last 20s, 0.125 below its baseline of 0.85, "
+        "from 20000 effective scores (job bot)." in str(told.value)
+    )
+    assert 'trace_url=\\"http://jaeger/search?tags=faithfulness' in str(told.value).replace('"', '\\"')
+
+
+@pytest.mark.server
+def test_alertmanager_takes_the_route(alertmanager: ModuleType, tmp_path: Path) -> None:
+    folder = write(tmp_path, made())
+
+    assert "SUCCESS" in alertmanager.amtool("check-config", folder / ALERTMANAGER)
