@@ -62,7 +62,7 @@ def rules(
     if plans:
         console.print(_table(plans, settings))
     for note in notes:
-        console.print(note, highlight=False, markup=False)
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
     for path in written:
         console.print(str(path), highlight=False, markup=False, soft_wrap=True)
 
