@@ -231,7 +231,7 @@ def _next(played: Played) -> Iterator[RenderableType]:
         yield _step("in a backend", "spanscore demo --otlp http://localhost:4318 --seconds 60")
     yield _step("  Jaeger", "search the tag spanscore.verdict=fail")
     yield _step("  Tempo", "{ span.spanscore.score.faithfulness < 0.5 }")
-    yield _step("keep it", "spanscore demo --report demo.html --out demo.jsonl --svg demo.svg")
+    yield _step("keep it", "spanscore demo --report demo.html --out demo.jsonl")
     yield _step("a real model", "spanscore demo --model openai:gpt-4o-mini")
     yield _step("your own chain", "scorer = OnlineScorer([Faithfulness(llm)], sample_rate=0.1)")
     yield _step("", 'chain.invoke(question, config={"callbacks": [scorer.handler]})')
