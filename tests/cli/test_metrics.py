@@ -33,9 +33,7 @@ def test_every_metric_tells_question_needs_and_price(rows: dict[str, Any], name:
     assert row["question"]
     assert row["requires"]
     assert "``" not in json.dumps(row)
-    if row["cost"] is None:
-        assert "the offline judge has no answer to" in row["cost_unknown"]
-        return
+    assert row["cost"] is not None, row["cost_unknown"]
     assert (row["cost"]["calls"] > 0) == (row["cost"]["input_tokens"] > 0)
 
 
