@@ -1,0 +1,1 @@
+"""Metrics of other libraries as metrics of ours: one file per library."""
