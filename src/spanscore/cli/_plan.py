@@ -16,14 +16,13 @@ from spanscore.judges.keys import missing_key
 from spanscore.metrics.card import card_of
 from spanscore.metrics.configured import entries, judge_of
 from spanscore.metrics.registry import create
+from spanscore.monitoring.budget import least_scores
 from spanscore.protocols import Metric
 from spanscore.settings import AlertSettings, Settings
 
 __all__ = ["AlertPlan", "MetricPlan", "Plan", "plan_of"]
 
 _LEXICAL = "the offline heuristic: a first look, no verdict"
-_MIN_SCORES, _MIN_SCORES_NEAR_ONE, _NEAR_ONE = 100, 400, 0.95
-"""A pass/fail metric that nearly always passes needs more: its null distribution is far from a normal one there."""
 _HALF = 0.5
 
 _BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
@@ -221,8 +220,7 @@ def _where(name: str, kind: str, settings: Settings) -> str:
 
 def _alert(metric: Metric, alert: AlertSettings, settings: Settings) -> AlertPlan:
     binary = metric.scale.kind == "binary"
-    usual = _MIN_SCORES_NEAR_ONE if binary and (alert.baseline or 0.0) >= _NEAR_ONE else _MIN_SCORES
-    wanted = alert.min_scores or usual
+    wanted = alert.min_scores or least_scores(alert.baseline, binary=binary)
     rate = settings.sampling.rates.get(metric.name, settings.sampling.rate)
     return AlertPlan(
         metric=metric.name,
