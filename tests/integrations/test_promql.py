@@ -11,8 +11,12 @@ import pytest
 import yaml
 from tests.integrations.stage import INTEGRATIONS, SERVICE, Stage, dashboards, expressions, panels
 
+from spanscore import semconv
+from spanscore.monitoring.names import label
+
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
 
+LABELS = {label(name) for name in (semconv.OUTCOME, semconv.SERIES)}
 VARIABLES = {"$__rate_interval": "1h", "$__range": "1h", "$window": "1h", "$service": ".*"}
 DOORS = ("written", "scraped")
 METRIC = {"spanscore-overview": ".*", "spanscore-metric": "priced"}
@@ -49,6 +53,17 @@ def _filled(expression: str, metric: str) -> str:
     return expression
 
 
+def _of_grafana() -> list[Asked]:
+    return [
+        Asked(f"grafana/{rule['title']}", query["model"]["expr"], alert=True)
+        for file in sorted((INTEGRATIONS / "grafana" / "alerting").glob("*.yaml"))
+        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+        for rule in group["rules"]
+        for query in rule["data"]
+        if "expr" in query["model"]
+    ]
+
+
 def _of_rules() -> list[Asked]:
     return [
         Asked(f"{file.name}/{rule.get('record') or rule['alert']}", rule["expr"], "alert" in rule)
@@ -59,7 +74,7 @@ def _of_rules() -> list[Asked]:
 
 
 ASKED = _of_dashboards() + [one for one in _of_rules() if not one.alert]
-ALERTS = [one for one in _of_rules() if one.alert]
+ALERTS = [one for one in _of_rules() if one.alert] + _of_grafana()
 
 
 def _values(stage: Stage, door: str, expression: str) -> list[float]:
@@ -80,8 +95,7 @@ def test_every_expression_returns_data(stage: Stage, asked: Asked, door: str) ->
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("asked", ALERTS, ids=lambda asked: asked.where)
 def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked, door: str) -> None:
-    recorded = {one.where.partition("/")[2] for one in _of_rules()}
-    named = set(re.findall(r"\bspanscore[_:][a-z0-9_:A-Z]+", asked.expression)) - recorded
+    named = set(re.findall(r"\bspanscore[_:][a-z0-9_:A-Z]+", asked.expression)) - LABELS
 
     stage.prometheus(door).query(asked.expression)  # raises where Prometheus refuses it
 
