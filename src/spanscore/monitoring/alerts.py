@@ -260,8 +260,8 @@ def _silence(metric: Watched, alert: AlertSettings, shared: MonitoringSettings) 
         held_s=PATIENCE * shared.interval,
         labels={**_labels("warning", metric.name, long), "reason": SILENT},
         summary=f"{metric.name} has no scores",
-        text=f"No score of {metric.name} arrived over the last {long} ({{service}}): no traffic, no scorer, or no way from it "
-        "to here. No other alert on this metric can fire meanwhile.",
+        text=f"No score of {metric.name} arrived over the last {long}, or its counters are not here at all ({{service}}): no "
+        "traffic, no scorer, or no way from it to here. No other alert on this metric can fire meanwhile.",
     )
 
 
