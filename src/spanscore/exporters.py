@@ -48,7 +48,7 @@ _NOISY_LOGGERS = (
     "urllib3.connectionpool",
 )
 """Where SDK and exporters log what an export went through, besides the modules of the exporter's own classes."""
-_UNSUPPORTED = re.compile(r"code: (404|StatusCode\.UNIMPLEMENTED)\b")
+_UNSUPPORTED = re.compile(r"code: (404|405|StatusCode\.UNIMPLEMENTED)\b")
 """How the exporters, HTTP and gRPC, word the answer of a backend that takes no such signal (a plain Jaeger: metrics, logs)."""
 
 _exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting", default=None)
@@ -77,7 +77,7 @@ def _hush_first(logger: logging.Logger) -> None:
 class QuietExporter:
     """An SDK exporter of any signal that prints nothing, remembers how it went, and stops when it is not wanted.
 
-    It stops for good after the first 404 or UNIMPLEMENTED: the backend does not take this signal.
+    It stops for good after the first 404, 405 (Phoenix) or UNIMPLEMENTED: the backend does not take this signal.
 
     Args:
         inner: a span, metric or log exporter; what is not defined here is asked of it.

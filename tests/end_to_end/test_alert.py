@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
-from spanscore.monitoring.alerts import plans_of
-from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
 from tests.end_to_end.application import METRICS, Application, Traffic, metrics
 from tests.end_to_end.webhook import Webhook
 from tests.servers import alertmanager, prometheus
 from tests.servers.server import poll
 
+from spanscore.monitoring.alerts import plans_of
+from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
 from spanscore.settings import AlertSettings, MonitoringSettings
 
 SHORTENED = MonitoringSettings(

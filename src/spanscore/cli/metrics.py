@@ -88,13 +88,15 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 
 def _table(rows: list[dict[str, Any]]) -> Group:
-    table = Table(title=f"{len(rows)} metrics", title_justify="left")
-    for title in ("metric", "question", "range", "needs"):
-        table.add_column(title, no_wrap=title == "range", overflow="fold")
+    """Return a row per metric, its name above its question, so that no name is cut at 80 columns."""
+    table = Table(title=f"{len(rows)} metrics", title_justify="left", show_lines=True)
+    table.add_column("metric: its question, and the fields it needs")
+    table.add_column("range", no_wrap=True)
     for title in ("calls", "tokens"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(row["name"], row["question"], _range(row), _needs(row["requires"]), *_price(row["cost"]))
+        asked = Text.assemble((row["name"], "bold"), "\n", row["question"], "\n", (_needs(row["requires"]), "dim"))
+        table.add_row(asked, _range(row), *_price(row["cost"]))
     return Group(
         table,
         Text(

@@ -252,11 +252,13 @@ def _silence(metric: Watched, alert: AlertSettings, shared: MonitoringSettings) 
         text=f"{{value}} units were to be evaluated by {metric.name} over the last {first}, and none got a score "
         "({service}). spanscore.outcome of spanscore_evaluations_total tells how they ended.",
     )
-    silent = f"{promql.increase(semconv.SCORED, long, scored)} == 0"
     known = f"sum by ({', '.join(promql.GROUP)}) ({series(semconv.SCORED)}{{{scored}}} offset {long})"
+    scoring = (
+        f"{promql.increase(semconv.SCORED, long, scored)} > 0"  # of a service that is gone there is no increase at all
+    )
     yield Alert(
         name="SpanscoreNoScores",
-        expression=f"{silent}\nand {known}\nor absent({series(semconv.SCORED)}{{{scored}}})",
+        expression=f"{known}\nunless {scoring}\nor absent({series(semconv.SCORED)}{{{scored}}})",
         held_s=PATIENCE * shared.interval,
         labels={**_labels("warning", metric.name, long), "reason": SILENT},
         summary=f"{metric.name} has no scores",
