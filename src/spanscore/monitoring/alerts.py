@@ -252,13 +252,14 @@ def _silence(metric: Watched, alert: AlertSettings, shared: MonitoringSettings) 
         text=f"{{value}} units were to be evaluated by {metric.name} over the last {first}, and none got a score "
         "({service}). spanscore.outcome of spanscore_evaluations_total tells how they ended.",
     )
-    known = f"sum by ({', '.join(promql.GROUP)}) ({series(semconv.SCORED)}{{{scored}}} offset {long})"
-    scoring = (
-        f"{promql.increase(semconv.SCORED, long, scored)} > 0"  # of a service that is gone there is no increase at all
-    )
+    # Known: from before the window, by up to twice its length. One that is new is not silent yet; of a service that is gone
+    # there is no increase at all.
+    memory = promql.duration(2 * shared.no_scores_after)
+    known = f"last_over_time({series(semconv.SCORED)}{{{scored}}}[{memory}] offset {long})"
+    silent = f"sum by ({', '.join(promql.GROUP)}) ({known})\nunless {promql.increase(semconv.SCORED, long, scored)} > 0"
     yield Alert(
         name="SpanscoreNoScores",
-        expression=f"{known}\nunless {scoring}\nor absent({series(semconv.SCORED)}{{{scored}}})",
+        expression=f"{silent}\nor absent({series(semconv.SCORED)}{{{scored}}})",
         held_s=PATIENCE * shared.interval,
         labels={**_labels("warning", metric.name, long), "reason": SILENT},
         summary=f"{metric.name} has no scores",
