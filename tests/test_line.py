@@ -5,9 +5,13 @@ import threading
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from tests.judges.models import PlainModel
 from tests.line import ANSWER, CONTEXT, QUESTION, Failing, Grounded, Slow, a_line, a_trace, identity_holds, model, rag
 
 import spanscore
@@ -367,6 +371,30 @@ def test_a_judges_own_runs_are_never_captured():
 
         assert scorer.status().outcomes["harmless"] == {"scored": 1}
     assert len(trace.named("chat")) == 1
+
+
+def test_a_chains_model_is_told_beside_its_scores():
+    reader = InMemoryMetricReader()
+    chain = ChatPromptTemplate.from_template("{question}") | PlainModel(text=ANSWER)
+    metric = spanscore.metrics.AspectCritic(model('{"verdict": 1}'), name="harmless", definition="Is it harmless?")
+    with a_line(metric, meter_provider=MeterProvider([reader])) as (scorer, trace):
+        chain.invoke({"question": QUESTION}, config=config(scorer))
+        assert scorer.flush(5)
+
+        models = [labels["gen_ai.request.model"] for labels in labels_of(reader, "spanscore.quality")]
+    assert models == [trace.evaluations[0].attributes["gen_ai.request.model"]] == ["plain-1"]
+    assert "gen_ai.request.model" not in trace.roots[0].attributes
+
+
+def labels_of(reader, name):
+    return [
+        point.attributes
+        for resource in reader.get_metrics_data().resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == name
+        for point in metric.data.data_points
+    ]
 
 
 def test_flush_does_not_wait_for_new_traffic():

@@ -345,7 +345,7 @@ def test_a_backend_without_metrics_and_logs_is_asked_once_and_said_once(
 
     flushed = []
     for _ in range(3):
-        telemetry.record(unit().root, score())
+        telemetry.record(unit(), score())
         events.emit(unit(), [score()])
         own.tracer().start_span("root").end()
         flushed.append(own.force_flush(DEADLINE_S))

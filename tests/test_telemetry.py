@@ -18,6 +18,7 @@ from tests.sinks.memory import FixedCounts, Memory, telemetry_of
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
+from spanscore.model.span import Unit
 from spanscore.telemetry import Telemetry
 
 OPEN = Scale(kind="ordinal", range=None)
@@ -57,6 +58,11 @@ def key(**attributes: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((names.get(short, short), value) for short, value in attributes.items()))
 
 
+def with_root(**changes: object) -> Unit:
+    of = unit()
+    return replace(of, spans=tuple(replace(span, **changes) for span in of.spans))
+
+
 PASSED = key(name="faithfulness", label="pass", series="1+judge")
 FAILED = key(name="faithfulness", label="fail", series="1+judge")
 
@@ -88,8 +94,8 @@ def test_every_outcome_of_a_declared_metric_is_there_from_the_first_collection(m
 def test_the_sums_are_the_additive_moments_of_quality_weighted_by_the_inverse_probability(memory: Memory) -> None:
     telemetry = telemetry_of(memory)
 
-    telemetry.record(unit().root, score(value=0.75, probability=0.5))
-    telemetry.record(unit().root, score(value=0.5, probability=0.25))
+    telemetry.record(unit(), score(value=0.75, probability=0.5))
+    telemetry.record(unit(), score(value=0.5, probability=0.25))
 
     sums = {name: memory.values(name)[PASSED] for name in ("spanscore.scored", *MOMENTS)}
     assert sums == {
@@ -173,9 +179,7 @@ def test_a_call_without_a_model_is_the_scores_judge_or_unknown(memory: Memory) -
 
 
 def test_the_histogram_tells_model_and_workflow_and_has_literal_buckets(memory: Memory) -> None:
-    root = unit(**{semconv.REQUEST_MODEL: "app-model"}).root
-
-    telemetry_of(memory).record(root, score())
+    telemetry_of(memory).record(unit(**{semconv.REQUEST_MODEL: "app-model"}), score())
 
     ((labels, point),) = memory.points("spanscore.quality").items()
     assert dict(labels) == {
@@ -187,10 +191,7 @@ def test_the_histogram_tells_model_and_workflow_and_has_literal_buckets(memory: 
 
 
 def test_an_agent_stands_for_a_workflow_that_is_not_there(memory: Memory) -> None:
-    root = unit().root
-    assert root is not None
-
-    telemetry_of(memory).record(replace(root, attributes={semconv.AGENT_NAME: "planner"}), score())
+    telemetry_of(memory).record(with_root(attributes={semconv.AGENT_NAME: "planner"}), score())
 
     ((labels, _),) = memory.points("spanscore.quality").items()
     assert dict(labels)["gen_ai.agent.name"] == "planner"
@@ -200,10 +201,8 @@ def test_segments_have_listed_values_and_other(memory: Memory) -> None:
     telemetry = telemetry_of(memory, segments={"user_tier": ("gold", "free")})
     telemetry.declare([Metric()])
 
-    root = unit().root
-    assert root is not None
-    telemetry.record(root, score())
-    telemetry.record(replace(root, metadata={"user_tier": "a user's own text"}), score())
+    telemetry.record(unit(), score())
+    telemetry.record(with_root(metadata={"user_tier": "a user's own text"}), score())
     telemetry.record(None, score())
 
     passed = {
@@ -249,7 +248,7 @@ def test_attribute_sets_are_bounded_and_what_was_folded_is_counted(memory: Memor
     telemetry = telemetry_of(memory, max_sets=3)
 
     for n in range(10):
-        telemetry.record(unit(**{semconv.REQUEST_MODEL: f"model-{n}"}).root, score())
+        telemetry.record(unit(**{semconv.REQUEST_MODEL: f"model-{n}"}), score())
 
     points = memory.points("spanscore.quality")
     folded = points[key(name="faithfulness", label="pass", series="other", model="other", workflow="other")]
@@ -303,7 +302,7 @@ def test_without_a_meter_everything_is_counted_and_nothing_exported() -> None:
     telemetry = Telemetry(None, FixedCounts())
     telemetry.declare([Metric()])
 
-    telemetry.record(unit().root, score())
+    telemetry.record(unit(), score())
 
     assert telemetry.sums("spanscore.scored")[next(iter(telemetry.sums("spanscore.scored")))] == 1
 

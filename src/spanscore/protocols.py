@@ -212,7 +212,10 @@ class Sink(Protocol):
     """Where scores go. Span thread only, so an exporter that blocks never stalls the application or the loop."""
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Publish all scores of a unit at once. ``unit`` carries its root, without content."""
+        """Publish all scores of a unit at once.
+
+        ``unit`` carries no content, and of its spans the root and the one that names its model.
+        """
 
     def shutdown(self) -> None:
         """Let go of what the sink holds; it is never used again."""

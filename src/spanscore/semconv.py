@@ -78,11 +78,14 @@ CONTENT_ATTRIBUTES: Final = frozenset(
 # Operations (values of gen_ai.operation.name).
 CHAT: Final = "chat"
 TEXT_COMPLETION: Final = "text_completion"
+GENERATE_CONTENT: Final = "generate_content"
 RETRIEVAL: Final = "retrieval"
 EXECUTE_TOOL: Final = "execute_tool"
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 EVALUATION: Final = "evaluation"
+MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
+"""A model is asked and answers."""
 
 # --- evaluation (standard names, GenAI conventions) ---------------------------------------------------------------
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"

@@ -22,7 +22,7 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import JudgeCall, Outcome, Scale, Score
-from spanscore.model.span import SpanData
+from spanscore.model.span import SpanData, Unit
 
 __all__ = ["INSTRUMENTS", "Counted", "Declared", "Instrument", "Reading", "Telemetry"]
 
@@ -188,13 +188,13 @@ class Telemetry:
             for outcome in _FAILURES:
                 self._sums.add(semconv.FAILED_WEIGHT, _failure(metric.name, outcome), 0.0)
 
-    def record(self, root: SpanData | None, score: Score, context: Context | None = None) -> None:
+    def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
 
         One that supersedes an earlier one (``revision`` > 0) adds its cost only: a unit counts once; sums take nothing back.
 
         Args:
-            root: the unit's root, for the names of model and agent and the segments.
+            unit: for the names of model and agent and the segments; None where it is not known.
             context: holds the scored span's context: the exemplar points there.
         """
         for call in score.usage.calls:
@@ -202,7 +202,7 @@ class Telemetry:
         if score.revision:
             return
         if score.value is not None:
-            self._scored(root, score, context)
+            self._scored(unit, score, context)
         elif score.outcome.failed:
             self._sums.add(semconv.FAILED_WEIGHT, _failure(score.metric, score.outcome), _weight(score))
 
@@ -211,15 +211,15 @@ class Telemetry:
         for instruments in self._exported.values():
             instruments.leave(self)
 
-    def _scored(self, root: SpanData | None, score: Score, context: Context | None) -> None:
+    def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
         w, y = _weight(score), _quality(score)
-        labels = _labels(score.metric, score.label, score.series, self._segment_of(root))
+        labels = _labels(score.metric, score.label, score.series, self._segment_of(None if unit is None else unit.root))
         self._sums.add(semconv.SCORED, labels, 1)
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             return
         for name, moment in zip(_MOMENTS, (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y), strict=True):
             self._sums.add(name, labels, moment)
-        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(root, score)))
+        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
 
@@ -321,12 +321,15 @@ def _labels(name: str, label: str | None, series: str, segments: Iterable[tuple[
     return (*_of_metric(name), *labelled, (semconv.SERIES, series), *segments)
 
 
-def _of_unit(root: SpanData | None, score: Score) -> Labels:
+def _of_unit(unit: Unit | None, score: Score) -> Labels:
     """Return the histogram's attributes: those of the score, and the scored application's model and workflow or agent."""
-    attributes: Mapping[str, Any] = root.attributes if root is not None else {}
+    labels = _labels(score.metric, score.label, score.series, ())
+    if unit is None:
+        return labels
+    attributes: Mapping[str, Any] = unit.root.attributes if unit.root is not None else {}
     name = semconv.WORKFLOW_NAME if semconv.WORKFLOW_NAME in attributes else semconv.AGENT_NAME
-    known = tuple((key, str(attributes[key])) for key in (semconv.REQUEST_MODEL, name) if key in attributes)
-    return (*_labels(score.metric, score.label, score.series, ()), *known)
+    known = ((semconv.REQUEST_MODEL, unit.request_model), (name, attributes.get(name)))
+    return (*labels, *((key, str(value)) for key, value in known if value is not None))
 
 
 class _Sums:

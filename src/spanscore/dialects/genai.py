@@ -16,7 +16,6 @@ from spanscore.model.span import SpanData, Unit
 
 __all__ = ["GenAIDialect"]
 
-_MODELS = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, "generate_content"})
 _RETRIEVERS = frozenset({semconv.RETRIEVAL})
 _TOOLS = frozenset({semconv.EXECUTE_TOOL})
 _NOT_SCORED = frozenset({semconv.EVALUATION, "create_agent"})
@@ -67,7 +66,7 @@ def _view(unit: Unit, root: SpanData) -> View:
     retrievers = [span for span in _of(unit, _RETRIEVERS) if _has_documents(span)]
     tools = _of(unit, _TOOLS)
     artifacts = [span for span in tools if _has_documents(span)]
-    models = sorted(topmost(_of(unit, _MODELS), tools, unit), key=lambda span: span.end_ns)
+    models = sorted(topmost(_of(unit, semconv.MODEL_OPERATIONS), tools, unit), key=lambda span: span.end_ns)
     operation = str(root.operation)
     expected = root.attributes.get(semconv.EXPECTED)
     return View(

@@ -129,10 +129,31 @@ class Unit:
         """The unit's top-most span; None while ``complete`` is False and it never arrived."""
         return next((span for span in self.spans if span.span_id == self.key.span_id), None)
 
+    @property
+    def request_model(self) -> str | None:
+        """The scored application's model, as it was asked for; None where no span tells."""
+        span = self._names_model()
+        return None if span is None else str(span.attributes[semconv.REQUEST_MODEL])
+
     def without_content(self) -> Unit:
-        """Return the same unit with its root alone and no content: all that a sink needs, a fraction of the memory."""
+        """Return the same unit with no content and only the spans a sink needs, a fraction of the memory.
+
+        These are its root and, where the root itself names no model, the span that does.
+        """
+        kept = {id(self.root), id(self._names_model())}  # by identity: to compare attributes would render them
+        return replace(self, spans=tuple(span.without_content() for span in self.spans if id(span) in kept))
+
+    def _names_model(self) -> SpanData | None:
+        """Return the root where it has a model, else the last model span that answered, else the last that was asked."""
         root = self.root
-        return replace(self, spans=() if root is None else (root.without_content(),))
+        if root is not None and root.attributes.get(semconv.REQUEST_MODEL):
+            return root
+        asked = [
+            span
+            for span in self.spans
+            if str(span.operation) in semconv.MODEL_OPERATIONS and span.attributes.get(semconv.REQUEST_MODEL)
+        ]
+        return max(asked, key=lambda span: (span.status != "error", span.end_ns), default=None)
 
 
 class Facts(NamedTuple):

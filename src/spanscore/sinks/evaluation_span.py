@@ -25,10 +25,9 @@ _COPIED = (
     semconv.CONVERSATION_ID,
     semconv.WORKFLOW_NAME,
     semconv.AGENT_NAME,
-    semconv.REQUEST_MODEL,
     semconv.PROMPT_VERSION,
 )
-"""What queries group by: a trace store's structural queries may see one block only, not the unit's span beside it."""
+"""What queries group by, beside the unit's model: a structural query may see one block only, not the unit's span beside it."""
 
 
 class EvaluationSpans(SafeSink):
@@ -53,18 +52,19 @@ class EvaluationSpans(SafeSink):
         tracer = self._providers.tracer(semconv.SCOPE)
         for score in scores:
             span_id = int(_id_of(score, unit.key)[:16], 16)
-            attributes = self._attributes(unit.key, root, score)
+            attributes = self._attributes(unit, root, score)
             if root.resource is None or not hasattr(tracer, "span_processor"):
                 _start_and_end(tracer, root, score, span_id, attributes)
             else:
                 tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes))
 
-    def _attributes(self, key: UnitKey, root: SpanData, score: Score) -> dict[str, Any]:
+    def _attributes(self, unit: Unit, root: SpanData, score: Score) -> dict[str, Any]:
         explanation = explanation_of(score) if self._content else None
         attributes = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
+        attributes[semconv.REQUEST_MODEL] = unit.request_model
         attributes |= score_attributes(score)
         attributes |= _conventional(score, explanation)
-        attributes |= _ours(score, _id_of(score, key))
+        attributes |= _ours(score, _id_of(score, unit.key))
         attributes |= _cost(score.usage, score.judge_model)
         return {name: value for name, given in attributes.items() if (value := wire_value(given)) is not None}
 

@@ -27,4 +27,4 @@ class Instruments(SafeSink):
         root = unit.root
         context = None if root is None else context_of(root)
         for score in scores:
-            self._telemetry.record(root, score, context)
+            self._telemetry.record(unit, score, context)
