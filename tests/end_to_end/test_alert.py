@@ -19,6 +19,7 @@ from tests.end_to_end.webhook import Webhook
 from tests.servers import alertmanager, prometheus
 from tests.servers.server import poll
 
+from spanscore.monitoring import promql
 from spanscore.monitoring.alerts import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
 from spanscore.settings import AlertSettings, MonitoringSettings
@@ -113,6 +114,24 @@ def stage(prometheus: Any, alertmanager: Any, tmp_path_factory: pytest.TempPathF
             what="scores in every window",
         )
         yield made
+
+
+def test_whatever_its_scale_a_good_metric_reads_as_good(stage: Stage) -> None:
+    """In [0, 1], negative, or lower is better: sums, histogram, dashboard expression and record speak of quality, 1 good."""
+    where = 'service_name="control"'
+    histogram = "sum by (gen_ai_evaluation_name) (spanscore_quality_{}{{service_name='control'}})"
+    read = {
+        "sums, as a dashboard asks": promql.mean(promql.increases("40s", where)),
+        "histogram": f"{histogram.format('sum')} / {histogram.format('count')}",
+        "recording rule": f"spanscore:mean:40s{{{where}}}",
+    }
+
+    for what, expression in read.items():
+        means = {
+            one["metric"]["gen_ai_evaluation_name"]: float(one["value"][1]) for one in stage.watch.query(expression)
+        }
+        assert means.keys() == set(METRICS), what
+        assert all(0.8 < mean < 1.0 for mean in means.values()), (what, means)
 
 
 def test_a_broken_retrieval_reaches_a_webhook_and_its_repair_resolves_it(stage: Stage) -> None:
