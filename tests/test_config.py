@@ -64,6 +64,8 @@ WRONG = {
     "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.1, min_drop: 0.2}}": ["alerts.exact_match", "min_drop"],
     "metrics: [exact_match]\nmonitoring: {segments: {tier: []}}": ["monitoring.segments", "tier"],
     "metrics: [exact_match]\nmonitoring: {segments: {spanscore.series: [a]}}": ["spanscore.series"],
+    "metrics: [exact_match]\njudge: {prices: {m: {input: -1, output: 2}}}": ["judge.prices.m.input", "-1"],
+    "metrics: [exact_match]\njudge: {prices: {m: {input: 1, outptu: 2}}}": ["judge.prices.m.outptu", "'output'"],
     "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "strictness"],
 }
 

@@ -27,6 +27,7 @@ from spanscore.hold import RELEASE_REASONS, Pace, SpanHold
 from spanscore.hooks import Hooks
 from spanscore.inbox import Inbox
 from spanscore.ledger import Ledger
+from spanscore.model.score import refuse_taken_name
 from spanscore.model.span import UnitKey
 from spanscore.notice import harmless
 from spanscore.pipeline import Pipeline
@@ -236,6 +237,7 @@ def _checked(metrics: Sequence[Metric], options: Options) -> Sequence[Metric]:
     for metric in metrics:
         if not isinstance(metric, Metric):
             raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
+        refuse_taken_name(metric.name)
     twice = [name for name, times in Counter(metric.name for metric in metrics).items() if times > 1]
     if twice:
         raise ConfigurationError(f"two metrics are called {twice[0]!r}; give one of them another name=")

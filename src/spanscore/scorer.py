@@ -304,6 +304,8 @@ class OnlineScorer:
             hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
             closed=self._closed,
             neighbours=neighbours(),
+            unpriced=list(line.units.unpriced),
+            folded=0 if line.telemetry is None else line.telemetry.folded,
         )
 
     # --- the end -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ __all__ = [
     "JudgeSettings",
     "LimitSettings",
     "MonitoringSettings",
+    "PriceSettings",
     "RuleSettings",
     "SamplingSettings",
     "ServeSettings",
@@ -47,13 +48,24 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class PriceSettings(_Part):
+    """What a model costs: USD per million tokens, read (``input``) and written (``output``)."""
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+
+
 class JudgeSettings(_Part):
-    """Who judges: a chat model by ``provider:model``, or ``lexical`` for the offline judge."""
+    """Who judges: a chat model by ``provider:model``, or ``lexical`` for the offline judge.
+
+    ``prices`` are by model as its provider names it in the answer; a dated name has the price of the undated one.
+    """
 
     model: str = "lexical"
     max_concurrency: int | None = Field(default=None, ge=1)
     timeout: Seconds | None = None
     attempts: int | None = Field(default=None, ge=1)
+    prices: dict[str, PriceSettings] = Field(default_factory=dict)
 
 
 class RuleWhen(_Part):

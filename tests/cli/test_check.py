@@ -85,6 +85,7 @@ WRONG: dict[str, list[str]] = {
     "metrics: [exact_match, exact_match]": ["2 are called 'exact_match'", "name="],
     "metrics: [exact_match]\nsampling: {rates: {exact: 0.1}}": ["sampling.rates.exact", "'exact_match'"],
     "metrics: [exact_match]\nalerts: {exat_match: {}}": ["alerts.exat_match", "did you mean 'exact_match'?"],
+    "metrics: ['tests.line:Grounded': {name: id}]": ["'id'", "spanscore.score.id"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["judge.model", "nonesuch"],
     "metrics: [exact_match]\njudge: {model: 'openai:gpt-4o-mini'}": ["judge.model", "OPENAI_API_KEY is not set"],
     "metrics: [exact_match]\njudge: {model: 'anthropic:claude'}": ["'anthropic:claude'", "ANTHROPIC_API_KEY"],
@@ -98,6 +99,25 @@ def test_what_cannot_be_is_named_and_the_exit_code_is_2(tmp_path: Path, text: st
 
     assert told.exit_code == 2
     assert all(word in " ".join(told.stderr.split()) for word in WRONG[text]), told.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "priced"), [("gpt-4o-mini", True), ("gpt-4o", False), (None, False)], ids=["its own", "another's", "none"]
+)
+def test_prices_are_told_and_the_model_that_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, priced: bool
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    prices = f", prices: {{{given}: {{input: 0.15, output: 0.6}}}}" if given else ""
+
+    told = ran(tmp_path, f"metrics: [faithfulness]\njudge: {{model: 'openai:gpt-4o-mini'{prices}}}")
+
+    assert (f"price of {given}: 0.15 USD per million tokens read, 0.6 written" in told.stdout) == (given is not None)
+    assert ("judge.prices has no price of gpt-4o-mini" in told.stdout) == (not priced), told.stdout
+
+
+def test_the_offline_judge_needs_no_price(tmp_path: Path) -> None:
+    assert "price" not in ran(tmp_path, WHOLE).stdout
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
 
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.judges import LangChainJudge, LexicalJudge, Limited, Retrying, Timed, judge, shared_judge
+from spanscore.judges import LangChainJudge, LexicalJudge, Limited, Priced, Retrying, Timed, judge, shared_judge
 
 
 def test_a_chat_model_gets_all_limits() -> None:
@@ -37,6 +37,14 @@ def test_a_judge_is_wrapped_in_what_is_asked_for() -> None:
     own = Answers("x")
 
     assert judge(own, timeout=3.0) == Timed(own, 3.0)
+
+
+async def test_prices_are_the_innermost_of_the_limits() -> None:
+    made = judge(PlainModel(), prices={"plain-1": (1, 10)})
+
+    assert (await made.ask(QUESTION)).cost_usd == pytest.approx((30 * 1 + 5 * 10) / 1e6)
+    assert isinstance(made.judge.judge.judge, Priced)  # type: ignore[attr-defined]
+    assert shared_judge(made) is made
 
 
 def test_the_offline_judge_has_a_name() -> None:

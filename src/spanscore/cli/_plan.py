@@ -13,12 +13,14 @@ from spanscore.dialects.extract import ANSWER_KEYS, CONTEXT_KEYS, QUESTION_KEYS
 from spanscore.errors import ConfigurationError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
+from spanscore.judges.prices import price_of, prices_of
 from spanscore.metrics.card import card_of
 from spanscore.metrics.configured import entries, judge_of
 from spanscore.metrics.registry import create
+from spanscore.model.score import refuse_taken_name
 from spanscore.monitoring.budget import least_scores
 from spanscore.protocols import Metric
-from spanscore.settings import AlertSettings, Settings
+from spanscore.settings import AlertSettings, JudgeSettings, Settings
 
 __all__ = ["AlertPlan", "MetricPlan", "Plan", "plan_of"]
 
@@ -80,11 +82,13 @@ class Plan:
 
     Attributes:
         faults: what cannot be, a sentence each; empty = it can start.
+        prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
     """
 
     judge: str
     embeddings: str | None
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     metrics: tuple[MetricPlan, ...] = ()
     alerts: tuple[AlertPlan, ...] = ()
@@ -98,7 +102,9 @@ def plan_of(settings: Settings) -> Plan:
     metrics: list[Metric] = []
     for name, parameters in entries(settings):
         try:
-            metrics.append(create(name, judge="lexical", embeddings="lexical", **parameters))
+            made = create(name, judge="lexical", embeddings="lexical", **parameters)
+            refuse_taken_name(made.name)
+            metrics.append(made)
         except ConfigurationError as error:
             faults.append(f"metrics: {error}")
     faults += _name_faults(settings, metrics)
@@ -110,6 +116,7 @@ def plan_of(settings: Settings) -> Plan:
     return Plan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         embeddings=settings.embeddings,
+        prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
         rules=tuple(_rules(settings)),
         metrics=planned,
         alerts=tuple(
@@ -243,7 +250,15 @@ def _alert_notes(alert: AlertSettings, *, binary: bool, scaled: bool) -> Iterato
         yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a metric of degrees"
 
 
+def _without_a_price(judge: JudgeSettings) -> Iterator[str]:
+    prices = prices_of({model: (price.input, price.output) for model, price in judge.prices.items()})
+    model = judge.model.partition(":")[2] or judge.model
+    if judge.model != "lexical" and price_of(model, prices) is None:
+        yield f"judge.prices has no price of {model}: what its answers cost is not counted"
+
+
 def _notes(settings: Settings) -> Iterator[str]:
+    yield from _without_a_price(settings.judge)
     if not settings.capture.enabled:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if not settings.attach.span:

@@ -86,6 +86,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from sorted(places, key=lambda line: ("expected(" in line, line))
     if plan.embeddings:
         yield f"embeddings: {plan.embeddings}"
+    for model, price in plan.prices.items():
+        yield f"price of {model}: {price['input']:g} USD per million tokens read, {price['output']:g} written"
     yield from (f"sampling rule: {rule}" for rule in plan.rules)
     for alert in plan.alerts:
         yield f"alert on {alert.metric}: {_alert(alert)}"

@@ -26,6 +26,8 @@ __all__ = ["Settled", "Units"]
 
 _SCORE_BYTES = 2_000
 """A score with its usage and an explanation, roughly."""
+_MOST_UNPRICED = 10
+"""A line's worth, whatever names a judge may answer under."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Units:
     Attributes:
         busy: units whose root has ended and that are not out yet, oldest first.
         reasons: (metric, outcome) → the latest reason, for ``status()``.
+        unpriced: models of judges that cost what nobody knows, for ``status()``; a few at most.
 
     Args:
         metrics: names of all metrics.
@@ -110,6 +113,7 @@ class Units:
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.busy: dict[UnitKey, None] = {}
         self.reasons: dict[tuple[str, Outcome], str] = {}
+        self.unpriced: dict[str, None] = {}
 
     # --- Recorded ----------------------------------------------------------------------------------------------
 
@@ -183,6 +187,7 @@ class Units:
         if emitted:
             self._hold.leave(Emission(self._sinks, result.unit, emitted), len(emitted))
         self._out_when_left(key)
+        self._note_unpriced(scores)
 
     def give_up(self, keys: Sequence[UnitKey]) -> None:
         """Settle these as ``shutdown``: nobody waits for them any more."""
@@ -251,6 +256,10 @@ class Units:
         else:
             self._hold.drop(key)
         self._out_when_left(key)
+
+    def _note_unpriced(self, scores: Sequence[Score]) -> None:
+        if len(self.unpriced) < _MOST_UNPRICED:
+            self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self._attach else {}

@@ -6,6 +6,7 @@ from spanscore.judges.embeddings import LangChainEmbedder, LexicalEmbedder, embe
 from spanscore.judges.langchain import LangChainJudge
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.judges.limits import Limited, Retrying, Timed
+from spanscore.judges.prices import Priced
 from spanscore.judges.record import record, recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
@@ -16,6 +17,7 @@ __all__ = [
     "LexicalEmbedder",
     "LexicalJudge",
     "Limited",
+    "Priced",
     "Retrying",
     "Timed",
     "ask",

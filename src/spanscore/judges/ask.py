@@ -123,6 +123,7 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
                 model=reply.model or judge.model,
                 input_tokens=reply.input_tokens,
                 output_tokens=reply.output_tokens,
+                cost_usd=reply.cost_usd,
                 duration_s=took_s,
                 error_type=None if answer is not None else JudgeUnparseable.error_type,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -10,6 +11,7 @@ from spanscore.judges.langchain import LangChainJudge, named_model
 from spanscore.judges.langchain_openai import openai_model
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.judges.limits import Limited, Retrying, Timed
+from spanscore.judges.prices import Priced
 from spanscore.protocols import Judge
 
 __all__ = ["judge", "shared_judge"]
@@ -29,8 +31,9 @@ def judge(
     timeout: float | None = None,
     attempts: int | None = None,
     structured: bool = True,
+    prices: Mapping[str, Sequence[float]] | None = None,
 ) -> Judge:
-    """Return a judge.
+    """Return a judge. Metrics that are given the same one share its limits.
 
     Args:
         model: a LangChain chat model; the name of one as ``init_chat_model`` reads it (``"openai:gpt-4o-mini"``);
@@ -39,9 +42,13 @@ def judge(
         timeout: seconds for one attempt, waiting for a place not counted; 30 when None.
         attempts: the first one included; 3 when None.
         structured: False asks a chat model in plain text from the start.
+        prices: model as its provider names it in the answer → USD per million tokens (input, output), such as
+            ``{"gpt-4o-mini": (0.15, 0.60)}``, which is the price of ``gpt-4o-mini-2024-07-18`` too. What is not in it has no
+            cost; spanscore brings no prices of its own, as they would age.
 
     Raises:
-        ConfigurationError: it is none of these, or its library is missing (the message holds the ``pip install`` line).
+        ConfigurationError: it is none of these, a price is none, or its library is missing (the message holds the
+            ``pip install`` line).
     """
     if model == "lexical":
         return LexicalJudge()
@@ -52,7 +59,7 @@ def judge(
         max_concurrency = _MAX_CONCURRENCY if max_concurrency is None else max_concurrency
         timeout = _TIMEOUT_S if timeout is None else timeout
         attempts = _ATTEMPTS if attempts is None else attempts
-    wrapped: Judge = model
+    wrapped: Judge = model if prices is None else Priced(model, prices)
     wrapped = wrapped if timeout is None else Timed(wrapped, timeout)
     wrapped = wrapped if max_concurrency is None else Limited(wrapped, max_concurrency)
     return wrapped if attempts is None else Retrying(wrapped, attempts)
@@ -63,7 +70,7 @@ def shared_judge(model: Any) -> Judge:
     if isinstance(model, str) or callable(getattr(model, "ask", None)):
         return judge(model)
     known = _shared.get(id(model))
-    if known is None:
+    if known is None:  # without prices: those who give some make their judge by judge(model, prices=…)
         known = Retrying(Limited(Timed(LangChainJudge(model), _TIMEOUT_S), _MAX_CONCURRENCY), _ATTEMPTS)
         _shared[id(model)] = known
     return known

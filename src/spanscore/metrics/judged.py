@@ -14,7 +14,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
 from spanscore.metrics.base import BaseMetric
 from spanscore.metrics.step import Step, overridden
-from spanscore.model.score import Scale
+from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge
 
 __all__ = ["JudgedMetric", "checked_name", "passing_at", "together"]
@@ -70,10 +70,11 @@ def checked_name(name: str) -> str:
     """Return a metric's name if it is one: it becomes part of attribute names.
 
     Raises:
-        ConfigurationError: it is not lower snake case.
+        ConfigurationError: it is not lower snake case, or taken.
     """
     if not isinstance(name, str) or not _NAME.match(name):
         raise ConfigurationError(f"metric name {name!r}: use lower snake case, such as 'harmless' or 'on_topic'")
+    refuse_taken_name(name)
     return name
 
 

@@ -55,6 +55,7 @@ class Reply:
         output_tokens: 0 when the judge does not tell.
         duration_s: seconds the model itself took, without waiting for a place; None when the judge does not tell
             (the asker's own clock counts then).
+        cost_usd: of this answer; None when it is not known.
     """
 
     text: str
@@ -62,3 +63,4 @@ class Reply:
     input_tokens: int = 0
     output_tokens: int = 0
     duration_s: float | None = None
+    cost_usd: float | None = None

@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from spanscore import semconv
+from spanscore.errors import ConfigurationError
 from spanscore.model.span import UnitKey
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Scale",
     "Score",
     "Usage",
+    "refuse_taken_name",
     "score_id",
     "unit_attributes",
 ]
@@ -156,6 +158,12 @@ class Usage:
         return sum(known) if known else None
 
     @property
+    def unpriced(self) -> frozenset[str]:
+        """Models that were paid for at a price nobody gave; a judge that counts no tokens is not told from a free one."""
+        unknown = (call for call in self.calls if call.cost_usd is None and (call.input_tokens or call.output_tokens))
+        return frozenset(call.model or "unknown" for call in unknown)
+
+    @property
     def duration_s(self) -> float:
         """Time spent in the judge, summed over calls that may have run side by side."""
         return sum(call.duration_s for call in self.calls)
@@ -264,6 +272,21 @@ def unit_attributes(
     if reason:
         attributes[semconv.REASON] = reason
     return attributes
+
+
+def refuse_taken_name(metric: str) -> None:
+    """Refuse a metric's name under which its value would take the place of another attribute.
+
+    Raises:
+        ConfigurationError: it is ``id`` or ``revision``.
+    """
+    if semconv.SCORE + metric in _TAKEN:
+        raise ConfigurationError(
+            f"a metric cannot be called {metric!r}: {semconv.SCORE + metric} is an attribute that every score has already"
+        )
+
+
+_TAKEN = frozenset({semconv.SCORE_ID, semconv.SCORE_REVISION})
 
 
 def score_attributes(score: Score) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ class Status:
         hold: units parked, units released by reason, spans lost.
         closed: whether the scorer was shut down.
         neighbours: other instrumentations that trace LangChain in this process now.
+        unpriced: models of judges that were paid for at a price nobody gave; their cost is in no sum.
+        folded: measurements whose attributes became ``other``, as an instrument had too many sets of them.
     """
 
     providers: Sequence[Sequence[str]]
@@ -40,6 +42,8 @@ class Status:
     hold: Mapping[str, int]
     closed: bool
     neighbours: Sequence[str] = ()
+    unpriced: Sequence[str] = ()
+    folded: int = 0
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -53,7 +57,7 @@ class Status:
         """Return the tables."""
         from rich.console import Group
 
-        return Group(self._metrics_table(), self._providers_table(), self._line())
+        return Group(self._metrics_table(), self._providers_table(), self._line(), *self._notes())
 
     def _metrics_table(self) -> Any:
         from rich.table import Table
@@ -88,6 +92,12 @@ class Status:
         for row in self.providers:
             table.add_row(*row)
         return table
+
+    def _notes(self) -> Iterator[str]:
+        if self.unpriced:
+            yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
+        if self.folded:
+            yield f"{self.folded} measurements are told as 'other': too many different models, agents or series"
 
     def _line(self) -> str:
         hold = ", ".join(f"{name} {count}" for name, count in self.hold.items())
