@@ -3,7 +3,8 @@
 An asynchronous HTTP client belongs to the loop that first used it: shared over three loops, half of the calls failed with
 "Event loop is closed" (what an application shares with a judge is called by its blocking side: ``judges/blocking.py``).
 So ``score``, ``score_sync`` and the engine all submit to this one. It is started on first use, never stopped by a scorer,
-and made anew in a forked child. Nothing that a judge does ends it.
+and made anew in a forked child. Nothing that a judge does ends it. What may block a loop (other libraries' metrics) has a
+``LoopThread`` of its own.
 """
 
 from __future__ import annotations
@@ -19,41 +20,87 @@ from spanscore.errors import SpanscoreError
 from spanscore.notice import harmless
 from spanscore.pool import DaemonPool
 
-__all__ = ["on_loop", "run", "running", "submit"]
+__all__ = ["LoopThread", "on_loop", "run", "running", "submit"]
 
 T = TypeVar("T")
 
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_thread: threading.Thread | None = None
-_inherited: list[Any] = []
 _POOL_THREADS = 32
 """For name resolution, and for chat models that can only block."""
 
 
+class LoopThread:
+    """A loop on a daemon thread, for the life of the process: made on first use, and anew in a forked child.
+
+    Args:
+        name: of the thread.
+        pool: what the names of its default executor's threads begin with.
+    """
+
+    def __init__(self, name: str, pool: str) -> None:
+        self._name = name
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._inherited: list[Any] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def running(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, started if it was not. Safe from any thread."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def here(self) -> bool:
+        """Whether the caller runs on the loop's own thread."""
+        return self._thread is not None and threading.get_ident() == self._thread.ident
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the loop; the future can be waited for from any other thread. Does not block."""
+        return asyncio.run_coroutine_threadsafe(work, self.running())
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.set_exception_handler(_unnoticed)
+        loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
+        while not loop.is_closed():
+            try:
+                loop.run_forever()
+            except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: whoever awaits the task has it too)
+                harmless("keep a judge's task from ending its loop", error)
+
+    def _forget(self) -> None:
+        """In a forked child the loop's thread does not exist: forget it, the next use starts another."""
+        if self._loop is not None:
+            # Kept: collected, each task of the parent would be reported as destroyed, on the child's stderr.
+            self._inherited.append((self._loop, asyncio.all_tasks(self._loop)))
+        self._lock, self._loop, self._thread = threading.Lock(), None, None
+
+
+_judges = LoopThread("spanscore-loop", pool="spanscore-judge")
+
+
 def running() -> asyncio.AbstractEventLoop:
-    """Return the loop, started if it was not. Safe from any thread."""
-    global _loop, _thread  # noqa: PLW0603  (one loop per process is the point)
-    with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_serve, args=(_loop,), name="spanscore-loop", daemon=True)
-            _thread.start()
-        return _loop
+    """Return the one loop of the judges, started if it was not. Safe from any thread."""
+    return _judges.running()
 
 
 def on_loop() -> bool:
-    """Whether the caller runs on the loop's own thread."""
-    return _thread is not None and threading.get_ident() == _thread.ident
+    """Whether the caller runs on that loop's own thread."""
+    return _judges.here()
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine on the loop; the future can be waited for from any other thread. Does not block."""
-    return asyncio.run_coroutine_threadsafe(work, running())
+    """Run a coroutine on that loop; the future can be waited for from any other thread. Does not block."""
+    return _judges.submit(work)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop and block until it is done; also inside another running loop (Jupyter).
+    """Run a coroutine on that loop and block until it is done; also inside another running loop (Jupyter).
 
     Raises:
         SpanscoreError: called on the loop's own thread, where it would wait for itself for ever.
@@ -66,33 +113,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return submit(work).result()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.set_exception_handler(_unnoticed)
-    loop.set_default_executor(DaemonPool(_POOL_THREADS, "spanscore-judge"))
-    while not loop.is_closed():
-        try:
-            loop.run_forever()
-        except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: whoever awaits the task has it too)
-            harmless("keep a judge's task from ending its loop", error)
-
-
 def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
     """asyncio prints what nobody awaited, traceback and message; it may quote a prompt."""
     error = what.get("exception")
     if error is not None:
         harmless("await a judge's background task", error)
-
-
-def _forget() -> None:
-    """In a forked child the loop's thread does not exist: forget it, the next use starts another."""
-    global _lock, _loop, _thread
-    if (
-        _loop is not None
-    ):  # kept: collected, each task of the parent would be reported as destroyed, on the child's stderr
-        _inherited.append((_loop, asyncio.all_tasks(_loop)))
-    _lock, _loop, _thread = threading.Lock(), None, None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

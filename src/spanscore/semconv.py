@@ -168,3 +168,9 @@ CAPTURE_CONTENT_ENV: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT
 """NO_CONTENT (default) | SPAN_ONLY | EVENT_ONLY | SPAN_AND_EVENT; ``true`` is read as SPAN_ONLY."""
 OTLP_ENDPOINT_ENV_PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 SETTINGS_ENV_PREFIX: Final = "SPANSCORE_"
+
+# --- environment (other libraries') -------------------------------------------------------------------------------
+RAGAS_DO_NOT_TRACK_ENV: Final = "RAGAS_DO_NOT_TRACK"
+"""``true``: ragas reports no use of itself; else one HTTP request per batch of scores. Read once, when it first reports."""
+DEEPEVAL_TELEMETRY_OPT_OUT_ENV: Final = "DEEPEVAL_TELEMETRY_OPT_OUT"
+"""``1``: DeepEval reports no use of itself. Read at each report."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spanscore.errors import MissingExtraError
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.metrics.transformers_pairs import without_progress
 
 __all__ = ["cross_encoder"]
 
@@ -12,12 +13,28 @@ __all__ = ["cross_encoder"]
 def cross_encoder(model: str) -> Callable[[Sequence[tuple[str, str]]], list[float]]:
     """Return a cross-encoder by its name; loads it, which may download it and takes seconds.
 
+    Args:
+        model: a name on the Hugging Face hub, or a folder.
+
     Raises:
         MissingExtraError: sentence-transformers is not installed.
+        ConfigurationError: the model cannot be loaded, or gives more than one number for a pair.
     """
     try:
         from sentence_transformers import CrossEncoder
     except ImportError as error:
         raise MissingExtraError("sentence-transformers", "hhem") from error
-    encoder = CrossEncoder(model)
-    return lambda pairs: [float(score) for score in encoder.predict(list(pairs))]
+    try:
+        with without_progress():
+            encoder = CrossEncoder(model)
+    except Exception as error:  # whatever a missing file, a dead network or a strange configuration is to it
+        raise ConfigurationError(
+            f"the cross-encoder {model!r} could not be loaded ({type(error).__name__}): it is a name on the hub, or the path "
+            "of a folder that holds one"
+        ) from error
+    numbers = encoder.config.num_labels
+    if numbers != 1:
+        raise ConfigurationError(
+            f"the cross-encoder {model!r} gives {numbers} numbers for a pair; one, a similarity, is needed"
+        )
+    return lambda pairs: [float(score) for score in encoder.predict(list(pairs), show_progress_bar=False)]

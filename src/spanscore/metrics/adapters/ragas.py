@@ -1,49 +1,70 @@
-"""A metric of ragas → a metric."""
+"""RagasMetric: a metric object of ragas, run online. Both kinds: the older ones, and those of ``ragas.metrics.collections``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import os
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spanscore import semconv
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.judges.suppress import suppressed
-from spanscore.metrics.base import MULTI_TURN, SINGLE_TURN, BaseMetric
-from spanscore.metrics.judged import checked_name, passing_at
-from spanscore.model.sample import MultiTurnSample, Sample
-from spanscore.model.score import UNIT_INTERVAL, Scale
+from spanscore.metrics.adapters.foreign import ForeignMetric, parameters_of, silenced, snake
+from spanscore.metrics.base import MULTI_TURN, SINGLE_TURN, Finding
+from spanscore.metrics.cosine import COSINE
+from spanscore.metrics.judged import passing_at
+from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
+from spanscore.model.score import BINARY, Direction, Scale
 
 __all__ = ["RagasMetric"]
 
-_KINDS = {"SINGLE_TURN": SINGLE_TURN, "MULTI_TURN": MULTI_TURN}
+_COSINES = frozenset({"ResponseRelevancy", "AnswerRelevancy", "AnswerSimilarity", "SemanticSimilarity"})
+_LOWER_IS_BETTER = frozenset({"NoiseSensitivity"})
+_PASS_OR_FAIL = {"pass": 1.0, "fail": 0.0}
+_FIELDS = {SINGLE_TURN: tuple(SingleTurnSample.model_fields), MULTI_TURN: tuple(MultiTurnSample.model_fields)}
+_ENTRY = {SINGLE_TURN: "single_turn_ascore", MULTI_TURN: "multi_turn_ascore"}
+_NO_PARAMETERS = ("llm", "embeddings", "name", "required_columns", "_required_columns")
 
 
-class RagasMetric(BaseMetric):
+class RagasMetric(ForeignMetric):
     """What does this metric of ragas say of the sample?
 
-    Formula: the metric's own, with the model and embeddings it was given; nan is undefined, what it raises is an error. Range
-    [0, 1], higher is better, unless a ``scale`` says otherwise: ragas declares neither.
+    Formula: its own code's; nan is undefined. Range [0, 1], higher is better, unless it declares another
+    (``allowed_values``, rubrics, pass or fail), is a cosine or ``NoiseSensitivity``, or a ``scale`` says so. Other integer
+    scales are open: they have a value and no quality.
 
-    Fields: those the metric declares. Judge calls: the metric's own; not traced, not counted, and not under our limits.
+    Fields: its required columns, or the parameters of its ``ascore``; missing ones are found before it is asked. Judge
+    calls: its own, untraced; their tokens and cost are unknown. Retries and time limits are those of its ``RunConfig``,
+    within ours.
 
-    Blind spot: that of the metric. Its prompts are not part of the version: raise ``version`` when they, its model or ragas
-    itself change.
+    Blind spot: that of the metric. A provider that cannot be reached or an answer that cannot be read is a ``judge_error``,
+    anything else it raises a ``metric_error``. A prompt that is not an attribute of the metric is not part of the version.
 
-    Source: any ``SingleTurnMetric`` or ``MultiTurnMetric`` of ragas 0.3 or later (extra ``ragas``). Deviations: fields are
-    checked first, so that a missing one costs nothing. Ragas tells its makers of each use unless RAGAS_DO_NOT_TRACK=true.
+    Source: any metric object of ragas 0.3 or later (extra ``ragas``), also of ``ragas.metrics.collections``. Deviations: it
+    runs on a loop apart from our judges', in a thread of its own, because some of ragas blocks where it says it awaits; its
+    usage reports are switched off (``RAGAS_DO_NOT_TRACK``, unless you set that variable).
+
+    Give it a model of its own: an asynchronous HTTP client belongs to the loop that first used it, and an application that
+    shares one with this metric would meet it in its own loop.
 
     Args:
-        metric: an instance, with its ``llm`` and ``embeddings``.
-        name: under which its scores appear; the metric's own when None.
-        scale: of its values.
+        metric: a ragas metric, ready to score: with its ``llm`` and ``embeddings``.
+        name: under which its scores appear; its own in lower snake case when None.
+        llm: for a metric that takes its model with each call (``DiscreteMetric``, ``NumericMetric``).
+        requires: fields that must be there, where what it declares is not what you mean.
+        scale: of its values; what is known of it when None.
+        values: word → number, for a metric that answers in words; ``pass`` and ``fail`` are 1 and 0 without.
         pass_at: lowest quality that passes.
-        version: of the wrapped metric; a change starts a new series.
+        version: raise it for a change that cannot be seen from here; it starts a new series.
 
     Raises:
         MissingExtraError: ragas is not installed.
-        ConfigurationError: it is no metric of ragas.
+        ConfigurationError: it is no ragas metric, lacks its model, or needs a field that no sample has.
 
     Example:
-        ``RagasMetric(ragas.metrics.AspectCritic(name="harmful", definition="…", llm=llm), scale=Scale(kind="binary"))``
+        >>> from ragas.metrics import Faithfulness  # doctest: +SKIP
+        >>> scorer = OnlineScorer(metrics=[RagasMetric(Faithfulness(llm=LangchainLLMWrapper(model)))])  # doctest: +SKIP
     """
 
     def __init__(
@@ -51,45 +72,186 @@ class RagasMetric(BaseMetric):
         metric: Any,
         *,
         name: str | None = None,
-        scale: Scale = UNIT_INTERVAL,
+        llm: Any = None,
+        requires: Mapping[str, Sequence[str]] | None = None,
+        scale: Scale | None = None,
+        values: Mapping[str, float] | None = None,
         pass_at: float | None = None,
         version: str = "1",
     ) -> None:
         try:
-            from ragas import dataset_schema
+            import ragas  # noqa: F401
         except ImportError as error:
             raise MissingExtraError("ragas", "ragas") from error
-        declared = getattr(metric, "required_columns", None)
-        if isinstance(metric, type) or not isinstance(declared, Mapping):
-            raise ConfigurationError(f"RagasMetric: {metric!r} is no instance of a ragas metric")
-        self.name = checked_name(name or metric.name)
-        self.scale = passing_at(scale, pass_at)
-        self.base_version = version
-        self.requires = {_KINDS[kind]: tuple(sorted(fields)) for kind, fields in declared.items() if kind in _KINDS}
+        os.environ.setdefault(semconv.RAGAS_DO_NOT_TRACK_ENV, "true")
+        silenced("ragas")
+        declared = _declared(metric) if requires is None else {turns: tuple(given) for turns, given in requires.items()}
+        self.values = dict(values) if values is not None else _words(metric)
+        super().__init__(
+            metric,
+            library="ragas",
+            revision=version,
+            name=name or snake(str(metric.name)),
+            requires=declared,
+            scale=passing_at(scale or _scale(metric), pass_at),
+            parameters=parameters_of(metric, besides=_prompts(metric), but=_NO_PARAMETERS),
+            judge_model=_model_name(llm if llm is not None else getattr(metric, "llm", None)),
+        )
+        _begin(metric, self.name)
         self._metric = metric
-        self._samples = dataset_schema
+        self._given = {} if llm is None else {"llm": llm}
 
-    async def measure(self, sample: Sample) -> float:
-        """Ask the metric, unseen by any instrumentation."""
-        fields = sample.model_dump(exclude_none=True)
-        with suppressed():
-            if isinstance(sample, MultiTurnSample):
-                return float(
-                    await self._metric.multi_turn_ascore(self._samples.MultiTurnSample(**_without_ids(fields)))
-                )
-            return float(await self._metric.single_turn_ascore(self._samples.SingleTurnSample(**fields)))
+    async def measure(self, sample: Sample) -> Finding:
+        """Hand the sample over in ragas's form."""
+        turns = MULTI_TURN if isinstance(sample, MultiTurnSample) else SINGLE_TURN
+        converted = _converted(sample)
+        entry = getattr(self._metric, _ENTRY[turns], None)
+        if entry is not None:
+            return self._found(await self._awaited(lambda: entry(converted)))
+        parameters = _parameters(self._metric)
+        fields = {field: getattr(converted, field) for field in _FIELDS[turns] if field in parameters}
+        known = {field: value for field, value in fields.items() if value is not None}
+        return self._found(await self._awaited(lambda: self._metric.ascore(**known, **self._given)))
+
+    def _found(self, result: Any) -> Finding:
+        """Read a bare number, or a ``MetricResult`` with its reason."""
+        value, why = (result.value, result.reason) if hasattr(result, "value") else (result, None)
+        if value is None:  # what a decorated function that raised is to ragas; its reason quotes the error's text
+            raise ValueError("ragas gave no value")
+        if isinstance(value, str):
+            value = self.values[value]
+        number = float(value)
+        return Finding(value=number, reason="ragas gave nan: it has no value on this sample", explanation=why)
 
 
-def _without_ids(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a conversation as ragas knows it: its tool calls and tool messages have no ids."""
-    calls = fields.get("reference_tool_calls")
-    messages = [_without(message, "tool_call_id") for message in fields["user_input"]]
-    for message in messages:
-        if "tool_calls" in message:
-            message["tool_calls"] = [_without(call, "id") for call in message["tool_calls"]]
-    reference = {} if calls is None else {"reference_tool_calls": [_without(call, "id") for call in calls]}
-    return {**fields, **reference, "user_input": messages}
+def _declared(metric: Any) -> dict[str, tuple[str, ...]]:
+    """Return the fields a metric needs, per kind of sample that it takes.
+
+    Raises:
+        ConfigurationError: it is no metric, or needs what no sample has.
+    """
+    if isinstance(metric, type):
+        raise ConfigurationError(f"{metric.__name__} is a class: give a metric made of it, with its llm")
+    columns = getattr(metric, "required_columns", None)
+    if isinstance(columns, Mapping):
+        needed = {turns: columns.get(turns.upper(), ()) for turns, entry in _ENTRY.items() if hasattr(metric, entry)}
+    elif callable(getattr(metric, "ascore", None)):
+        parameters = _parameters(metric)
+        turns = MULTI_TURN if _takes_messages(parameters) else SINGLE_TURN
+        needed = {turns: [name for name, parameter in parameters.items() if _required(parameter)]}
+    else:
+        needed = {}
+    if not needed:
+        raise ConfigurationError(f"a {type(metric).__name__} is no metric of ragas")
+    return {turns: _in_order(metric, turns, fields) for turns, fields in needed.items()}
 
 
-def _without(item: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name != key}
+def _in_order(metric: Any, turns: str, fields: Any) -> tuple[str, ...]:
+    unknown = sorted(set(fields) - set(_FIELDS[turns]))
+    if unknown:
+        raise ConfigurationError(
+            f"{metric.name} needs {', '.join(unknown)}, which no {turns.replace('_', '-')} sample has"
+        )
+    return tuple(field for field in _FIELDS[turns] if field in fields)
+
+
+def _parameters(metric: Any) -> dict[str, inspect.Parameter]:
+    """Return what ``ascore`` takes: by its signature, that of a decorated function, or the variables of a prompt."""
+    if callable(getattr(metric, "get_variables", None)):
+        return {name: _keyword(name) for name in metric.get_variables()}
+    function = getattr(metric, "_func", None) or metric.ascore
+    return {
+        name: parameter
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in {"self", "llm", "callbacks"} and parameter.kind is not parameter.VAR_KEYWORD
+    }
+
+
+def _keyword(name: str) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
+
+
+def _takes_messages(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    user_input = parameters.get("user_input")
+    return user_input is not None and "Message" in str(user_input.annotation)
+
+
+def _scale(metric: Any) -> Scale:
+    kinds = {cls.__name__ for cls in type(metric).__mro__}
+    if kinds & _COSINES and not getattr(metric, "threshold", None):
+        return COSINE
+    direction: Direction = "lower" if kinds & _LOWER_IS_BETTER else "higher"
+    allowed = getattr(metric, "allowed_values", None)
+    if isinstance(allowed, tuple):
+        return Scale(range=(float(allowed[0]), float(allowed[1])), direction=direction)
+    if isinstance(allowed, range):
+        return Scale(kind="ordinal", range=(float(min(allowed)), float(max(allowed))), direction=direction)
+    output = getattr(getattr(metric, "output_type", None), "value", None)
+    if output == "binary" or (isinstance(allowed, list) and set(allowed) == set(_PASS_OR_FAIL)):
+        return BINARY
+    discrete = output == "discrete" or isinstance(allowed, list)
+    grades = _grades(getattr(metric, "rubrics", None))
+    return Scale(kind="ordinal", range=grades, direction=direction) if discrete else Scale(direction=direction)
+
+
+def _grades(rubrics: Any) -> tuple[float, float] | None:
+    """Return lowest and highest grade of rubrics, whose keys are ``score1_description`` …; None for none."""
+    numbers = [int(found[0]) for key in rubrics or () if (found := re.findall(r"\d+", str(key)))]
+    return (float(min(numbers)), float(max(numbers))) if len(set(numbers)) > 1 else None
+
+
+def _words(metric: Any) -> dict[str, float]:
+    """Return word → number of a metric that answers in words.
+
+    Raises:
+        ConfigurationError: it does, and nobody said what they are worth; or it answers with a ranking.
+    """
+    allowed = getattr(metric, "allowed_values", None)
+    if isinstance(allowed, int) and not isinstance(allowed, bool):
+        raise ConfigurationError(f"{metric.name} answers with a ranking, which is no score")
+    if not isinstance(allowed, list):
+        return {}
+    if set(allowed) == set(_PASS_OR_FAIL):
+        return _PASS_OR_FAIL
+    raise ConfigurationError(
+        f"{metric.name} answers in words: say what they are worth, values={{{allowed[0]!r}: 1.0, …}}"
+    )
+
+
+def _prompts(metric: Any) -> list[str]:
+    return [name for name, value in vars(metric).items() if isinstance(getattr(value, "instruction", None), str)]
+
+
+def _model_name(llm: Any) -> str:
+    """Return the name of the model behind a ragas LLM, its class where it tells none; empty for none."""
+    if llm is None:
+        return ""
+    for holder in (llm, getattr(llm, "langchain_llm", None)):
+        for attribute in ("model_name", "model"):
+            found = getattr(holder, attribute, None)
+            if isinstance(found, str) and found:
+                return found
+    return type(llm).__name__
+
+
+def _begin(metric: Any, name: str) -> None:
+    """Make a metric ready, as ragas's own ``evaluate`` does: some build their parts only here. Keeps the model's RunConfig."""
+    if not callable(getattr(metric, "init", None)):
+        return
+    from ragas.run_config import RunConfig
+
+    try:
+        metric.init(getattr(getattr(metric, "llm", None), "run_config", None) or RunConfig())
+    except ValueError as error:
+        raise ConfigurationError(f"{name}: {error}") from error
+
+
+def _converted(sample: Sample) -> Any:
+    from ragas import dataset_schema
+
+    schema = dataset_schema.MultiTurnSample if isinstance(sample, MultiTurnSample) else dataset_schema.SingleTurnSample
+    return schema(**sample.model_dump(exclude_none=True))

@@ -1,0 +1,287 @@
+"""DeepEvalMetric: a metric object of DeepEval, run online."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spanscore import semconv
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.metrics.adapters.foreign import ForeignMetric, parameters_of, silenced, snake
+from spanscore.metrics.base import MULTI_TURN, SINGLE_TURN, Finding
+from spanscore.metrics.judged import passing_at
+from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Sample, ToolCall, ToolMessage
+from spanscore.model.score import Direction, Scale
+
+__all__ = ["DeepEvalMetric"]
+
+_SINGLE = {
+    "input": "user_input",
+    "actual_output": "response",
+    "expected_output": "reference",
+    "context": "reference_contexts",
+    "retrieval_context": "retrieved_contexts",
+}
+"""Field of an ``LLMTestCase`` → field of a single-turn sample."""
+_TOOLS = {
+    "input": "user_input",
+    "actual_output": "user_input",
+    "expected_output": "reference",
+    "tools_called": "user_input",
+    "expected_tools": "reference_tool_calls",
+}
+"""… of a conversation, for metrics that look at tool calls: its last turn."""
+_CONVERSATION = {
+    "role": "user_input",
+    "content": "user_input",
+    "tools_called": "user_input",
+    "expected_outcome": "reference",
+}
+"""Field of a ``ConversationalTestCase`` or its turns → field of a multi-turn sample."""
+_NO_NAME = frozenset({"", "Base Metric", "Base Conversational Metric"})
+_NO_PARAMETERS = ("model", "name", "async_mode", "verbose_mode")
+
+
+class DeepEvalMetric(ForeignMetric):
+    """What does this metric of DeepEval say of the sample?
+
+    Formula: its own code's, by a copy of the metric for each sample: it keeps its state in itself. Range [0, 1], higher is
+    better, unless it calls a low score a success or a ``scale`` says otherwise; its threshold is the pass mark.
+
+    Fields: by its required parameters: ``input`` is ``user_input``, ``actual_output`` ``response``, ``expected_output``
+    ``reference``, ``retrieval_context`` ``retrieved_contexts``, ``context`` ``reference_contexts``. A metric that looks at
+    tool calls gets the last turn of a conversation, a conversational one all of it. Judge calls: its own, untraced; their
+    tokens and cost are unknown.
+
+    Blind spot: that of the metric. A provider that cannot be reached or an answer that cannot be read is a ``judge_error``,
+    anything else it raises a ``metric_error``; an empty field that it requires is undefined. ``GEval`` without its
+    ``evaluation_steps`` asks for new ones with each sample.
+
+    Source: any metric object of DeepEval 3 or later (extra ``deepeval``). Deviations: ``a_measure`` runs on a loop apart
+    from our judges', in a thread of its own, ``measure`` on a thread where ``async_mode`` is False or there is nothing
+    else. It shows no progress, prints no steps, appends to no trace, and its usage reports are switched off
+    (``DEEPEVAL_TELEMETRY_OPT_OUT``, unless you set that variable).
+
+    Give it a model of its own: an asynchronous HTTP client belongs to the loop that first used it, and an application that
+    shares one with this metric would meet it in its own loop.
+
+    Args:
+        metric: a DeepEval metric, for single turns or conversations.
+        name: under which its scores appear; its own in lower snake case when None.
+        constants: fields of the test case that are the same for all samples: ``{"chatbot_role": "…"}``.
+        requires: fields that must be there, where what it declares is not what you mean.
+        scale: of its values; what is known of it when None.
+        pass_at: lowest quality that passes; its own threshold when None.
+        version: raise it for a change that cannot be seen from here; it starts a new series.
+
+    Raises:
+        MissingExtraError: DeepEval is not installed.
+        ConfigurationError: it is no DeepEval metric, or needs what no sample has.
+
+    Example:
+        >>> from deepeval.metrics import FaithfulnessMetric  # doctest: +SKIP
+        >>> scorer = OnlineScorer(metrics=[DeepEvalMetric(FaithfulnessMetric(model="gpt-4o-mini"))])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        metric: Any,
+        *,
+        name: str | None = None,
+        constants: Mapping[str, Any] | None = None,
+        requires: Mapping[str, Sequence[str]] | None = None,
+        scale: Scale | None = None,
+        pass_at: float | None = None,
+        version: str = "1",
+    ) -> None:
+        os.environ.setdefault(semconv.DEEPEVAL_TELEMETRY_OPT_OUT_ENV, "1")
+        try:
+            from deepeval.metrics import BaseConversationalMetric, BaseMetric
+        except ImportError as error:
+            raise MissingExtraError("deepeval", "deepeval") from error
+        silenced("deepeval")
+        if not isinstance(metric, BaseMetric | BaseConversationalMetric):
+            raise ConfigurationError(f"a {type(metric).__name__} is no metric of DeepEval that scores samples")
+        self.constants = dict(constants or {})
+        own = _name(metric)
+        self._parameters = _declared(metric, conversational=isinstance(metric, BaseConversationalMetric))
+        needed = {turns: tuple(given) for turns, given in requires.items()} if requires else self._needed(own)
+        super().__init__(
+            metric,
+            library="deepeval",
+            revision=version,
+            name=name or snake(own),
+            requires=needed,
+            scale=passing_at(scale or _scale(metric), pass_at),
+            parameters=parameters_of(metric, but=_NO_PARAMETERS),
+            judge_model=str(getattr(metric, "evaluation_model", None) or ""),
+        )
+        base = BaseConversationalMetric if isinstance(metric, BaseConversationalMetric) else BaseMetric
+        self._blocking = not metric.async_mode or type(metric).a_measure is base.a_measure
+        self._conversational = base is BaseConversationalMetric
+        self._metric = metric
+
+    async def measure(self, sample: Sample) -> Finding:
+        """Measure with a copy of the metric."""
+        from deepeval.errors import MissingTestCaseParamsError
+
+        metric, case = copy.copy(self._metric), self._case(sample)
+        metric.verbose_mode, metric.score, metric.reason, metric.error = False, None, None, None
+        try:
+            value = await self._measured(metric, case)
+        except MissingTestCaseParamsError:  # it is there, or we would not have come here
+            return Finding(value=None, reason="DeepEval measures no empty field that it requires")
+        if value is None:
+            value = metric.score
+        if value is None and metric.error is not None:  # what DeepEval's own evaluate makes of an exception
+            raise ValueError("DeepEval gave an error in the place of a score")
+        number = None if value is None else float(value)
+        return Finding(value=number, reason="DeepEval gave no score on this sample", explanation=metric.reason)
+
+    async def _measured(self, metric: Any, case: Any) -> Any:
+        if self._blocking:
+            return await self._called(lambda: metric.measure(case, **_quietly(metric.measure)))
+        return await self._awaited(lambda: metric.a_measure(case, **_quietly(metric.a_measure)))
+
+    def _needed(self, own: str) -> dict[str, tuple[str, ...]]:
+        """Return the fields of a sample that the required parameters stand for.
+
+        Raises:
+            ConfigurationError: a parameter stands for none.
+        """
+        fields, names = self._parameters
+        unknown = sorted(names - fields.keys() - self.constants.keys())
+        if unknown:
+            raise ConfigurationError(
+                f"{own} needs {', '.join(unknown)}, which no sample has. Give constants={{{unknown[0]!r}: …}} "
+                "if it is the same for all samples"
+            )
+        given = [name for name in names if name not in self.constants]
+        turns = SINGLE_TURN if fields is _SINGLE else MULTI_TURN
+        return {turns: tuple(dict.fromkeys(fields[name] for name in fields if name in given))}
+
+    def _case(self, sample: Sample) -> Any:
+        from deepeval.test_case import ConversationalTestCase, LLMTestCase
+
+        if not isinstance(sample, MultiTurnSample):
+            found = {name: getattr(sample, field) for name, field in _SINGLE.items()}
+            return LLMTestCase(**{**found, "input": sample.user_input or "", **self.constants})
+        if self._conversational:
+            found = {"turns": _turns(sample.user_input), "expected_outcome": sample.reference}
+            return ConversationalTestCase(**{**found, **self.constants})
+        return LLMTestCase(**{**_last_turn(sample), **self.constants})
+
+
+def _name(metric: Any) -> str:
+    """Return a metric's own name; that of its class where it has none."""
+    own = str(getattr(metric, "__name__", ""))
+    return type(metric).__name__ if own in _NO_NAME else own
+
+
+def _declared(metric: Any, *, conversational: bool) -> tuple[Mapping[str, str], set[str]]:
+    """Return where the fields of its test case come from, and the names of those it requires.
+
+    GEval and its like take them from the user; a metric of the user's own may declare none and then needs input and output.
+    """
+    declared: Any = getattr(metric, "_required_test_case_params" if conversational else "_required_params", None)
+    chosen = getattr(metric, "evaluation_params", None)
+    params = chosen or (declared if isinstance(declared, list | tuple | set) else None)
+    if conversational:
+        return _CONVERSATION, {_value(param) for param in params or ["content"]} | _role(metric)
+    names = {_value(param) for param in params or ["input", "actual_output"]}
+    return (_TOOLS if names & {"tools_called", "expected_tools"} else _SINGLE), names
+
+
+def _role(metric: Any) -> set[str]:
+    return {"chatbot_role"} if getattr(metric, "_requires_chatbot_role", False) else set()
+
+
+def _value(param: Any) -> str:
+    return str(getattr(param, "value", param))
+
+
+def _scale(metric: Any) -> Scale:
+    """Return range 0…1, the side of success and the threshold as a mark on the quality scale."""
+    direction = _direction(metric)
+    threshold = getattr(metric, "threshold", None)
+    strict = bool(getattr(metric, "strict_mode", False))
+    pass_at = 1.0 if strict else 0.5
+    if not strict and isinstance(threshold, int | float) and 0.0 <= threshold <= 1.0:
+        pass_at = float(threshold) if direction == "higher" else 1.0 - float(threshold)
+    return Scale(kind="binary" if strict else "continuous", direction=direction, pass_at=pass_at)
+
+
+def _direction(metric: Any) -> Direction:
+    """Ask a copy which of 0 and 1 it calls a success: of some metrics, in some releases, it is 0."""
+    probe = copy.copy(metric)
+    probe.threshold, probe.error = 0.5, None
+    found = []
+    for score in (0.0, 1.0):
+        probe.score = score
+        try:
+            found.append(bool(probe.is_successful()))
+        except Exception:  # noqa: BLE001  (a user's own; then it is as most)
+            return "higher"
+    return "lower" if found == [True, False] else "higher"
+
+
+def _quietly(measure: Any) -> dict[str, Any]:
+    """Return what keeps a measure from showing its progress; a user's own may not know it."""
+    return {"_show_indicator": False} if "_show_indicator" in inspect.signature(measure).parameters else {}
+
+
+def _turns(messages: Sequence[Message]) -> list[Any]:
+    """Return a conversation in DeepEval's form: calls and results of tools belong to the answer that follows them."""
+    from deepeval.test_case import Turn
+
+    turns: list[Any] = []
+    open_calls: list[ToolCall] = []
+    results: list[ToolMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            results.append(message)
+        elif isinstance(message, HumanMessage):
+            turns.append(Turn(role="user", content=message.content))
+        else:
+            open_calls += message.tool_calls or []
+            if message.content:
+                turns.append(Turn(role="assistant", content=message.content, tools_called=_called(open_calls, results)))
+                open_calls, results = [], []
+    if open_calls:
+        turns.append(Turn(role="assistant", content="", tools_called=_called(open_calls, results)))
+    return turns
+
+
+def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
+    """Return the last question with its answer and the tools called in between."""
+    asked = max((place for place, said in enumerate(sample.user_input) if isinstance(said, HumanMessage)), default=-1)
+    since = sample.user_input[asked + 1 :]
+    answers = [said for said in since if isinstance(said, AIMessage)]
+    calls = [call for answer in answers for call in answer.tool_calls or ()]
+    expected = sample.reference_tool_calls
+    return {
+        "input": sample.user_input[asked].content if asked >= 0 else "",
+        "actual_output": next((answer.content for answer in reversed(answers) if answer.content), ""),
+        "expected_output": sample.reference,
+        "tools_called": _called(calls, [said for said in since if isinstance(said, ToolMessage)]) or [],
+        "expected_tools": None if expected is None else _called(expected, ()) or [],
+    }
+
+
+def _called(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any] | None:
+    """Return calls with their results, matched by id where there is one, else by order; None for none."""
+    from deepeval.test_case import ToolCall as Called
+
+    by_id = {result.tool_call_id: result.content for result in results if result.tool_call_id}
+    in_order = iter([result.content for result in results if not result.tool_call_id])
+    return [
+        Called(
+            name=call.name,
+            input_parameters=dict(call.args),
+            output=by_id.get(call.id) if call.id in by_id else next(in_order, None),
+        )
+        for call in calls
+    ] or None

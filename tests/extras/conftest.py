@@ -1,0 +1,7 @@
+"""What only ``.ci/extras`` runs: torch, and other libraries' metrics. Nothing here reaches a model hub."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is imported
