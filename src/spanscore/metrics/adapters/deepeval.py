@@ -60,7 +60,7 @@ class DeepEvalMetric(ForeignMetric):
     anything else it raises a ``metric_error``; an empty field that it requires is undefined. ``GEval`` without its
     ``evaluation_steps`` asks for new ones with each sample.
 
-    Source: any metric object of DeepEval 3 or later (extra ``deepeval``). Deviations: ``a_measure`` runs on a loop apart
+    Source: any metric object of DeepEval 3.7 or later (extra ``deepeval``). Deviations: ``a_measure`` runs on a loop apart
     from our judges', in a thread of its own, ``measure`` on a thread where ``async_mode`` is False or there is nothing
     else. It shows no progress, prints no steps, appends to no trace, and its usage reports are switched off
     (``DEEPEVAL_TELEMETRY_OPT_OUT``, unless you set that variable).
@@ -97,7 +97,7 @@ class DeepEvalMetric(ForeignMetric):
         pass_at: float | None = None,
         version: str = "1",
     ) -> None:
-        os.environ.setdefault(semconv.DEEPEVAL_TELEMETRY_OPT_OUT_ENV, "1")
+        os.environ.setdefault(semconv.DEEPEVAL_TELEMETRY_OPT_OUT_ENV, "YES")
         try:
             from deepeval.metrics import BaseConversationalMetric, BaseMetric
         except ImportError as error:
