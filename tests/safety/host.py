@@ -6,12 +6,31 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
-import time
 from dataclasses import dataclass
 
 PRELUDE = """
-import os, signal, sys, threading, time
+import atexit, os, signal, sys, threading, time
+def starved_s():
+    try:
+        with open("/proc/thread-self/schedstat") as told:
+            return int(told.read().split()[1]) / 1e9
+    except OSError:  # Linux tells
+        return 0.0
+def note():
+    notes.append((time.monotonic(), starved_s()))
+def ended():
+    if notes:  # a forked child that leaves another way has none
+        note()
+        (left_at, starved_before), (ended_at, starved_after) = notes
+        os.write(int(os.environ["EXIT_TOLD_TO"]), str(ended_at - left_at - (starved_after - starved_before)).encode())
+def leaving():
+    print("leaving")
+    note()
+notes = []
+if "EXIT_TOLD_TO" in os.environ:
+    atexit.register(ended)  # the first to be registered, the last to run
 from tests.line import QUESTION, Failing, Grounded, Slow, a_trace, model, rag
 from spanscore import OnlineScorer
 SCORED = os.environ["SCORED"] == "1"
@@ -21,7 +40,11 @@ chain = rag()
 def ask():
     return chain.invoke(QUESTION, config=config)
 """
-"""What each program begins with; it may make a scorer of its own."""
+"""What each program begins with; it may make a scorer of its own, and calls ``leaving()`` before it ends.
+
+It measures its exit itself, from there to behind the last of the exit hooks: what it takes before the interpreter is loaded or
+after that, and how long the machine let it wait for a processor, says nothing of spanscore.
+"""
 
 
 @dataclass
@@ -29,7 +52,8 @@ class Ended:
     """How a program went.
 
     Attributes:
-        exit_s: from the line ``leaving`` it printed last to its end.
+        exit_s: from ``leaving()`` to behind the last exit hook, without the time it waited for a processor; nan when it did not
+            get there.
     """
 
     code: int
@@ -39,24 +63,29 @@ class Ended:
 
 
 def run(code: str, *, scored: bool = True, signal_at: int | None = None, **environment: str) -> Ended:
-    """Run a program that prints ``leaving`` before it ends; it gets ``signal_at`` when it has printed ``ready``."""
-    process = start(code, scored=scored, **environment)
-    out, left_at = [], time.monotonic()
-    try:
-        for line in process.stdout:
-            out.append(line.rstrip("\n"))
-            left_at = time.monotonic()
-            if out[-1] == "ready" and signal_at is not None:
-                process.send_signal(signal_at)
-        process.wait(30)
-    finally:
-        process.kill()
-    return Ended(process.returncode, out, process.stderr.read(), time.monotonic() - left_at)
+    """Run a program to its end; it gets ``signal_at`` when it has printed ``ready``."""
+    with tempfile.TemporaryFile() as told:
+        process = start(code, scored=scored, exit_told_to=told.fileno(), **environment)
+        out = []
+        try:
+            for line in process.stdout:
+                out.append(line.rstrip("\n"))
+                if out[-1] == "ready" and signal_at is not None:
+                    process.send_signal(signal_at)
+            process.wait(30)
+        finally:
+            process.kill()
+        told.seek(0)
+        return Ended(process.returncode, out, process.stderr.read(), float(told.read() or "nan"))
 
 
-def start(code: str, *, scored: bool = True, stdin: bool = False, **environment: str) -> subprocess.Popen[str]:
-    """Start a program; its output is text, line by line."""
+def start(
+    code: str, *, scored: bool = True, stdin: bool = False, exit_told_to: int | None = None, **environment: str
+) -> subprocess.Popen[str]:
+    """Start a program; its output is text, line by line. It writes how long its exit took to ``exit_told_to``, open here."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
+    if exit_told_to is not None:
+        environment["EXIT_TOLD_TO"] = str(exit_told_to)
     return subprocess.Popen(
         [sys.executable, "-u", "-c", PRELUDE + textwrap.dedent(code)],
         env={**clean, "SCORED": str(int(scored)), **environment},
@@ -64,6 +93,7 @@ def start(code: str, *, scored: bool = True, stdin: bool = False, **environment:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        pass_fds=() if exit_told_to is None else (exit_told_to,),
     )
 
 
