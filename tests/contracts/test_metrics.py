@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from spanscore import metrics
 from spanscore.errors import JudgeTimeout, JudgeUnavailable
+from spanscore.judges.lexical import LexicalJudge
 from spanscore.metrics.registry import BUILT_IN, create, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
@@ -126,6 +128,16 @@ def test_it_is_a_metric_and_public(name: str) -> None:
     assert type(metric).__name__ in metrics.__all__
 
 
+def test_every_metric_goes_by_its_short_name_too() -> None:
+    wanted = """AgentGoalAccuracy AnswerAccuracy AnswerCorrectness AspectCritic Bleu Chrf ContextEntityRecall ContextPrecision
+    ContextRecall ContextRelevance ContextRelevancyV0 ExactMatch FactualCorrectness Faithfulness FaithfulnessWithHHEM
+    InstanceRubrics NoiseSensitivity ResponseGroundedness ResponseRelevancy Rouge Rubrics SemanticSimilarity SimpleCriteria
+    StringPresence StringSimilarity ToolCallAccuracy ToolCallF1 TopicAdherence majority_vote ragas_score"""
+
+    assert set(wanted.split()) <= set(metrics.__all__)
+    assert all(callable(getattr(metrics, name)) for name in metrics.__all__)
+
+
 @names
 def test_its_name_is_lower_snake_case_and_the_one_it_is_found_by(name: str) -> None:
     assert built(name).name == name
@@ -201,6 +213,76 @@ def test_a_missing_field_is_found_before_the_first_judge_call(name: str) -> None
             assert name in score.reason
 
     assert judge.asked == 0
+
+
+@names
+def test_each_field_that_is_missing_is_found_before_the_first_call(name: str) -> None:
+    judge = OneReply("{}")
+    metric = built(name, judge)
+
+    for turns, fields in metric.requires.items():
+        for field in {*fields} - ({"user_input"} if turns == "multi_turn" else set()):
+            score = metric.score_sync(FULL[turns].model_copy(update={field: None}))
+            assert (score.outcome, score.value) == (Outcome.MISSING_FIELD, None)
+            assert field in score.reason
+
+    assert judge.asked == 0
+
+
+class Crowd:
+    """The offline judge, which lets others ask while it thinks, and counts how many did."""
+
+    model = "crowd"
+
+    def __init__(self) -> None:
+        self.asking = self.most = 0
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        for _ in range(20):  # turns of the loop, no time
+            await asyncio.sleep(0)
+        self.asking -= 1
+        if prompt.step == "extract_topics":
+            return Reply(text='{"topics": ["bridges", "ferries"]}')
+        return await LexicalJudge().ask(prompt)
+
+
+CONTEXTS = ["The bridge opened in 1931.", "It spans the Orlo.", "The ferry stopped in 1932."]
+SIDE_BY_SIDE = {
+    "answer_correctness": 2,
+    "aspect_critic": 5,
+    "context_entity_recall": 2,
+    "context_relevancy_v0": 5,
+    "factual_correctness": 2,
+    "instance_rubrics": 5,
+    "llm_context_precision_with_reference": len(CONTEXTS),
+    "llm_context_precision_without_reference": len(CONTEXTS),
+    "noise_sensitivity": 2 * len(CONTEXTS) + 1,
+    "nv_accuracy": 2,
+    "nv_context_relevance": 2,
+    "nv_response_groundedness": 2,
+    "response_relevancy": 5,
+    "rubrics_score": 5,
+    "simple_criteria_score": 5,
+    "topic_adherence": 2 + 1,
+}
+"""Most questions that wait at once, for three contexts, two topics, five votes; any other metric asks one after the other."""
+
+
+@names
+def test_questions_that_do_not_need_each_other_are_asked_side_by_side(name: str) -> None:
+    crowd = Crowd()
+    votes = {"strictness": 5} if "strictness" in inspect.signature(found(name)).parameters else {}
+    metric: Any = build_metric(name, judge=crowd, embeddings="lexical", **NEEDED.get(name, {}), **votes)
+    sample = FULL[next(iter(metric.requires))]
+    if isinstance(sample, SingleTurnSample):
+        sample = sample.model_copy(update={"retrieved_contexts": CONTEXTS})
+
+    score = metric.score_sync(sample)
+
+    assert score.outcome is Outcome.SCORED
+    assert crowd.most == SIDE_BY_SIDE.get(name, 1 if metric.steps else 0)
 
 
 @names

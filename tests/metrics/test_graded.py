@@ -8,7 +8,13 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges import render
-from spanscore.metrics import AgentGoalAccuracyWithoutReference, InstanceRubrics, Rubrics, SimpleCriteria
+from spanscore.metrics import (
+    AgentGoalAccuracy,
+    AgentGoalAccuracyWithoutReference,
+    InstanceRubrics,
+    Rubrics,
+    SimpleCriteria,
+)
 from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
 from spanscore.model.score import Ballots, Outcome
 from spanscore.testing import ScriptedJudge
@@ -116,3 +122,25 @@ def test_a_goal_verdict_may_be_a_number_a_truth_or_their_words(said: Any, value:
 def _criteria(*grades: int, **params: Any) -> SimpleCriteria:
     answers = [{"step": "score_criteria", "output": {"reason": "r", "score": grade}} for grade in grades]
     return SimpleCriteria(ScriptedJudge(answers), definition="Grade it.", **params)
+
+
+@pytest.mark.parametrize(("reference", "desired"), [("A table is booked.", "A table is booked."), (None, "a table")])
+def test_the_goal_is_the_reference_or_else_what_the_user_wanted(reference: str | None, desired: str) -> None:
+    judge = ScriptedJudge(
+        [
+            {"step": "infer_goal_outcome", "output": {"user_goal": "a table", "end_state": "a table"}},
+            {"step": "compare_outcome", "output": {"verdict": 1}},
+        ]
+    )
+    talk = MultiTurnSample(user_input=[HumanMessage(content="A table, please.")], reference=reference)
+
+    assert AgentGoalAccuracy(judge).score_sync(talk).value == 1.0
+    assert judge.calls[-1].evidence["desired_outcome"] == desired
+
+
+def test_a_rubric_without_grades_is_undefined_and_nobody_is_asked() -> None:
+    judge = ScriptedJudge()
+
+    score = InstanceRubrics(judge).score_sync(SingleTurnSample(response="Madrid.", rubrics={}))
+
+    assert (score.value, score.outcome, judge.calls) == (None, Outcome.UNDEFINED, [])

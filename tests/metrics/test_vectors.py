@@ -3,43 +3,58 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from tests.metrics.quirks import check_of
 from tests.metrics.quirks.answers import VOTES
+from tests.metrics.vectors import FUNCTIONS, VECTORS, cases_of, content_of, needed, run
 
 from spanscore import metrics
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.metrics.registry import BUILT_IN
-from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
-from spanscore.model.score import Score
-from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
-
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6
 UNTAGGED = {"topic_adherence-random-13": ["Q-TA-REFUSE"], "ensember-random-08": ["Q-TIE"]}
 """Its one topic was outside and refused, as in all_off_topic_refused; its four voters are divided on one row, as in tie: the
 same cases in all but the tag."""
 
-pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="the reference vectors (../shared/vectors) are not here")
+ELSEWHERE = {"Q-RS-NAN", "Q-RS-NEG", "Q-TA-MODE"}
+"""Asserted in the tests below: the first two of ``ragas_score``, the last where a metric is made."""
+
+pytestmark = needed
 
 
 def cases() -> Iterator[Any]:
     for name in sorted(BUILT_IN):
-        file = VECTORS / f"{name}.json"
-        content = json.loads(file.read_text("utf-8")) if file.exists() else {"cases": []}
+        content = content_of(name)
         for case in content["cases"]:
             yield pytest.param(name, _tolerance(content), case, id=case["id"])
 
 
-def _cases_of(function: str) -> list[dict[str, Any]]:
-    file = VECTORS / f"{function}.json"
-    return list(json.loads(file.read_text("utf-8"))["cases"]) if file.exists() else []
+def test_every_case_of_every_file_is_run_once() -> None:
+    files = {file.stem: json.loads(file.read_text("utf-8")) for file in VECTORS.glob("*.json")}
+    run = [case.id for case in cases()] + [case["id"] for function in FUNCTIONS for case in cases_of(function)]
+
+    assert set(files) <= {*BUILT_IN, *FUNCTIONS}
+    assert all(content["metric"] == name for name, content in files.items())
+    assert sorted(run) == sorted(case["id"] for content in files.values() for case in content["cases"])
+    assert len(run) == len(set(run)) == 1418
+
+
+def test_every_quirk_of_the_reference_is_asserted_by_name() -> None:
+    listed = set(re.findall(r"^\| (Q-[A-Z0-9-]+) \|", (VECTORS.parent / "METRICS.md").read_text("utf-8"), re.MULTILINE))
+    held = [*cases(), *(pytest.param(name, 0.0, case) for name in FUNCTIONS for case in cases_of(name))]
+    shown = {quirk for param in held for quirk in param.values[2].get("quirk", [])}
+
+    assert listed == shown
+    for name, _, case in (param.values for param in held):
+        for quirk in case.get("quirk", []):
+            assert quirk in ELSEWHERE or quirk in VOTES or check_of(name, quirk)
 
 
 def _tolerance(content: dict[str, Any]) -> float:
@@ -54,10 +69,10 @@ def test_a_reference_case_comes_out_as_it_should(name: str, tolerance: float, ca
     quirks = case.get("quirk") or UNTAGGED.get(case["id"], [])
     if refusal := _refusal(case):
         with pytest.raises(refusal):
-            _run(name, case, judge)
+            run(name, case, judge)
         return
 
-    score = _run(name, case, judge)
+    score = run(name, case, judge)
 
     for quirk in quirks:
         check_of(name, quirk)(case, score, judge)
@@ -75,7 +90,7 @@ def test_the_judge_is_asked_with_the_evidence_of_the_reference(
     if case["judge"] and not any("input" in call for call in case["judge"]):
         return  # the reference asks in free text: there are no variables to compare
 
-    _run(name, case, judge)
+    run(name, case, judge)
 
     expected = [(call["step"], call["input"]) for call in case["judge"] if "input" in call]
     asked = [(prompt.step, dict(prompt.evidence)) for prompt in judge.calls if prompt.step != "fix_output_format"]
@@ -83,7 +98,7 @@ def test_the_judge_is_asked_with_the_evidence_of_the_reference(
 
 
 @pytest.mark.filterwarnings("ignore:majority_vote")
-@pytest.mark.parametrize("case", _cases_of("ensember"), ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", cases_of("ensember"), ids=lambda case: case["id"])
 def test_a_vote_comes_out_as_it_should(case: dict[str, Any]) -> None:
     if case.get("error"):
         with pytest.raises(IndexError, match="no voter"):
@@ -100,7 +115,7 @@ def test_a_vote_comes_out_as_it_should(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:ragas_score")
-@pytest.mark.parametrize("case", _cases_of("ragas_score"), ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", cases_of("ragas_score"), ids=lambda case: case["id"])
 def test_a_ragas_score_comes_out_as_it_should(case: dict[str, Any]) -> None:
     values, binary = case["sample"]["scores"], case["sample"]["binary_columns"]
     if "Q-RS-NEG" in case.get("quirk", []):
@@ -123,18 +138,6 @@ def _refusal(case: dict[str, Any]) -> type[Exception] | None:
         return ValidationError
     wrong = case["tag"] == "invalid_params" and "beta" not in case["params"]
     return ConfigurationError if wrong or "Q-TA-MODE" in case.get("quirk", []) else None
-
-
-def _run(name: str, case: dict[str, Any], judge: ScriptedJudge) -> Score:
-    embeddings = ScriptedEmbeddings(case.get("embeddings") or {})
-    metric: Any = build_metric(name, judge=judge, embeddings=embeddings, **case["params"])
-    score: Score = metric.score_sync(_sample(case["sample"]))
-    return score
-
-
-def _sample(fields: dict[str, Any]) -> Sample:
-    kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
-    return kind.model_validate(fields)
 
 
 def _in_order(calls: list[tuple[str, Any]]) -> list[tuple[str, str]]:

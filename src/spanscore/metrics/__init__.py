@@ -1,6 +1,10 @@
 """Sample → Score: the metrics, and what one needs to write another."""
 
-from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference, AgentGoalAccuracyWithReference
+from spanscore.metrics.agent_goal import (
+    AgentGoalAccuracy,
+    AgentGoalAccuracyWithoutReference,
+    AgentGoalAccuracyWithReference,
+)
 from spanscore.metrics.answer_accuracy import AnswerAccuracy
 from spanscore.metrics.answer_correctness import AnswerCorrectness
 from spanscore.metrics.aspect_critic import AspectCritic
@@ -40,6 +44,7 @@ from spanscore.metrics.tool_calls import ToolCallF1
 from spanscore.metrics.topic_adherence import TopicAdherence
 
 __all__ = [
+    "AgentGoalAccuracy",
     "AgentGoalAccuracyWithReference",
     "AgentGoalAccuracyWithoutReference",
     "AnswerAccuracy",

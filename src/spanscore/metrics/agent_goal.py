@@ -13,7 +13,7 @@ from spanscore.metrics.step import Step, Verdict
 from spanscore.model.sample import MultiTurnSample
 from spanscore.model.score import BINARY
 
-__all__ = ["AgentGoalAccuracyWithReference", "AgentGoalAccuracyWithoutReference"]
+__all__ = ["AgentGoalAccuracy", "AgentGoalAccuracyWithReference", "AgentGoalAccuracyWithoutReference"]
 
 _WORDS: Mapping[str, int] = {"0": 0, "1": 1, "false": 0, "true": 1}
 
@@ -56,7 +56,7 @@ the desired outcome was reached, in whatever words and whatever way; 0 when a pa
 
 
 class _AgentGoalAccuracy(JudgedMetric):
-    """What both have in common: two questions, one after the other."""
+    """What all have in common: two questions, one after the other."""
 
     def __init__(
         self,
@@ -77,6 +77,45 @@ class _AgentGoalAccuracy(JudgedMetric):
         compared = await self._ask(COMPARE_OUTCOME, evidence)
         explanation = f"Wanted: {wanted}\nReached: {found.end_state}\n{compared.reason}"
         return Finding(value=float(compared.verdict), explanation=explanation)
+
+
+class AgentGoalAccuracy(_AgentGoalAccuracy):
+    """Did the agent bring about what was to be reached, or, where nobody said what that is, what the user wanted?
+
+    Formula: the judge says what the user wanted and how the conversation ended, then whether the end is the reference, or, in a
+    sample without one, what the user wanted: 1 or 0. Range {0, 1}, higher is better.
+
+    Fields: ``user_input`` (messages), and ``reference`` where there is one. Judge calls: 2 (``infer_goal_outcome``,
+    ``compare_outcome``), one after the other.
+
+    Blind spot: a mean over samples with and without a reference mixes two questions, of which the second is easier. Else those
+    of ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference``.
+
+    Source: ragas 0.4.3's ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference``. Deviations: one metric
+    picks between them, sample by sample; a verdict may also be a bare 0, 1, true or false.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear.
+        pass_at: lowest quality that passes; 1 when None.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+    """
+
+    requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input",)}
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str = "agent_goal_accuracy",
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
+
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Compare the end with the reference, else with what the user wanted."""
+        return await self._judged_goal(sample, sample.reference)
 
 
 class AgentGoalAccuracyWithReference(_AgentGoalAccuracy):

@@ -10,11 +10,10 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.base import Finding
-from spanscore.metrics.graded import FIELDS, evidence_of
-from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.graded import GradedMetric, direction_wanted, evidence_of
 from spanscore.metrics.step import Step, Verdict
 from spanscore.metrics.votes import cast_ballots, majority, odd
-from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.model.sample import Sample
 from spanscore.model.score import BINARY, Ballots, Direction
 
 __all__ = ["AspectCritic", "Critique"]
@@ -39,7 +38,7 @@ def _critique(definition: str) -> Step[Critique]:
     return Step(name="critique", instruction=_INSTRUCTION.format(definition=definition), output=Critique)
 
 
-class AspectCritic(JudgedMetric):
+class AspectCritic(GradedMetric):
     """Does the aspect hold for this answer or conversation?
 
     Formula: the majority of ``strictness`` verdicts, each 0 or 1. Range {0, 1}, higher is better
@@ -69,9 +68,15 @@ class AspectCritic(JudgedMetric):
         direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is.
         pass_at: lowest quality that passes; 1 when None.
         prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
-    """
 
-    requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
+    Example:
+        >>> from spanscore import SingleTurnSample
+        >>> from spanscore.metrics import AspectCritic
+        >>> polite = AspectCritic("lexical", name="polite", definition="The response is polite.")
+        >>> score = polite.score_sync(SingleTurnSample(user_input="And of Spain?", response="Madrid, with pleasure."))
+        >>> print(score.metric, score.label)
+        polite pass
+    """
 
     def __init__(
         self,
@@ -86,19 +91,11 @@ class AspectCritic(JudgedMetric):
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")
-        if direction not in ("higher", "lower"):
-            raise ConfigurationError(f"{name}: direction is {direction!r}; it is 'higher' or 'lower'")
-        scale = replace(BINARY, direction=direction)
+        scale = replace(BINARY, direction=direction_wanted(name, direction))
         self._critique = _critique(definition.strip())
         super().__init__(judge, steps=(self._critique,), name=name, scale=scale, pass_at=pass_at, prompts=prompts)
         self.definition = definition.strip()
         self.votes = odd(strictness)
-
-    def missing(self, sample: Sample) -> str | None:
-        """Single turn: any one field will do."""
-        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
-            return super().missing(sample)
-        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""

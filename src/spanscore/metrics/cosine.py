@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import isfinite, sqrt
 from typing import Any
 
 from spanscore.errors import ConfigurationError
@@ -19,9 +19,11 @@ NO_LENGTH = "an embedding has no length, so there is no angle"
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors, None when one has no length. In plain Python: NumPy costs 100 ms to load."""
+    """Return the cosine of two vectors, None when one has no length, or one that is no number (a nan compares as "below" any
+    threshold). In plain Python: NumPy costs 100 ms to load.
+    """
     length = sqrt(sum(x * x for x in one)) * sqrt(sum(y * y for y in other))
-    return sum(x * y for x, y in zip(one, other, strict=True)) / length if length else None
+    return sum(x * y for x, y in zip(one, other, strict=True)) / length if length and isfinite(length) else None
 
 
 async def similarity(embeddings: Embedder, one: str, other: str) -> float | None:

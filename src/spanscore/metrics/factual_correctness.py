@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from spanscore.errors import ConfigurationError, JudgeUnparseable
+from spanscore.errors import ConfigurationError
 from spanscore.metrics.averages import beta_wanted, f_beta, ratio
 from spanscore.metrics.base import Finding
 from spanscore.metrics.judged import JudgedMetric, together
@@ -155,8 +155,6 @@ class FactualCorrectness(JudgedMetric):
         if not claims:
             return _Checked((), Aligned((), 0))
         verdicts = await self._ask(verify, {"context": context, "statements": claims})
-        if not verdicts.statements:
-            raise JudgeUnparseable(f"{verify.name}: no verdict on any of {len(claims)} claims")
         return _Checked(tuple(claims), align(claims, verdicts.statements))
 
 

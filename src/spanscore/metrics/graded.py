@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -11,11 +11,23 @@ from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.base import Finding
+from spanscore.metrics.judged import JudgedMetric
 from spanscore.metrics.votes import cast_ballots, majority
 from spanscore.model.sample import MultiTurnSample, Sample
 from spanscore.model.score import Ballots, Direction, Scale
 
-__all__ = ["FIELDS", "Bounds", "Grade", "bounded", "bounds_of", "bounds_wanted", "evidence_of", "ordinal", "voted"]
+__all__ = [
+    "Bounds",
+    "Grade",
+    "GradedMetric",
+    "bounded",
+    "bounds_of",
+    "bounds_wanted",
+    "direction_wanted",
+    "evidence_of",
+    "ordinal",
+    "voted",
+]
 
 FIELDS = ("user_input", "response", "retrieved_contexts", "reference_contexts", "reference")
 """What a judge is shown of a single turn, where it is there."""
@@ -38,6 +50,18 @@ class Grade(Protocol):
 
 
 T = TypeVar("T", bound=BaseModel)
+
+
+class GradedMetric(JudgedMetric):
+    """The mixin of a metric that shows the judge whatever a sample has."""
+
+    requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
+
+    def missing(self, sample: Sample) -> str | None:
+        """Single turn: any one field will do."""
+        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
+            return super().missing(sample)
+        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
 
 
 def evidence_of(sample: Sample) -> dict[str, Any]:
@@ -70,7 +94,7 @@ def bounds_of(keys: Iterable[str]) -> Bounds:
     """Return the range of a rubric from its keys (``score1_description`` …); None where one has no number."""
     found = [_GRADE.search(key) for key in keys]
     grades = [int(match.group()) for match in found if match is not None]
-    return (min(grades), max(grades)) if len(grades) == len(found) and min(grades) < max(grades) else None
+    return (min(grades), max(grades)) if len(grades) == len(found) and len(set(grades)) > 1 else None
 
 
 def bounds_wanted(name: str, given: Sequence[int] | None) -> Bounds:
@@ -85,6 +109,17 @@ def bounds_wanted(name: str, given: Sequence[int] | None) -> Bounds:
     if len(whole) != _TWO or len(given) != _TWO or whole[0] >= whole[1]:
         raise ConfigurationError(f"{name}: range is {given!r}; it is two whole numbers, lowest first, such as [1, 5]")
     return whole[0], whole[1]
+
+
+def direction_wanted(name: str, given: Direction) -> Direction:
+    """Return a direction.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if given not in ("higher", "lower"):
+        raise ConfigurationError(f"{name}: direction is {given!r}; it is 'higher' or 'lower'")
+    return given
 
 
 def ordinal(bounds: Bounds, direction: Direction = "higher") -> Scale:

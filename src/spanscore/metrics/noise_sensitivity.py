@@ -48,10 +48,11 @@ class NoiseSensitivity(JudgedMetric):
     Blind spot: errors that no context supports (invented ones: Faithfulness sees these); what the answer leaves out. A
     statement that is true and missing in the reference counts as wrong.
 
-    Source: Ru et al., "RAGChecker" (2024), section 3.3.2, as in ragas 0.4.3's ``NoiseSensitivity``. Deviations: verdicts are
-    matched to statements, so one without a verdict is not supported (the explanation says so) and a surplus one is ignored,
-    where ragas broadcasts or raises; nothing stated is undefined on both sides (ragas raises for the reference); empty fields
-    are undefined (ragas raises); a verdict is 0 or 1, else it is repaired once and then an error; an unknown mode is an error.
+    Source: Ru et al., "RAGChecker" (2024), section 3.3.2, as in ragas 0.4.3's ``NoiseSensitivity``. Deviations: verdicts
+    are matched to statements, so one without a verdict is not supported (the explanation says so), a surplus one is ignored
+    and a judge without any verdict is an error, where ragas broadcasts or raises; nothing stated is undefined on both sides
+    (ragas raises for the reference); empty fields are undefined (ragas raises); a verdict is 0 or 1, else it is repaired
+    once and then an error; an unknown mode is an error.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.

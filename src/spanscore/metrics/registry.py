@@ -17,6 +17,7 @@ __all__ = ["BUILT_IN", "create", "found"]
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
+        "agent_goal_accuracy": "spanscore.metrics.agent_goal:AgentGoalAccuracy",
         "agent_goal_accuracy_with_reference": "spanscore.metrics.agent_goal:AgentGoalAccuracyWithReference",
         "agent_goal_accuracy_without_reference": "spanscore.metrics.agent_goal:AgentGoalAccuracyWithoutReference",
         "answer_correctness": "spanscore.metrics.answer_correctness:AnswerCorrectness",

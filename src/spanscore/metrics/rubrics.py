@@ -11,11 +11,20 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.base import Finding
-from spanscore.metrics.graded import FIELDS, Bounds, bounded, bounds_of, bounds_wanted, evidence_of, ordinal, voted
+from spanscore.metrics.graded import (
+    Bounds,
+    GradedMetric,
+    bounded,
+    bounds_of,
+    bounds_wanted,
+    evidence_of,
+    ordinal,
+    voted,
+)
 from spanscore.metrics.judged import JudgedMetric
 from spanscore.metrics.step import Step
 from spanscore.metrics.votes import odd
-from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.model.sample import Sample
 
 __all__ = ["DEFAULT_RUBRICS", "InstanceRubrics", "Rubrics"]
 
@@ -61,7 +70,7 @@ SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
 )
 
 
-class Rubrics(JudgedMetric):
+class Rubrics(GradedMetric):
     """Which of the grades I described fits this answer or conversation?
 
     Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
@@ -87,9 +96,15 @@ class Rubrics(JudgedMetric):
         range: lowest and highest grade, where the keys hold no numbers.
         pass_at: lowest quality (0…1) that passes.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours; then ``rubrics`` are not shown.
-    """
 
-    requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
+    Example:
+        >>> from spanscore import SingleTurnSample
+        >>> from spanscore.metrics import Rubrics
+        >>> tone = Rubrics("lexical", name="tone", rubrics={"score1_description": "Rude.", "score2_description": "Friendly."})
+        >>> score = tone.score_sync(SingleTurnSample(user_input="And of Spain?", response="Madrid, with pleasure."))
+        >>> print(score.metric, score.scale.range)
+        tone (1.0, 2.0)
+    """
 
     def __init__(
         self,
@@ -109,12 +124,6 @@ class Rubrics(JudgedMetric):
         self.rubrics = grades
         self.votes = odd(strictness)
 
-    def missing(self, sample: Sample) -> str | None:
-        """Single turn: any one field will do."""
-        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
-            return super().missing(sample)
-        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
-
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
         evidence = evidence_of(sample)
@@ -130,7 +139,8 @@ class InstanceRubrics(JudgedMetric):
 
     Fields: ``rubrics`` (``{"score1_description": "…"}``); single turn, whichever of ``user_input``, ``response``,
     ``reference``, ``retrieved_contexts``, ``reference_contexts`` are there; multi turn, ``user_input`` and ``reference`` too.
-    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count.
+    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count. Undefined, and nobody
+    is asked, when the rubric is empty.
 
     Blind spot: that of ``Rubrics``; and two samples are comparable only as far as their rubrics are equally strict.
 
@@ -169,7 +179,9 @@ class InstanceRubrics(JudgedMetric):
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
-        rubrics = sample.rubrics or {}
+        rubrics = sample.rubrics
+        if not rubrics:
+            return Finding(value=None, reason="the sample's rubric has no grades")
         bounds = self._bounds or bounds_of(rubrics)
         own = cast("Step[Feedback]", self.steps["score_rubric"])
         step = replace(own, output=bounded(Feedback, bounds))

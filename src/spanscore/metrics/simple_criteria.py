@@ -9,11 +9,19 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.base import Finding
-from spanscore.metrics.graded import FIELDS, Bounds, bounded, bounds_wanted, evidence_of, ordinal, voted
-from spanscore.metrics.judged import JudgedMetric
+from spanscore.metrics.graded import (
+    Bounds,
+    GradedMetric,
+    bounded,
+    bounds_wanted,
+    direction_wanted,
+    evidence_of,
+    ordinal,
+    voted,
+)
 from spanscore.metrics.step import Step
 from spanscore.metrics.votes import odd
-from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.model.sample import Sample
 from spanscore.model.score import Direction
 
 __all__ = ["SimpleCriteria"]
@@ -44,7 +52,7 @@ def _score_criteria(definition: str, bounds: Bounds) -> Step[Criticism]:
     return Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds))
 
 
-class SimpleCriteria(JudgedMetric):
+class SimpleCriteria(GradedMetric):
     """Which grade does this answer or conversation get by one criterion?
 
     Formula: the most frequent of ``strictness`` grades; where several are equally frequent, the lower median of all. Range [the
@@ -74,8 +82,6 @@ class SimpleCriteria(JudgedMetric):
         prompts: ``{"score_criteria": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
     """
 
-    requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
-
     def __init__(
         self,
         judge: Any,
@@ -90,20 +96,12 @@ class SimpleCriteria(JudgedMetric):
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say what is graded, and what the grades mean")
-        if direction not in ("higher", "lower"):
-            raise ConfigurationError(f"{name}: direction is {direction!r}; it is 'higher' or 'lower'")
         bounds = bounds_wanted(name, range)
         self._step = _score_criteria(definition.strip(), bounds)
-        scale = ordinal(bounds, direction)
+        scale = ordinal(bounds, direction_wanted(name, direction))
         super().__init__(judge, steps=(self._step,), name=name, scale=scale, pass_at=pass_at, prompts=prompts)
         self.definition = definition.strip()
         self.votes = odd(strictness)
-
-    def missing(self, sample: Sample) -> str | None:
-        """Single turn: any one field will do."""
-        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
-            return super().missing(sample)
-        return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""

@@ -107,7 +107,7 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
     """Match rows to statements by text; what is left over, by position when there are as many rows as statements.
 
     Raises:
-        JudgeUnparseable: there are rows and none belongs to any statement: the judge spoke about something else.
+        JudgeUnparseable: no row belongs to any of the statements: the judge said nothing, or spoke about something else.
     """
     matched: list[StatementVerdict | None] = [None] * len(statements)
     loose: list[int] = []
@@ -122,7 +122,7 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
         for number in [n for n in loose if matched[n] is None]:
             matched[number] = rows[number]
             loose.remove(number)
-    if rows and all(row is None for row in matched):
+    if matched and all(row is None for row in matched):
         raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
     return Aligned(tuple(matched), len(loose))
 

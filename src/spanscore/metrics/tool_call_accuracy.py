@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
@@ -79,18 +80,19 @@ class ToolCallAccuracy(BaseMetric):
         if len(made) == len(reference) and not self._same_names(made, reference):
             return Finding(value=0.0, explanation=f"{expected} The names differ, or their order.")
         table = [[await self._alike(call, other) for other in reference] for call in made]
-        right = self._paired(made, reference, table)
+        # Of hundreds of calls it takes seconds to find the best pairing: not on the loop of all judges.
+        right = await asyncio.to_thread(self._paired, table)
         return Finding(value=right / max(len(made), len(reference)), explanation=f"{expected} {right:.2f} were right.")
 
     def _same_names(self, made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> bool:
         ours, theirs = [call.name for call in made], [call.name for call in reference]
         return ours == theirs if self.strict_order else Counter(ours) == Counter(theirs)
 
-    def _paired(self, made: Sequence[ToolCall], reference: Sequence[ToolCall], table: Table) -> float:
+    def _paired(self, table: Table) -> float:
         if not self.strict_order:
             return sum(table[row][column] for row, column in best_pairing(table))
-        if len(made) == len(reference):
-            return sum(table[place][place] for place in range(len(made)))
+        if table and len(table) == len(table[0]):
+            return sum(row[place] for place, row in enumerate(table))
         return _in_order(table)
 
     async def _alike(self, call: ToolCall, other: ToolCall) -> float:

@@ -1,0 +1,50 @@
+"""The reference cases of ../shared/vectors, and how one is run (METRICS.md section 2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanscore.metrics.registry import BUILT_IN
+from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
+from spanscore.model.score import Score
+from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
+
+VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+FUNCTIONS = ("ensember", "ragas_score")
+"""Files about a function rather than a metric."""
+
+needed = pytest.mark.skipif(not VECTORS.is_dir(), reason="the reference vectors (../shared/vectors) are not here")
+
+
+def content_of(name: str) -> dict[str, Any]:
+    """Return a file, one without cases where there is none: a metric of our own."""
+    file = VECTORS / f"{name}.json"
+    return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {"metric": name, "cases": []}
+
+
+def cases_of(name: str) -> list[dict[str, Any]]:
+    """Return the cases of a file."""
+    return list(content_of(name)["cases"])
+
+
+def metrics_with_cases() -> Iterator[str]:
+    """Yield the names of the metrics that have a file."""
+    yield from (name for name in sorted(BUILT_IN) if cases_of(name))
+
+
+def run(name: str, case: dict[str, Any], judge: ScriptedJudge) -> Score:
+    """Score a case's sample; raises only what cannot be made: a parameter, or a conversation."""
+    embeddings = ScriptedEmbeddings(case.get("embeddings") or {})
+    metric: Any = build_metric(name, judge=judge, embeddings=embeddings, **case["params"])
+    score: Score = metric.score_sync(_sample(case["sample"]))
+    return score
+
+
+def _sample(fields: dict[str, Any]) -> Sample:
+    kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
+    return kind.model_validate(fields)
