@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +26,7 @@ from spanscore.hold import RELEASE_REASONS, Pace, SpanHold
 from spanscore.hooks import Hooks
 from spanscore.inbox import Inbox
 from spanscore.ledger import Ledger
+from spanscore.metrics.registry import by_name
 from spanscore.model.score import refuse_taken_name
 from spanscore.model.span import UnitKey
 from spanscore.notice import harmless
@@ -234,16 +234,12 @@ class Line:
 def _checked(metrics: Sequence[Metric], options: Options) -> Sequence[Metric]:
     if not metrics:
         raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
-    for metric in metrics:
-        if not isinstance(metric, Metric):
-            raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
-        refuse_taken_name(metric.name)
-    twice = [name for name, times in Counter(metric.name for metric in metrics).items() if times > 1]
-    if twice:
-        raise ConfigurationError(f"two metrics are called {twice[0]!r}; give one of them another name=")
-    unknown = sorted(set(options.rates) - {metric.name for metric in metrics})
+    named = by_name(metrics)
+    for name in named:
+        refuse_taken_name(name)
+    unknown = sorted(set(options.rates) - set(named))
     if unknown:
-        known = ", ".join(metric.name for metric in metrics)
+        known = ", ".join(named)
         raise ConfigurationError(
             f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {known}"
         )

@@ -21,7 +21,7 @@ from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.evaluation import Evaluation
-from spanscore.metrics.registry import create
+from spanscore.metrics.registry import by_name, create
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import MultiTurnSample, Sample, Samples
 from spanscore.model.score import Scale
@@ -115,7 +115,7 @@ class Scoring:
             raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 or more")
         if timeout <= 0:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
-        self._metrics = _by_name(metrics)
+        self._metrics = _made(metrics)
         self._evaluation = Evaluation(self._metrics, timeout_s=timeout)
         self._concurrency = concurrency
         self._progress = progress
@@ -209,17 +209,11 @@ class Scoring:
             self.left_in_file = self._file.close(self.result().rows)
 
 
-def _by_name(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
+def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
     made = [create(metric) if isinstance(metric, str) else metric for metric in metrics]
     if not made:
         raise ConfigurationError("give at least one metric: evaluate(samples, [Faithfulness(llm)])")
-    for metric in made:
-        if not isinstance(metric, Metric):
-            raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
-    twice = [name for name, times in Counter(metric.name for metric in made).items() if times > 1]
-    if twice:
-        raise ConfigurationError(f"two metrics are called {twice[0]!r}; give one of them another name=")
-    return {metric.name: metric for metric in made}
+    return by_name(made)
 
 
 class _Records:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.protocols import Metric
 
-__all__ = ["BUILT_IN", "create", "found"]
+__all__ = ["BUILT_IN", "by_name", "create", "found"]
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
@@ -81,6 +81,22 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
     if not isinstance(made, Metric):
         raise ConfigurationError(f"metric {metric!r} made a {type(made).__name__}, which is no metric")
     return made
+
+
+def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
+    """Return metrics under the names of their scores, in order.
+
+    Raises:
+        ConfigurationError: one is no metric, or two have the same name.
+    """
+    named: dict[str, Metric] = {}
+    for metric in metrics:
+        if not isinstance(metric, Metric):
+            raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
+        if metric.name in named:
+            raise ConfigurationError(f"two metrics are called {metric.name!r}; give one of them another name=")
+        named[metric.name] = metric
+    return named
 
 
 def found(metric: str) -> Any:
