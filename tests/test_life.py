@@ -46,7 +46,7 @@ def test_an_exit_without_shutdown_exports_what_is_held():
     assert done.stderr == ""
 
 
-def test_with_a_dead_collector_nothing_is_printed_and_the_exit_is_bounded():
+def test_with_a_dead_collector_one_line_is_logged_and_the_exit_is_bounded():
     done = run(
         """
         scorer = OnlineScorer([Grounded()], service_name="app")
@@ -59,7 +59,8 @@ def test_with_a_dead_collector_nothing_is_printed_and_the_exit_is_bounded():
     )
 
     assert done.stdout.splitlines() == ["Paris is the capital of France.", "True"]
-    assert done.stderr == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("nothing can be exported to http://127.0.0.1:9 (connection refused): is a Collector there?")
 
 
 def test_a_scorer_that_is_never_used_keeps_no_thread_but_the_one_that_imports():

@@ -17,9 +17,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from tests.servers.otlp import OtlpReceiver, dead_endpoint
+from tests.servers.server import poll
 from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
 from tests.sinks.memory import Memory, telemetry_of
 
+from spanscore import notice
+from spanscore.exporters import _condensed
 from spanscore.model.score import score_id
 from spanscore.providers import ProviderRow, Providers
 from spanscore.sinks.evaluation_span import EvaluationSpans
@@ -36,6 +39,11 @@ def no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("OTEL_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def nothing_told_yet() -> None:
+    notice._told.clear()  # of other tests: a cause is told once an hour
 
 
 @pytest.fixture
@@ -381,19 +389,74 @@ def test_flush_is_false_after_a_failed_export_and_true_again_after_a_good_one(
 
     assert (failed, still, own.force_flush(DEADLINE_S)) == (False, False, True)
     assert words.startswith("failed at ")
-    assert "400" in words
-    assert caplog.messages == []
+    assert words.endswith(": HTTP 400; 1 spans not delivered")
+    assert caplog.messages == [
+        f"nothing can be exported to {receiver.endpoint} (HTTP 400): see scorer.status() for what is lost"
+    ]
 
 
-def test_status_tells_why_a_collector_could_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", dead_endpoint())
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+def refused(endpoint: str) -> str:
+    return (
+        f"nothing can be exported to {endpoint} (connection refused): is a Collector there? "
+        "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true"
+    )
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_nobody_waits_for_a_collector_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    endpoint = dead_endpoint()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
     providers = Providers()
     providers.tracer().start_span("root").end()
 
-    assert not providers.force_flush(DEADLINE_S)
-    assert "refused" in rows(providers)["traces"].last
-    providers.shutdown(0.1)
+    flushed = providers.force_flush(DEADLINE_S)
+
+    assert not flushed
+    assert rows(providers)["traces"].last == "connection refused, trying again; 1 spans waiting"
+    assert caplog.messages.count(refused(endpoint)) == 1
+    assert not providers.shutdown(DEADLINE_S)
+
+
+def test_what_a_dead_collector_did_not_get_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", dead_endpoint())
+    providers = Providers()
+    for _ in range(3):
+        providers.tracer().start_span("root").end()
+    providers.force_flush(DEADLINE_S)
+    providers.shutdown(DEADLINE_S)
+
+    poll(lambda: rows(providers)["traces"].last.startswith("failed"), deadline_s=DEADLINE_S, what="the exporter to end")
+    assert rows(providers)["traces"].last.endswith("UTC: connection refused; 3 spans not delivered")
+
+
+def test_a_collector_that_is_busy_for_a_moment_is_waited_for(own: Providers, receiver: OtlpReceiver) -> None:
+    receiver.answer(503)
+    own.tracer().start_span("root").end()
+    begun = own.start_flush_of_spans()
+    assert receiver.wait_for(lambda: receiver.requests["traces"])
+    receiver.answer(200)
+
+    assert own.force_flush(DEADLINE_S)
+    assert begun.result(DEADLINE_S)
+    assert [span.name for span in receiver.spans] == ["root"]
+
+
+@pytest.mark.parametrize(
+    ("words", "clause"),
+    [
+        ("HTTPConnectionPool(host='x', port=4318): Failed to resolve 'x' ([Errno -2])", "name not resolved"),
+        ("NewConnectionError('[Errno 111] Connection refused')", "connection refused"),
+        ("Transient error Service Unavailable encountered while exporting spans batch, retrying in 1s.", "HTTP 503"),
+        ("Failed to export spans batch code: 401, reason: Unauthorized", "HTTP 401"),
+        ("HTTPConnectionPool(host='x', port=4318): Read timed out. (read timeout=10)", "timed out"),
+        ("Failed to export traces to x:4317, error code: StatusCode.INTERNAL, error details: no", "gRPC INTERNAL"),
+    ],
+)
+def test_an_exporters_words_become_one_clause(words: str, clause: str) -> None:
+    assert _condensed(words) == clause
 
 
 def test_a_grpc_backend_without_a_signal_is_asked_once(
@@ -449,13 +512,13 @@ def test_the_applications_own_exporters_log_as_ever(
     theirs.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     own.tracer().start_span("ours").end()
     own.force_flush(DEADLINE_S)
-    quiet = list(caplog.messages)
+    ours = [record.name for record in caplog.records]
     with caplog.at_level(logging.ERROR):
         theirs.get_tracer("app").start_span("theirs").end()
         theirs.shutdown()
 
-    assert quiet == []
-    assert len(caplog.messages) == 1
+    assert ours == ["spanscore"]
+    assert len(caplog.messages) == 2
 
 
 def test_an_applications_line_is_no_repetition_of_ours(caplog: pytest.LogCaptureFixture, own: Providers) -> None:
@@ -519,22 +582,23 @@ def exit_of(code: str, **environment: str) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
-def test_with_a_dead_collector_the_exit_is_bounded_and_nothing_is_printed(protocol: str) -> None:
-    took_s, stderr = exit_of(
-        EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=dead_endpoint(), OTEL_EXPORTER_OTLP_PROTOCOL=protocol
-    )
+def test_with_a_dead_collector_the_exit_is_bounded_and_one_line_says_why(protocol: str) -> None:
+    endpoint = dead_endpoint()
 
-    assert stderr == ""
+    took_s, stderr = exit_of(EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+
+    assert stderr.splitlines() == [refused(endpoint)]
     assert took_s < 5
 
 
-@pytest.mark.parametrize("with_", [503, "hang"])
-def test_with_a_sick_collector_the_exit_is_bounded_and_nothing_is_printed(with_: int) -> None:
+@pytest.mark.parametrize(("with_", "told"), [(503, "(HTTP 503)"), ("hang", "")])
+def test_with_a_sick_collector_the_exit_is_bounded_and_one_line_at_most_is_printed(with_: int, told: str) -> None:
     with OtlpReceiver() as receiver:
         receiver.answer(with_)
         took_s, stderr = exit_of(EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint)
 
-    assert stderr == ""
+    assert len(stderr.splitlines()) == (1 if told else 0), stderr
+    assert told in stderr
     assert took_s < 5
 
 

@@ -3,12 +3,16 @@
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from rich.console import Console
 from tests.judges.models import Answers
-from tests.line import QUESTION, Grounded, a_line, rag
+from tests.line import QUESTION, Failing, Grounded, a_line, rag
 
-from spanscore import ConfigurationError, OnlineScorer, metric
+from spanscore import ConfigurationError, OnlineScorer, metric, notice
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic
+from spanscore.model.score import Scale
+from spanscore.model.tables import Fitting
+from spanscore.sampling import Rule
 
 GOOD = '{"reason": "r", "verdict": 1}'
 COST = (10 * 0.15 + 2 * 0.60) / 1e6
@@ -68,6 +72,149 @@ def test_a_metric_cannot_take_the_name_of_an_attribute_of_every_score(taken):
     for make in makers:
         with pytest.raises(ConfigurationError, match=f"'{taken}': spanscore.score.{taken} is an attribute"):
             make()
+
+
+class Judge:
+    """Cannot be reached, and says more than it should."""
+
+    model = "gpt-4o-mini"
+
+    async def ask(self, prompt):
+        raise ConnectionRefusedError(f"sk-key at {QUESTION}")
+
+
+def unreachable():
+    return AspectCritic(Judge(), name="harmless", definition="Is it harmless?")
+
+
+def asked(scorer, times=1):
+    for _ in range(times):
+        rag().invoke(QUESTION, config=config(scorer))
+    assert scorer.flush(5)
+    return scorer.status()
+
+
+def test_a_status_tells_rate_and_mean_so_far():
+    with a_line(Grounded(), Failing(None), rates={"failing": 0.0}, rules=[Rule(0.25, "errors", status="error")]) as (
+        scorer,
+        _,
+    ):
+        status = asked(scorer, 4)
+
+    assert status.rates == {"grounded": (1.0, 1.0), "failing": (0.0, 0.25)}
+    assert status.means["grounded"] == (1.0, pytest.approx(0.5101, abs=1e-4), 1.0)  # Wilson, 4 of 4
+    assert status.means["failing"] is None
+    assert "0 … 0.25" in str(status)
+    assert "0.51–1.00" in str(status)
+
+
+def test_an_open_scale_has_no_mean():
+    with a_line(Open()) as (scorer, _):
+        status = asked(scorer)
+
+    assert (status.outcomes, status.means) == ({"open": {"scored": 1}}, {"open": None})
+
+
+def test_a_rate_that_takes_nothing_says_what_to_use_while_testing():
+    with a_line(sample_rate=0.0) as (scorer, _):
+        before, after = scorer.status(), asked(scorer)
+
+    assert "sampling took none" not in str(before)
+    assert "nothing is scored, as sampling took none; sample_rate=0: use 1.0 while testing" in str(after)
+
+
+@pytest.mark.parametrize("columns", [*range(40, 112, 2)])
+def test_a_table_fits_any_width_and_breaks_no_word(columns):
+    rows = [
+        ["response_relevancy", "gpt-4o-mini", "0.83\n0.71–0.91", "judge_error 3\nnot_sampled 12", "a longer reason"]
+    ]
+    console = Console(width=columns, color_system=None)
+
+    with console.capture() as capture:
+        console.print(Fitting(("metric", "judge", "mean (95 %)", "outcomes", "latest reason"), rows, title="spanscore"))
+    text = capture.get()
+
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= columns
+    assert "…" not in text
+    words = set(text.replace("│", " ").replace("┃", " ").replace(",", " ").replace(":", " ").split())
+    assert {"response_relevancy", "gpt-4o-mini", "0.71–0.91", "judge_error", "not_sampled", "longer"} <= words
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 110])
+def test_a_status_fits_the_terminal_and_breaks_no_word(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with a_line(unreachable(), Grounded("answers_in_the_words_of_the_context")) as (scorer, _):
+        text = str(asked(scorer, 2))
+
+    assert max(map(len, text.splitlines())) <= columns
+    assert {"answers_in_the_words_of_the_context", "judge_error", "ConnectionRefusedError"} <= set(
+        text.replace("│", " ").split()
+    )
+
+
+def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(caplog):
+    notice._told.clear()
+    with a_line(unreachable()) as (scorer, _):
+        asked(scorer, 3)
+
+    assert [(one.name, one.levelname, one.getMessage()) for one in caplog.records] == [
+        (
+            "spanscore",
+            "WARNING",
+            "judge_error: the judge raised ConnectionRefusedError: its units are not scored, see scorer.status()",
+        )
+    ]
+
+
+def test_a_cause_is_told_again_after_an_hour(caplog):
+    notice._told.clear()
+
+    for now_s in (0.0, 3599.0, 3600.0, 3601.0):
+        notice.tell("a cause", "what to do", now_s=now_s)
+
+    assert caplog.messages == ["what to do"] * 2
+
+
+def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
+    notice._told.clear()
+    with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
+        status = asked(scorer)
+
+    remedy = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
+    assert caplog.messages == [remedy]
+    assert list(status.providers[1]) == ["metrics", "none", "", remedy]
+
+
+def test_metrics_that_are_served_are_not_called_missing(caplog):
+    notice._told.clear()
+    with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
+        port = scorer.serve_metrics(0)
+        status = asked(scorer)
+
+    assert caplog.messages == []
+    assert list(status.providers[1]) == ["metrics", "served", f"http://127.0.0.1:{port}/metrics", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("faithfulness", r"write Faithfulness\(llm\), or spanscore.metrics.create\('faithfulness', judge=…\)"),
+        ("bleu_score", r"write \w+\(\), or spanscore.metrics.create\('bleu_score'\)"),
+        ("faithfullness", "did you mean faithfulness"),
+    ],
+)
+def test_a_name_instead_of_a_metric_is_answered_with_how_to_make_one(name, says):
+    with pytest.raises(ConfigurationError, match=says):
+        OnlineScorer([name])
+
+
+class Open(Grounded):
+    """On a scale without ends."""
+
+    scale = Scale(kind="ordinal", range=None)
+
+    def __init__(self):
+        super().__init__("open")
 
 
 def sums(reader):

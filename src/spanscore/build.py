@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import Tracer
 
@@ -36,6 +36,9 @@ from spanscore.providers import Providers
 from spanscore.queues.memory import MemoryQueue
 from spanscore.sampling import DEFAULT_KEY, RateSampler, Rule
 from spanscore.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from spanscore.monitoring.standing import Standing
 
 __all__ = ["Line", "Options", "rules_of"]
 
@@ -110,8 +113,7 @@ class Line:
         self.telemetry = self._telemetry() if options.instruments else None
         self.inbox: Inbox[Event] = Inbox(soft=options.inbox)
         self.queue = MemoryQueue(options.queue)
-        rates = {name: options.rates.get(name, options.rate) for name in self.metrics}
-        self.sampler = RateSampler(rates, rules=options.rules, key=options.key or DEFAULT_KEY)
+        self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=options.key or DEFAULT_KEY)
         self.hold = SpanHold(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout_s)
         dialect = GenAIDialect(options.extract or Extract(), options.score_abandoned)
@@ -144,6 +146,22 @@ class Line:
             redactor=options.redactor,
         )
         self.span_thread = SpanThread(self.inbox, self.recorder, self.units, self.hold, prepare=self._open_sinks)
+
+    def _base_rates(self) -> dict[str, float]:
+        return {name: self.options.rates.get(name, self.options.rate) for name in self.metrics}
+
+    def rates(self) -> dict[str, tuple[float, float]]:
+        """Return metric → the least and the most of its sampling rate, for ``status()``: rules only raise it."""
+        raised = [rule.rate for rule in self.options.rules]
+        return {name: (rate, max(rate, *raised, 0.0)) for name, rate in self._base_rates().items()}
+
+    def means(self) -> dict[str, Standing | None]:
+        """Return metric → how good its scores are so far; None where there are none, or their scale is open."""
+        if self.telemetry is None:
+            return dict.fromkeys(self.metrics)
+        from spanscore.monitoring.standing import standing
+
+        return {name: standing(name, metric.scale, self.telemetry.sums) for name, metric in self.metrics.items()}
 
     def _units(self) -> Units:
         hold_s = self.options.hold_s

@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from spanscore import semconv
+from spanscore.notice import tell
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -29,8 +31,10 @@ __all__ = ["SIGNALS", "OwnParts", "QuietExporter", "Signal", "exporter_name", "o
 Signal = Literal["traces", "metrics", "logs"]
 SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
 
-MAX_WORDS = 400
-"""Characters of an exporter's own words in ``last()``; a refused connection takes 250."""
+MAX_WORDS = 100
+"""Characters of an exporter's own words in ``last()``, where they are none that we know."""
+_THINGS: dict[Signal, str] = {"traces": "spans", "metrics": "points", "logs": "events"}
+"""What an export of each signal carries, for people."""
 
 _OTLP_EXPORTERS = {
     ("http", "traces"): ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLPSpanExporter"),
@@ -50,6 +54,21 @@ _NOISY_LOGGERS = (
 """Where SDK and exporters log what an export went through, besides the modules of the exporter's own classes."""
 _UNSUPPORTED = re.compile(r"code: (404|405|StatusCode\.UNIMPLEMENTED)\b")
 """How the exporters, HTTP and gRPC, word the answer of a backend that takes no such signal (a plain Jaeger: metrics, logs)."""
+_UNREACHABLE = {
+    "connection refused": re.compile(r"refused", re.IGNORECASE),
+    "name not resolved": re.compile(
+        r"failed to resolve|name resolution|name or service not known|getaddrinfo|nodename nor servname|DNS",
+        re.IGNORECASE,
+    ),
+}
+"""Clause → how urllib3, gRPC and the system word it. Known at the first try: nobody is there."""
+_CODE = re.compile(r"code: (\d{3})\b")
+_GRPC_CODE = re.compile(r"StatusCode\.([A-Z_]+)")
+_TRANSIENT = re.compile(r"Transient error (.+?) encountered")
+_PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus}
+_LATE = re.compile(r"timed? ?out|DEADLINE_EXCEEDED", re.IGNORECASE)
+_QUEUE_FULL = "Queue full"
+"""How the SDK's batch processors begin to say that they drop what they are given."""
 
 _exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting", default=None)
 
@@ -82,15 +101,25 @@ class QuietExporter:
     Args:
         inner: a span, metric or log exporter; what is not defined here is asked of it.
         endpoint: for people, without credentials.
+        what: the signal it carries.
+
+    Attributes:
+        undelivered: spans, points or events of exports that failed, and those dropped as too many were waiting.
+        unreachable: whether nobody was there at the latest try; also while the exporter waits for its next.
     """
 
-    def __init__(self, inner: Any, endpoint: str = "") -> None:
+    def __init__(self, inner: Any, endpoint: str = "", what: Signal = "traces") -> None:
         self._inner = inner
+        self._what: Signal = what
+        self._sending = 0
+        self._closing = False
         self._error = ""
         self._cause = ""
         self._rejection: Any = None
         self.endpoint = endpoint
         self.failures = 0
+        self.undelivered = 0
+        self.unreachable = False
         self.last_ok: bool | None = None
         self.last_ns = 0
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
@@ -110,26 +139,36 @@ class QuietExporter:
         if self.unsupported:
             return self._rejection
         self._error = self._cause = ""
+        self.unreachable = False
+        self._sending = size = _size(args[0]) if args else 0
         with self.hushed():
             try:
                 result = self._inner.export(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  (kept as the last result: the SDK would print it)
                 self._error = f"{type(error).__name__}: {error}"
                 result = None
-        self._keep(result)
+        self._sending = 0
+        self._keep(result, size)
         return result
 
     def shutdown(self, *args: Any, **kwargs: Any) -> None:
         """Shut the inner exporter down, which interrupts a retry that is waiting."""
+        self._closing = True
+        if self._sending and self._cause:  # here, as the thread that is interrupted may not come to it at an exit
+            self._complain()
         with self.hushed():
             self._inner.shutdown(*args, **kwargs)
 
     def heard(self, record: logging.LogRecord) -> None:
         """Keep a log line of an export that is under way: only there do the exporters tell why."""
-        if record.levelno >= logging.ERROR:
-            self._error = record.getMessage()
-        elif record.levelno == logging.WARNING:  # why it tries again; the error then only says that it gave up
-            self._cause = record.getMessage()
+        words = record.getMessage()
+        if words.startswith(_QUEUE_FULL):
+            self.undelivered += 1
+        elif record.levelno >= logging.ERROR:
+            self._error = words
+        elif record.levelno == logging.WARNING and not self._closing:
+            self._cause = words  # why it tries again; the error then only says that it gave up
+            self._notice_unreachable()
 
     @contextmanager
     def hushed(self) -> Iterator[None]:
@@ -145,25 +184,90 @@ class QuietExporter:
         return self.last_ok is not False and self.failures == failures
 
     def last(self) -> str:
-        """Return the last result in words, with its time."""
+        """Return the last result in one clause, with its time and how much could not be delivered."""
+        if self._sending and self.unreachable:
+            return f"{self._clause()}, trying again{self._losses(self._sending)}"
         if self.last_ok is None:
-            return "nothing sent yet"
+            return f"nothing sent yet{self._losses()}"
         when = datetime.fromtimestamp(self.last_ns / 1e9, UTC).strftime("%H:%M:%S UTC")
         if self.last_ok:
-            return f"ok at {when}"
-        words = " ".join(filter(None, (self._error, self._cause)))[:MAX_WORDS] or "no reason given"
+            return f"ok at {when}{self._losses()}"
         if self.unsupported:
-            return f"stopped at {when}: the backend does not take this signal ({words})"
-        return f"failed at {when}: {words}"
+            return f"stopped at {when}: the backend does not take this signal ({self._clause()})"
+        return f"failed at {when}: {self._clause()}{self._losses()}"
 
-    def _keep(self, result: Any) -> None:
+    def _keep(self, result: Any, size: int) -> None:
         self.last_ns = time.time_ns()
         self.last_ok = getattr(result, "name", "") == "SUCCESS"
         if self.last_ok:
+            self.unreachable = False
             return
         self.failures += 1
         if result is not None and _UNSUPPORTED.search(self._error):
             self._rejection = result
+        if not self.unsupported or self._what == "traces":
+            self.undelivered += size
+            self._notice_unreachable()
+            self._complain()
+
+    def _notice_unreachable(self) -> None:
+        if self._clause() in _UNREACHABLE:
+            self.unreachable = True
+            self._complain()
+
+    def _complain(self) -> None:
+        """Tell the operator; the three signals of one endpoint are one cause."""
+        if self._closing and not self._cause:  # given up by us, not by the backend
+            return
+        where, clause = self.endpoint.removesuffix(f"/v1/{self._what}"), self._clause()
+        cannot = f"nothing can be exported to {where} ({clause})"
+        remedy = "see scorer.status() for what is lost"
+        if clause in _UNREACHABLE:
+            remedy = f"is a Collector there? Set {semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT, or OTEL_SDK_DISABLED=true"
+        elif clause in ("HTTP 401", "HTTP 403", "gRPC UNAUTHENTICATED", "gRPC PERMISSION_DENIED"):
+            remedy = f"set {semconv.OTLP_ENDPOINT_ENV_PREFIX}HEADERS to what it asks for"
+        elif self.unsupported:
+            remedy = f"it takes no {self._what} there: correct {semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
+        tell(f"export {where} {clause}", f"{cannot}: {remedy}")
+
+    def _clause(self) -> str:
+        known = next(filter(None, map(_condensed, (self._cause, self._error))), "")
+        return known or _shortened(self._error or ("not sent before the end" if self._closing else ""))
+
+    def _losses(self, waiting: int = 0) -> str:
+        things = _THINGS[self._what]
+        lost = f"; {self.undelivered} {things} not delivered" if self.undelivered else ""
+        return (f"; {waiting} {things} waiting" if waiting else "") + lost
+
+
+def _condensed(words: str) -> str:
+    """Return the one clause that an exporter's words come to; empty where they are none that we know."""
+    for clause, pattern in _UNREACHABLE.items():
+        if pattern.search(words):
+            return clause
+    if code := _CODE.search(words):
+        return f"HTTP {code[1]}"
+    transient = _TRANSIENT.search(words)
+    if transient and transient[1].lower() in _PHRASES:
+        return f"HTTP {_PHRASES[transient[1].lower()]}"
+    if _LATE.search(words):
+        return "timed out"
+    grpc = _GRPC_CODE.search(words)
+    return f"gRPC {grpc[1]}" if grpc else ""
+
+
+def _shortened(words: str) -> str:
+    if not words:
+        return "no reason given"
+    return words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}…"
+
+
+def _size(batch: Any) -> int:
+    """Return how many spans, events or points an export carries."""
+    found = getattr(batch, "resource_metrics", None)
+    if found is None:
+        return len(batch)
+    return sum(len(metric.data.data_points) for one in found for scope in one.scope_metrics for metric in scope.metrics)
 
 
 class _QuietProcessor:
@@ -269,7 +373,7 @@ def _exporter(what: Signal) -> QuietExporter:
     protocol = _setting(what, "PROTOCOL")
     transport = "grpc" if protocol == "grpc" else "http"
     module, name = _OTLP_EXPORTERS[transport, what]
-    return QuietExporter(getattr(importlib.import_module(module), name)(), _endpoint(what, transport))
+    return QuietExporter(getattr(importlib.import_module(module), name)(), _endpoint(what, transport), what)
 
 
 def _setting(what: Signal, name: str) -> str:

@@ -1,4 +1,4 @@
-"""A fault of ours → at most one log line per origin in a process, and a line that quotes nothing.
+"""A fault → at most one log line per cause in a process, and a line that quotes nothing.
 
 Messages of exceptions quote prompts, and so do tracebacks: a line names the error's class and the line of code it came from.
 """
@@ -6,13 +6,39 @@ Messages of exceptions quote prompts, and so do tracebacks: a line names the err
 from __future__ import annotations
 
 import logging
+from time import monotonic
 
-__all__ = ["harmless"]
+__all__ = ["harmless", "tell"]
 
 _log = logging.getLogger("spanscore")
 _said: set[str] = set()
 _MAX_SAID = 100
 """Different faults told of; a process that has more has been told."""
+_AGAIN_AFTER_S = 3600.0
+"""A cause that stays is told of again after this: who reads logs of today does not see yesterday's."""
+_told: dict[str, float] = {}
+
+
+def tell(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | None = None) -> None:
+    """Log what somebody must act upon: the first time, and at most hourly again. Any thread; never raises.
+
+    Args:
+        cause: what tells it from other causes.
+        text: what happened and what to do, without content or keys.
+        level: of ``logging``.
+        now_s: seconds on any steady clock; None = the system's.
+    """
+    if cause not in _told and len(_told) >= _MAX_SAID:
+        return
+    now = monotonic() if now_s is None else now_s
+    before = _told.setdefault(cause, now)  # atomic: of several threads that meet a cause at once, one tells it
+    if before is not now and now - before < _AGAIN_AFTER_S:
+        return
+    _told[cause] = now
+    try:
+        _log.log(level, "%s", text)
+    except Exception:  # noqa: BLE001  (a filter of the application's logging; there is nobody left to tell)
+        return
 
 
 def harmless(what: str, error: BaseException) -> None:

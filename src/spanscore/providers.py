@@ -13,11 +13,12 @@ import atexit
 import logging
 import os
 import weakref
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from opentelemetry import metrics, trace
@@ -48,6 +49,12 @@ WARM_UP_TIMEOUT_S = 5.0
 """Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller does them itself."""
 FORK_TIMEOUT_S = 2.0
 """Longest delay of a fork while exporters are being imported: a child would inherit a held import lock, and wait for ever."""
+
+UNREACHABLE_S = 1.5
+"""How long a shutdown bears with a backend that is not there: its exporter's second try comes after some 1 s."""
+_LOOK_S = 0.02
+"""How often it is looked whether an export is stuck: the exporters tell nobody."""
+NO_METRICS = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
 
 _log = logging.getLogger("spanscore")
 
@@ -93,6 +100,7 @@ class Providers:
         self._warming: Thread | None = None
         self._parts: OwnParts | None = None
         self._helper = _Helper()
+        self._at: _Chosen | None = None
         self._closed = False
         weakref.finalize(self, self._helper.stop).atexit = False
         _alive.add(self)
@@ -151,13 +159,15 @@ class Providers:
         return str(attributes.get("service.name") or OwnParts(self._service_name).resource.attributes["service.name"])
 
     def force_flush(self, timeout_s: float) -> bool:
-        """Send what is waiting. Blocks for at most ``timeout_s``.
+        """Send what is waiting. Blocks for at most ``timeout_s``, and not where nobody is there to take it.
+
+        An exporter of our own that could not connect goes on trying, up to 10 s: that is not waited for.
 
         Returns:
             True only when everything came through in time. Of a provider that is not ours it is what the SDK says, which is
             True also when an export failed.
         """
-        return self._chosen is None or _answer(self._helper.do(self._flush_all), timeout_s)
+        return self._chosen is None or self._answer(self._helper.do(self._flush_all), timeout_s)
 
     def start_flush_of_spans(self) -> Future[bool]:
         """Begin to send the spans that are waiting; does not block. It is the pace at which held spans leave."""
@@ -165,6 +175,8 @@ class Providers:
 
     def shutdown(self, timeout_s: float) -> bool:
         """Send what is waiting and shut down what is ours, nothing else. Blocks for at most ``timeout_s``.
+
+        A backend that is not there is tried once more; then it is given up, within ``UNREACHABLE_S``.
 
         Returns:
             Whether all of it was delivered in time; True where nothing is ours.
@@ -175,7 +187,7 @@ class Providers:
             return True
         self._closed = True
         atexit.unregister(self._at_exit)
-        delivered = _answer(self._helper.do(self._close_all), timeout_s)
+        delivered = self._answer(self._helper.do(self._close_all), timeout_s, patience_s=UNREACHABLE_S)
         for chosen in own:
             chosen.interrupt()
         self._helper.stop()
@@ -199,13 +211,36 @@ class Providers:
         return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
 
     def _flush_all(self) -> bool:
-        return _every([chosen.flush for chosen in (self._chosen or {}).values()])
+        return self._each((self._chosen or {}).values(), lambda chosen: chosen.flush())
 
     def _flush_spans(self) -> bool:
-        return self._chosen is None or self._chosen["traces"].flush()
+        return self._chosen is None or self._each([self._chosen["traces"]], lambda chosen: chosen.flush())
 
     def _close_all(self) -> bool:
-        return _every([chosen.close for chosen in self._own()])
+        return self._each(self._own(), lambda chosen: chosen.close())
+
+    def _each(self, providers: Iterable[_Chosen], deliver: Callable[[_Chosen], bool]) -> bool:
+        """Whether all succeed, one after another; each is tried, also after one that failed. Helper thread."""
+        results = []
+        for self._at in providers:
+            results.append(deliver(self._at))
+        self._at = None
+        return all(results)
+
+    def _answer(self, future: Future[bool], timeout_s: float, *, patience_s: float = 0.0) -> bool:
+        """Wait for an answer, or until the export under way is found to be stuck and ``patience_s`` have passed."""
+        began = monotonic()
+        while (left_s := began + timeout_s - monotonic()) > 0:
+            if wait([future], min(left_s, _LOOK_S)).done:
+                return future.result()
+            if self._is_stuck() and monotonic() - began >= patience_s:
+                return False
+        return future.done() and future.result()
+
+    def _is_stuck(self) -> bool:
+        """Whether what is being flushed now waits behind an exporter that could not connect."""
+        at = self._at
+        return at is not None and at.exporter is not None and at.exporter.unreachable
 
     def _choose(self) -> dict[Signal, _Chosen]:
         build = self._to_build()
@@ -261,7 +296,7 @@ class Providers:
 
     def _after_fork(self) -> None:
         """In the child no thread but this one exists; whoever held the lock never gives it back."""
-        self._lock, self._warming, self._helper = Lock(), None, _Helper()
+        self._lock, self._warming, self._helper, self._at = Lock(), None, _Helper(), None
         if self._chosen is not None and not self._closed:
             self._helper.start()
 
@@ -363,19 +398,6 @@ class _Helper:
                 future.set_exception(error)
 
 
-def _every(deliveries: list[Callable[[], bool]]) -> bool:
-    """Whether all succeed; each is tried, also after one that failed."""
-    results = [deliver() for deliver in deliveries]
-    return all(results)
-
-
-def _answer(future: Future[bool], timeout_s: float) -> bool:
-    try:
-        return future.result(timeout_s)
-    except TimeoutError:
-        return False
-
-
 def _global_provider(what: Signal) -> Any:
     """Return the provider that the application set globally; None when it set none. Never sets one."""
     if what == "traces":
@@ -399,7 +421,7 @@ def _nothing(what: Signal, note: str = "") -> _Chosen:
     if what == "traces":
         return _Chosen(what, trace.NoOpTracerProvider(), "none", note=note)
     if what == "metrics":
-        return _Chosen(what, metrics.get_meter_provider(), "none", note=note or "no provider is set")
+        return _Chosen(what, metrics.get_meter_provider(), "none", note=note or NO_METRICS)
     from opentelemetry import _logs
 
     return _Chosen(what, _logs.get_logger_provider(), "none", note=note or "no provider is set")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,9 @@ from spanscore.model.sample import MultiTurnSample, Sample, Samples
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.model.status import Status
+from spanscore.notice import tell
 from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
-from spanscore.providers import Providers
+from spanscore.providers import NO_METRICS, ProviderRow, Providers
 from spanscore.sampling import Rule
 
 if TYPE_CHECKING:
@@ -292,7 +294,7 @@ class OnlineScorer:
         for (metric, outcome), units in line.ledger.outcomes().items():
             outcomes[metric][outcome.value] = units
         return Status(
-            providers=[tuple(row) for row in self._providers.describe()],
+            providers=[tuple(self._as_served(row)) for row in self._providers.describe()],
             units=line.handler.units,
             refused=line.handler.refused,
             eligible=line.ledger.eligible(),
@@ -306,7 +308,16 @@ class OnlineScorer:
             neighbours=neighbours(),
             unpriced=list(line.units.unpriced),
             folded=0 if line.telemetry is None else line.telemetry.folded,
+            rates=line.rates(),
+            means=line.means(),
         )
+
+    def _as_served(self, row: ProviderRow) -> ProviderRow:
+        """Return a provider's row; with metrics that nobody exports, but a Prometheus may fetch, it says where."""
+        endpoint = self._endpoint
+        if endpoint is None or row.what != "metrics" or row.which != "none":
+            return row
+        return row._replace(which="served", endpoint=f"http://{endpoint.host}:{endpoint.port}/metrics", last="")
 
     # --- the end -----------------------------------------------------------------------------------------------
 
@@ -388,12 +399,19 @@ class OnlineScorer:
             with self._lock:
                 if not self._ready_for_roots:
                     self._providers.resolve()
+                    self._mention_lacking_metrics()
                     if self._line.options.capture:
                         announce(neighbours())
                     _watch(self._line)
                     atexit.register(self._exit_hook())
                     self._ready_for_roots = True
         self._line.span_thread.ensure()
+
+    def _mention_lacking_metrics(self) -> None:
+        """Say that no alert can work where nobody asked for that."""
+        asked_for = self._endpoint is None and self._line.telemetry is not None
+        if asked_for and any(row.last == NO_METRICS for row in self._providers.describe()):
+            tell(NO_METRICS, NO_METRICS, level=logging.INFO)
 
     def _exit_hook(self) -> Any:
         if not hasattr(self, "_hook"):

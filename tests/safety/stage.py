@@ -1,7 +1,7 @@
 """The stage of the host safety suite: one scene played without spanscore and with it, and what the host notices of either.
 
 A hazard says which scorer stands in the host and what the host does. What may differ between the two plays is one log line
-of ours; answers, exceptions, stdout and stderr may not, and no unit may be lost in silence.
+of ours per cause; answers, exceptions, stdout and stderr may not, and no unit may be lost in silence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from opentelemetry.sdk.metrics import MeterProvider
 from tests.line import QUESTION, Grounded, a_trace, rag
 
-from spanscore import OnlineScorer
+from spanscore import OnlineScorer, notice
 
 EXIT_S = 5.0
 """The promise: an end takes at most this."""
@@ -33,6 +33,7 @@ class Hazard:
         chain: what the host runs.
         inputs: one run each.
         outcomes: of each metric's units, where it is known beforehand.
+        told: how the one log line that is due begins; empty = none, or one that depends on when the end comes.
         calls: extra work of the host, after its runs.
     """
 
@@ -41,6 +42,7 @@ class Hazard:
     chain: Callable[[], Any] = rag
     inputs: Sequence[Any] = (QUESTION,) * 3
     outcomes: dict[str, int] | None = None
+    told: str = ""
     own_providers: bool = False
     quick: bool = False
     more: dict[str, Any] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class _Ears(logging.Handler):
 def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
     """Run the host once; with a scorer: to the end of its shutdown."""
     capture.readouterr()
+    notice._told.clear()  # by other scenes: a cause is told once an hour
     ears = _Ears()
     logging.getLogger().addHandler(ears)
     gc.freeze()  # collecting only what the play leaves behind is ten times faster
@@ -92,7 +95,9 @@ def assert_unharmed(hazard: Hazard, capture: Any) -> Seen:
     ours = [line for line in seen.logged if line not in alone.logged]
     assert seen.answers == alone.answers
     assert seen.printed == alone.printed
-    assert [name for name, _ in ours] in ([], ["spanscore"]), ours
+    assert {name for name, _ in ours} <= {"spanscore"}, ours
+    assert len(set(ours)) == len(ours), ours
+    assert not hazard.told or [line.startswith(hazard.told) for _, line in ours] == [True], ours
     assert seen.end_s <= EXIT_S
     _assert_nothing_lost(hazard, seen.status)
     return seen

@@ -117,7 +117,9 @@ JUDGES = {
     "hangs": Hazard(judged_by(lambda: asyncio.sleep(60)), lambda _: {"timeout": 0.3}, outcomes={"timeout": N}),
     "hangs at the end": Hazard(judged_by(lambda: asyncio.sleep(60)), quick=True, outcomes={"shutdown": N}),
     "swallows its cancellation": Hazard(judged_by(swallows_its_cancellation), quick=True, outcomes={"shutdown": N}),
-    "raises": Hazard(judged_by(RuntimeError("no")), outcomes={"judge_error": N}),
+    "raises": Hazard(
+        judged_by(RuntimeError("no")), outcomes={"judge_error": N}, told="judge_error: the judge raised RuntimeError: "
+    ),
     "raises SystemExit": Hazard(judged_by(SystemExit(1)), outcomes={"judge_error": N}),
     "raises KeyboardInterrupt": Hazard(judged_by(KeyboardInterrupt()), outcomes={"judge_error": N}),
     "raises GeneratorExit": Hazard(judged_by(GeneratorExit()), outcomes={"judge_error": N}),
@@ -134,7 +136,11 @@ JUDGES = {
     "answers 10 MB of quotes": Hazard(judged_by('{"' * 5_000_000), outcomes={"judge_error": N}),
     "answers deep lists": Hazard(judged_by('{"reason": ' + "[" * 100_000), outcomes={"judge_error": N}),
     "is rate limited": Hazard(**served(lambda _: (429, {"Retry-After": "30"})), outcomes={"timeout": N}),
-    "is unknown": Hazard(**served(lambda _: (401, {})), outcomes={"judge_error": N}),
+    "is unknown": Hazard(
+        **served(lambda _: (401, {})),
+        outcomes={"judge_error": N},
+        told="judge_error: the judge's provider answered HTTP 401: ",
+    ),
     "is down": Hazard(**served(lambda _: (503, {})), outcomes=None),
     "answers garbage over http": Hazard(**served(lambda _: "\x00{]"), outcomes={"judge_error": N}),
 }
@@ -301,7 +307,9 @@ def collector(how):
 
 @pytest.mark.parametrize("how", [200, 404, 503, "hang", "refuse"])
 def test_a_collector_that_answers(how, capfd):
-    assert_unharmed(Hazard(options=collector(how), own_providers=True, quick=True), capfd)
+    told = "nothing can be exported to " if how in (404, "refuse") else ""
+
+    assert_unharmed(Hazard(options=collector(how), own_providers=True, quick=True, told=told), capfd)
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------

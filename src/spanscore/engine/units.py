@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanscore.assembly import Assembler
+from spanscore.engine.failures import tell_of
 from spanscore.hold import SpanHold
 from spanscore.ledger import Ledger
 from spanscore.model.job import Decision
@@ -188,6 +189,7 @@ class Units:
             self._hold.leave(Emission(self._sinks, result.unit, emitted), len(emitted))
         self._out_when_left(key)
         self._note_unpriced(scores)
+        tell_of(scores)
 
     def give_up(self, keys: Sequence[UnitKey]) -> None:
         """Settle these as ``shutdown``: nobody waits for them any more."""

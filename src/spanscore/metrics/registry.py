@@ -91,12 +91,27 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     """
     named: dict[str, Metric] = {}
     for metric in metrics:
+        if isinstance(metric, str):
+            raise ConfigurationError(_how_to_make(metric))
         if not isinstance(metric, Metric):
             raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
         if metric.name in named:
             raise ConfigurationError(f"two metrics are called {metric.name!r}; give one of them another name=")
         named[metric.name] = metric
     return named
+
+
+def _how_to_make(name: str) -> str:
+    """Return what to write instead of a metric's name.
+
+    Raises:
+        ConfigurationError: there is no such metric; it names close ones.
+    """
+    kind = found(name)
+    needs = inspect.signature(kind).parameters if callable(kind) else {}
+    write = f"{getattr(kind, '__name__', name)}({'llm' if 'judge' in needs else ''})"
+    create = f"spanscore.metrics.create({name!r}{', judge=…' if 'judge' in needs else ''})"
+    return f"{name!r} is the name of a metric, not a metric: write {write}, or {create}"
 
 
 def found(metric: str) -> Any:

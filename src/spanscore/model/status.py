@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from shutil import get_terminal_size
 from typing import Any
 
+from spanscore.model.tables import Fitting
+
 __all__ = ["Status"]
+
+WIDTH = 110
+"""Columns at most, and where no terminal says how many it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class Status:
         neighbours: other instrumentations that trace LangChain in this process now.
         unpriced: models of judges that were paid for at a price nobody gave; their cost is in no sum.
         folded: measurements whose attributes became ``other``, as an instrument had too many sets of them.
+        rates: metric → the least and the most of its sampling rate; they differ where rules raise it.
+        means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
     """
 
     providers: Sequence[Sequence[str]]
@@ -44,11 +52,16 @@ class Status:
     neighbours: Sequence[str] = ()
     unpriced: Sequence[str] = ()
     folded: int = 0
+    rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    means: Mapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(width=110, color_system=None)
+        width = get_terminal_size((WIDTH, 24)).columns  # COLUMNS first, then the terminal
+        console = Console(
+            width=min(max(width, 20), WIDTH), color_system=None, highlight=False, markup=False, emoji=False
+        )
         with console.capture() as capture:
             console.print(self)
         return capture.get()
@@ -59,45 +72,40 @@ class Status:
 
         return Group(self._metrics_table(), self._providers_table(), self._line(), *self._notes())
 
-    def _metrics_table(self) -> Any:
-        from rich.table import Table
+    def _metrics_table(self) -> Fitting:
+        headers = ("metric", "judge", "rate", "mean (95 %)", "eligible", "outcomes")
+        return Fitting(headers, [self._row(name) for name in self.eligible], title="spanscore")
 
-        table = Table(
-            "metric",
-            "judge",
-            "eligible",
-            "pending",
-            "outcomes",
-            "latest reason",
-            title="spanscore",
-            title_justify="left",
+    def _row(self, name: str) -> Sequence[str]:
+        outcomes = [f"{outcome} {units}" for outcome, units in sorted(self.outcomes.get(name, {}).items())]
+        if self.pending.get(name):
+            outcomes.append(f"pending {self.pending[name]}")
+        return (
+            name,
+            self.judges.get(name, ""),
+            _rate(self.rates.get(name)),
+            _mean(self.means.get(name)),
+            str(self.eligible[name]),
+            "\n".join(outcomes) or "–",
         )
-        for name in self.eligible:
-            counts = ", ".join(f"{outcome} {units}" for outcome, units in sorted(self.outcomes.get(name, {}).items()))
-            reason = "; ".join(text for key, text in self.reasons.items() if key.split(" ", 1)[0] == name)
-            table.add_row(
-                name,
-                self.judges.get(name, ""),
-                str(self.eligible[name]),
-                str(self.pending.get(name, 0)),
-                counts or "–",
-                reason,
-            )
-        return table
 
-    def _providers_table(self) -> Any:
-        from rich.table import Table
-
-        table = Table("signal", "provider", "endpoint", "last result")
-        for row in self.providers:
-            table.add_row(*row)
-        return table
+    def _providers_table(self) -> Fitting:
+        return Fitting(("signal", "provider", "endpoint", "last result"), self.providers)
 
     def _notes(self) -> Iterator[str]:
+        yield from (f"{key}: {reason}" for key, reason in self.reasons.items())
+        if self._none_sampled():
+            rates = {least for least, _ in self.rates.values()}
+            rate = f"sample_rate={rates.pop():g}" if len(rates) == 1 else "the sampling rates are low"
+            yield f"nothing is scored, as sampling took none; {rate}: use 1.0 while testing"
         if self.unpriced:
             yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
         if self.folded:
             yield f"{self.folded} measurements are told as 'other': too many different models, agents or series"
+
+    def _none_sampled(self) -> bool:
+        ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}
+        return ended == {"not_sampled"} and not any(self.pending.values())
 
     def _line(self) -> str:
         hold = ", ".join(f"{name} {count}" for name, count in self.hold.items())
@@ -105,3 +113,17 @@ class Status:
         beside = f"; also traced by {', '.join(self.neighbours)}" if self.neighbours else ""
         units = f"units {self.units}, refused {self.refused}; queue {self.queue[0]} of {self.queue[1]}"
         return f"{state}; {units}; hold: {hold}{beside}"
+
+
+def _rate(rate: tuple[float, float] | None) -> str:
+    if rate is None:
+        return "–"
+    least, most = rate
+    return f"{least:g}" if least == most else f"{least:g} … {most:g}"
+
+
+def _mean(mean: tuple[float, float, float] | None) -> str:
+    if mean is None:
+        return "–"
+    middle, low, high = mean
+    return f"{middle:.2f}\n{low:.2f}–{high:.2f}"

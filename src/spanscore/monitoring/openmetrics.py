@@ -57,6 +57,7 @@ class ScrapeEndpoint:
         from opentelemetry.sdk.resources import Resource
 
         self._server = _listening(host, port, self._answer)
+        self.host = host
         self.port = int(self._server.server_address[1])
         self._service_name = service_name
         self._reader = InMemoryMetricReader()

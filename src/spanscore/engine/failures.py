@@ -1,0 +1,47 @@
+"""Failed scores → one log line per cause, for the operator who looks at no status: what failed, and what to do.
+
+A reason may be the words of a user's own judge, so only sentences of ours are quoted; of all others the class of the error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from spanscore.model.score import Outcome, Score
+from spanscore.notice import tell
+
+__all__ = ["tell_of"]
+
+_OURS = re.compile(
+    r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
+)
+_NOT_ALLOWED = re.compile("HTTP 40[13]")
+_NAME = re.compile(r"[A-Za-z_]\w{0,60}\Z")
+_WHAT = {
+    Outcome.TIMEOUT: "there was no score in time",
+    Outcome.JUDGE_ERROR: "the judge gave no usable answer",
+    Outcome.METRIC_ERROR: "a metric failed",
+    Outcome.REDACTION_ERROR: "the redactor failed",
+    Outcome.RATE_LIMITED: "the judge's limit was reached",
+    Outcome.BUDGET: "the judge's budget is spent",
+}
+
+
+def tell_of(scores: Iterable[Score]) -> None:
+    """Log the failed ones of these, each cause once and at most hourly again; metrics that share a judge share its cause."""
+    for score in scores:
+        if score.outcome.failed:
+            cause = _cause(score)
+            key = "; check its API key" if _NOT_ALLOWED.search(cause) else ""
+            told = f"{score.outcome}: {cause}: its units are not scored, see scorer.status(){key}"
+            tell(f"{score.outcome} {cause}", told)
+
+
+def _cause(score: Score) -> str:
+    found = _OURS.search(score.reason or "")
+    if found:
+        return found[0]
+    name = score.error_type or ""
+    of = f" ({name})" if _NAME.match(name) and name != score.outcome else ""
+    return _WHAT[score.outcome] + of
