@@ -8,13 +8,16 @@ spans are printed; an application has its OTLP exporter in that place.
 
 from __future__ import annotations
 
+try:
+    from spanscore import OnlineScorer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install -e .") from None
 from langchain_core.runnables import RunnableLambda
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
-from spanscore import OnlineScorer
 from spanscore.metrics import Faithfulness
 
 NOTES = "The harbour ferry leaves every 20 minutes. A single ticket costs 4 euros."

@@ -1,6 +1,6 @@
 """A FastAPI application: the scorer lives as long as the app does, requests never wait for a score. No key, no server.
 
-    pip install fastapi httpx && python examples/fastapi_app.py        # asks itself two questions and ends
+    pip install -e . fastapi httpx && python examples/fastapi_app.py        # asks itself two questions and ends
     pip install uvicorn && uvicorn --app-dir examples fastapi_app:app  # serves on 127.0.0.1:8000
 
 Spans go to OTEL_EXPORTER_OTLP_ENDPOINT (default localhost:4318); with nothing there, the application does not notice.
@@ -13,12 +13,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
-from fastapi import FastAPI
+try:
+    from fastapi import FastAPI
+
+    from spanscore import OnlineScorer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install -e . fastapi httpx") from None
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from spanscore import OnlineScorer
 from spanscore.metrics import Faithfulness
 
 NOTES = "The tram museum opens from Wednesday to Sunday. Entry is free for children under twelve."
@@ -62,7 +66,11 @@ async def ask(question: Question) -> dict[str, Any]:
 
 def main() -> None:
     """Ask the app two questions, as a client would."""
-    from fastapi.testclient import TestClient  # needs httpx, which serving does not
+    try:
+        import httpx  # noqa: F401  (the test client needs it, serving does not)
+    except ModuleNotFoundError as missing:
+        raise SystemExit(f"{missing.name} is not installed: pip install httpx") from None
+    from fastapi.testclient import TestClient
 
     with TestClient(app) as client:
         for text in ("Who gets in free?", "Who founded the museum?"):

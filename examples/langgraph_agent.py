@@ -1,6 +1,6 @@
 """A LangGraph agent with a retrieval tool, scored live: its documents travel in the tool's artifact. No key, no server.
 
-    pip install -e '.[dev]' && python examples/langgraph_agent.py
+    pip install -e '.[demo]' && python examples/langgraph_agent.py
 
 The model is scripted: it calls the tool, then answers. Put a real chat model in its place and nothing else changes.
 """
@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from langchain.agents import create_agent
+try:
+    from langchain.agents import create_agent
+
+    from spanscore import OnlineScorer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install -e '.[demo]'") from None
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -22,7 +27,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanscore import OnlineScorer
 from spanscore.metrics import AspectCritic, Faithfulness
 
 SHELF = [Document(id="tower", page_content="The lighthouse tower is 62 metres high and was built in 1884.")]

@@ -13,6 +13,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+try:
+    from spanscore import OnlineScorer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install -e .") from None
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
@@ -28,7 +32,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rich.console import Console
 from rich.tree import Tree
 
-from spanscore import OnlineScorer
 from spanscore.metrics import AspectCritic, Faithfulness
 
 DOCUMENTS = {
@@ -76,8 +79,10 @@ class ExtractiveModel(BaseChatModel):
 def models() -> tuple[BaseChatModel, Any]:
     """Return the answering model and the judge."""
     if os.environ.get("OPENAI_API_KEY"):
-        from langchain_openai import ChatOpenAI
-
+        try:
+            from langchain_openai import ChatOpenAI
+        except ModuleNotFoundError as missing:
+            raise SystemExit(f"{missing.name} is not installed: pip install -e '.[openai]'") from None
         real = ChatOpenAI(model=os.environ.get("OPENAI_MODEL", "gpt-4o-mini"))
         return real, real
     return ExtractiveModel(), "lexical"

@@ -70,6 +70,31 @@ def test_every_example_runs_without_key_or_server_and_says_where_to_look(example
     assert all(text in done.stdout for text in PRINTED[example]), done.stdout
 
 
+@pytest.mark.parametrize(
+    ("example", "library", "line"),
+    [
+        ("quickstart.py", "langchain_core", "pip install -e ."),
+        ("existing_otel.py", "opentelemetry.sdk", "pip install -e ."),
+        ("langgraph_agent.py", "langchain.agents", "pip install -e '.[demo]'"),
+        ("fastapi_app.py", "fastapi", "pip install -e . fastapi httpx"),
+        ("fastapi_app.py", "httpx", "pip install httpx"),
+    ],
+)
+def test_an_example_answers_with_the_pip_line_where_a_library_is_missing(example, library, line):
+    without = f"import sys, runpy; sys.modules[{library!r}] = None; "
+    done = subprocess.run(
+        [sys.executable, "-c", without + f"runpy.run_path({str(ROOT / 'examples' / example)!r}, run_name='__main__')"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(library), done.stderr  # no traceback
+    assert done.stderr.endswith(f" is not installed: {line}\n")
+
+
 def test_the_quickstart_speaks_to_a_real_model_where_there_is_a_key(monkeypatch, capsys):
     with OpenAIServer(judged) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "none")

@@ -2,7 +2,8 @@
 
 SpanscoreError
 ├── ConfigurationError (ValueError)   the operator: a setting, a parameter, a name
-│   └── MissingExtraError             … an optional library is not installed
+│   └── NotReadyError                 … right, but this environment lacks a key or a library
+│       └── MissingExtraError         … an optional library is not installed
 ├── SampleError (ValueError)          the sender: a sample or conversation that cannot be
 └── JudgeError                        the judge: carries a low-cardinality ``error_type``
     ├── JudgeUnavailable              … could not be reached or refused; asking again may pass
@@ -19,6 +20,7 @@ __all__ = [
     "JudgeUnavailable",
     "JudgeUnparseable",
     "MissingExtraError",
+    "NotReadyError",
     "SampleError",
     "SpanscoreError",
 ]
@@ -32,7 +34,11 @@ class ConfigurationError(SpanscoreError, ValueError):
     """A setting is wrong: the message names the key, the value and what is allowed."""
 
 
-class MissingExtraError(ConfigurationError):
+class NotReadyError(ConfigurationError):
+    """Nothing is wrong with the setting: this environment lacks what it needs, and the message says what to add."""
+
+
+class MissingExtraError(NotReadyError):
     """An optional library is missing: the message holds the ``pip install`` line that adds it."""
 
     def __init__(self, library: str, extra: str) -> None:

@@ -253,14 +253,23 @@ class Settings(BaseSettings):
 
 
 def _explained(error: pydantic.ValidationError, file: Path) -> str:
-    lines = [_line(entry) for entry in error.errors(include_url=False)]
+    lines = list(dict.fromkeys(_line(entry) for entry in error.errors(include_url=False)))
     return "\n".join([f"{file}: {len(lines)} wrong setting{'s' if len(lines) > 1 else ''}", *lines])
 
 
+_METRICS = (
+    "write a list of names, each alone or with its parameters: [response_relevancy, {faithfulness: {pass_at: 0.7}}]"
+)
+
+
 def _line(entry: Any) -> str:
+    given = "" if entry["type"] == "missing" else f" (given: {entry['input']!r})"
+    if entry["loc"][0] == "metrics":  # what pydantic says of it is a line per type that an entry could have
+        place = ".".join(map(str, entry["loc"][:2]))
+        told = "Field required; " if entry["type"] == "missing" else ""
+        return f"  {place}: {told}{_METRICS}" + ("" if len(entry["loc"]) > 1 else given)
     key = ".".join(str(part) for part in entry["loc"])
     if entry["type"] != "extra_forbidden":
-        given = "" if entry["type"] == "missing" else f" (given: {entry['input']!r})"
         return f"  {key}: {entry['msg']}{given}"
     allowed = _allowed(entry["loc"])
     near = difflib.get_close_matches(str(entry["loc"][-1]), allowed, n=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
 
+ROOT = Path(__file__).parents[2]
+DROPS = "alerts: {exact_match: {baseline: 0.85, min_drop: 0.1}}"
 WHOLE = """
 judge: {model: lexical}
 sampling:
@@ -68,7 +71,8 @@ def test_each_field_says_where_it_comes_from(tmp_path: Path) -> None:
 def test_each_alert_says_from_how_many_scores_it_speaks(tmp_path: Path) -> None:
     alerts = {alert["metric"]: alert for alert in plan(tmp_path, WHOLE)["alerts"]}
 
-    minimum = {name: (alert["min_scores"], alert["requests"]) for name, alert in alerts.items()}
+    volumes = {name: alert["volume"] for name, alert in alerts.items()}
+    minimum = {name: (volume["min_scores"], volume["min_requests"]) for name, volume in volumes.items()}
     assert minimum == {
         "faithfulness": (100, 5_000),
         "harmless": (400, 8_000),
@@ -87,9 +91,15 @@ WRONG: dict[str, list[str]] = {
     "metrics: [exact_match]\nalerts: {exat_match: {}}": ["alerts.exat_match", "did you mean 'exact_match'?"],
     "metrics: ['tests.line:Grounded': {name: id}]": ["'id'", "spanscore.score.id"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["judge.model", "nonesuch"],
+    "metrics: [{faithfulness: {pass_at: 3}}]": ["metrics: faithfulness: pass_at is 3"],
+}
+LACKING: dict[str, list[str]] = {
     "metrics: [exact_match]\njudge: {model: 'openai:gpt-4o-mini'}": ["judge.model", "OPENAI_API_KEY is not set"],
     "metrics: [exact_match]\njudge: {model: 'anthropic:claude'}": ["'anthropic:claude'", "ANTHROPIC_API_KEY"],
-    "metrics: [response_relevancy]\nembeddings: 'openai:x'": ["embeddings: 'openai:x'", "OPENAI_API_KEY"],
+    "metrics: [response_relevancy]\nembeddings: 'openai:x'\njudge: {model: lexical}": [
+        "embeddings 'openai:x'",
+        "OPENAI_",
+    ],
 }
 
 
@@ -99,6 +109,65 @@ def test_what_cannot_be_is_named_and_the_exit_code_is_2(tmp_path: Path, text: st
 
     assert told.exit_code == 2
     assert all(word in " ".join(told.stderr.split()) for word in WRONG[text]), told.stderr
+    assert told.stdout == ""  # no plan of what cannot be
+
+
+@pytest.mark.parametrize("text", LACKING)
+def test_what_the_environment_lacks_is_a_warning_and_3_where_it_must_be_ready(tmp_path: Path, text: str) -> None:
+    told, strict = ran(tmp_path, text), ran(tmp_path, text, "--ready")
+
+    assert (told.exit_code, strict.exit_code) == (0, 3)
+    assert all(word in told.stderr for word in ("not ready here: ", *LACKING[text])), told.stderr
+    assert "has no fault" in told.stdout
+
+
+def test_a_library_that_is_missing_is_told_once_with_its_pip_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)
+
+    told = plan(tmp_path, "metrics: [response_relevancy]\njudge: {model: 'openai:x'}\nembeddings: 'openai:y'")
+
+    assert (told["ok"], told["ready"], told["faults"]) == (True, False, [])
+    assert told["gaps"] == ["langchain-openai is not installed. Install it with: pip install 'spanscore[openai]'"]
+
+
+def test_a_configuration_with_all_it_needs_is_ready(tmp_path: Path) -> None:
+    assert ran(tmp_path, WHOLE, "--ready").exit_code == 0
+
+
+def test_the_readmes_configuration_has_no_fault_where_no_key_is_set(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text("utf-8").partition("```yaml\n")[2].partition("```")[0]
+
+    told = ran(tmp_path, text)
+
+    assert (told.exit_code, "OPENAI_API_KEY" in told.stderr) == (0, True), told.output
+
+
+def test_check_and_rules_tell_the_same_volumes(tmp_path: Path) -> None:
+    checked = plan(tmp_path, WHOLE)["alerts"][0]
+    made = CliRunner().invoke(
+        app(), ["rules", str(tmp_path / "spanscore.yaml"), "--out", str(tmp_path / "out"), "--json"]
+    )
+    planned = json.loads(made.stdout)["drops"][0]
+
+    assert checked["metric"] == planned["metric"] == "faithfulness"
+    assert checked["volume"].items() <= planned.items()
+    assert checked["volume"]["requests_to_see"] == 50 * checked["volume"]["scores_to_see"] > 5_000
+
+
+def test_both_volumes_are_told_as_scores_and_as_requests(tmp_path: Path) -> None:
+    told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0.02}\n" + DROPS)
+
+    assert "to speak at all: 100 scores, 5,000 requests" in told.stdout
+    assert "to see a drop of 0.1 half of the time: 480 scores, 24,000 requests" in told.stdout
+
+
+def test_a_metric_that_is_never_scored_never_speaks(tmp_path: Path) -> None:
+    told = ran(tmp_path, "metrics: [exact_match]\njudge: {model: lexical}\nsampling: {rate: 0}\n" + DROPS)
+
+    assert "100 scores, never: its rate is 0" in told.stdout
 
 
 @pytest.mark.parametrize(
@@ -123,7 +192,9 @@ def test_the_offline_judge_needs_no_price(tmp_path: Path) -> None:
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     text = "metrics: [faithfullness, {aspect_critic: {}}]\njudge: {model: 'openai:x'}"
 
-    assert len(plan(tmp_path, text)["faults"]) == 3
+    told = plan(tmp_path, text)
+
+    assert (len(told["faults"]), len(told["gaps"]), "metrics" in told) == (2, 1, False)
 
 
 def test_embeddings_that_are_missing_beside_a_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -50,6 +51,38 @@ def test_the_table_has_a_row_per_metric() -> None:
 
     assert all(name in told for name in BUILT_IN)
     assert "token" in told
+
+
+def test_metrics_stand_in_groups_by_what_a_sample_needs(rows: dict[str, Any]) -> None:
+    groups = {
+        name: rows[name]["group"].split()[0]
+        for name in ("faithfulness", "noise_sensitivity", "tool_call_f1", "bleu_score")
+    }
+
+    told = ran().stdout
+
+    assert list(groups.values()) == ["live", "with", "conversations", "text"]
+    places = [told.index(group) for group in ("live traffic:", "with a ref", "conversations and", "text against")]
+    assert places == sorted(places)
+
+
+def test_online_are_those_that_need_no_reference(rows: dict[str, Any]) -> None:
+    online = {row["name"] for row in json.loads(ran("--online", "--json").stdout)}
+
+    fields = {name: {field for kind in rows[name]["requires"].values() for field in kind} for name in rows}
+    assert online == {name for name in rows if not any(re.match("reference|rubrics", one) for one in fields[name])}
+    assert "faithfulness" in online
+    assert "exact_match" not in ran("--online").stdout
+
+
+def test_every_row_has_a_range() -> None:
+    told = ran("--online").stdout
+
+    first = {
+        line.split()[0]: line.split(maxsplit=1)[1] for line in told.splitlines() if re.match("  [a-z_0-9]+  ", line)
+    }
+    assert "as the rubric " in first["rubrics_score"]
+    assert all(re.match(r"[\[{]|as the rubric", rest) for rest in first.values()), first
 
 
 def test_all_about_one() -> None:

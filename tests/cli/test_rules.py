@@ -52,8 +52,21 @@ def test_it_prints_what_a_drop_needs_and_how_to_get_a_baseline(tmp_path: Path) -
     done = ran(config(tmp_path, text), "--out", tmp_path / "out")
 
     assert all(word in done.stdout for word in ("1h, 6h, 1d", "4.32", "100", "1,809"))
+    assert "1,809 requests" in done.stdout  # the rate is 1
+    assert "z: standard errors below what is tolerated" in done.stdout
     assert "faithfulness: no baseline" in done.stdout
     assert "alerts: {faithfulness: {baseline: <that mean>}}" in done.stdout
+
+
+def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
+    own = "monitoring: {dashboard_url: 'https://grafana.example/d/x', trace_url: 'https://tempo.example'}"
+
+    default = ran(config(tmp_path, "metrics: [exact_match]"), "--out", tmp_path / "out").stdout
+    told = ran(config(tmp_path, f"metrics: [exact_match]\n{own}"), "--out", tmp_path / "out").stdout
+
+    assert "monitoring.dashboard_url is the default: alerts link to localhost:3000" in default
+    assert "monitoring.trace_url is not set" in default
+    assert "_url" not in told
 
 
 def test_a_program_reads_the_same(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, SampleError
 
 ROOT = Path(__file__).parents[2]
 RECORD = {"question": "Where?", "answer": "It is in Rome.", "contexts": ["It is in Rome."], "ground_truth": "Rome."}
@@ -109,6 +109,42 @@ def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
 
     assert "holds no sample" in str(ran(tmp_path / "a.jsonl", "-m", "exact_match").exception)
+
+
+def test_a_file_without_a_sample_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("no\njson\n")
+
+    told = ran(file, "-m", "faithfulness")
+
+    assert isinstance(told.exception, SampleError)
+    assert "none of 2 records is a sample:\n  line 1: no JSON" in str(told.exception)
+    assert told.output == ""  # no bar, no note about the judge
+
+
+def test_no_word_is_cut_at_80_columns(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"user_input": "Where?", "response": "the of", "reference": "a b"}) + "\n")
+    names = "answer_correctness,response_relevancy,llm_context_precision_without_reference,noise_sensitivity"
+
+    told = ran(file, "-m", names, env={"COLUMNS": "80"}).stdout
+
+    cells = [line.split("│")[1].strip() for line in told.splitlines() if line.startswith("│")]
+    assert "".join(cells) == names.replace(",", "") + " ↓"
+    assert cells[0] == "answer_correctness"
+    assert cells[2:4] == ["llm_context_precision_", "without_reference"]
+    assert "…" not in told.replace("0.00…0.79", "")
+    assert "answer_correctness: undefined ×1: the text has no words to compare" in told
+
+
+@pytest.mark.parametrize(("metric", "shown"), [("exact_match", False), ("noise_sensitivity", True)])
+def test_quality_stands_beside_the_mean_only_where_it_differs(tmp_path: Path, metric: str, shown: bool) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(RECORD) + "\n")
+
+    told = ran(file, "-m", metric).stdout
+
+    assert ("┃ quality" in told) == shown
 
 
 def test_interrupted_it_keeps_what_there_is_and_goes_on_from_there(tmp_path: Path) -> None:

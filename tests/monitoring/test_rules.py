@@ -14,6 +14,7 @@ import yaml
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring import budget
+from spanscore.monitoring.alerts import alerts_of, links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
 from spanscore.settings import AlertSettings, MonitoringSettings
 
@@ -96,6 +97,24 @@ def test_every_alert_tells_metric_window_and_where_to_click() -> None:
         assert alert["for"] == "2s"
         assert {"summary", "description", "dashboard_url", "trace_url"} == alert["annotations"].keys()
         assert "{metric}" not in alert["annotations"]["dashboard_url"]
+
+
+@pytest.mark.parametrize(
+    ("url", "general"),
+    [
+        ("http://g/d/x?var-metric={metric}", "http://g/d/x"),
+        ("http://g/d/x?orgId=1&var-metric={metric}#top", "http://g/d/x?orgId=1#top"),
+        ("http://g/d/x?var-metric={metric}&orgId=1", "http://g/d/x?orgId=1"),
+        ("http://g/{metric}/x", "http://g//x"),
+    ],
+)
+def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, general: str) -> None:
+    shared = MonitoringSettings(dashboard_url=url)
+
+    links = {one.labels["metric"]: links_of(one, shared) for one in alerts_of(ALERTS, METRICS, shared)}
+
+    assert links["all"] == {"dashboard_url": general}
+    assert links["harmless"] == {"dashboard_url": url.replace("{metric}", "harmless")}
 
 
 def test_a_drop_has_an_alert_for_each_window_and_segment() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
 from spanscore.build import rules_of
+from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.dialects.extract import ANSWER_KEYS, CONTEXT_KEYS, QUESTION_KEYS
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.judges.prices import price_of, prices_of
@@ -18,22 +19,22 @@ from spanscore.metrics.card import card_of
 from spanscore.metrics.configured import entries, judge_of
 from spanscore.metrics.registry import create
 from spanscore.model.score import refuse_taken_name
-from spanscore.monitoring.budget import least_scores
 from spanscore.protocols import Metric
 from spanscore.settings import AlertSettings, JudgeSettings, Settings
 
-__all__ = ["AlertPlan", "MetricPlan", "Plan", "plan_of"]
+__all__ = ["FOUND", "AlertPlan", "MetricPlan", "Plan", "plan_of"]
 
 _LEXICAL = "the offline heuristic: a first look, no verdict"
 _HALF = 0.5
 
 _BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
-_FOUND: Mapping[str, str] = {
+FOUND: Mapping[str, str] = {
     "user_input": f"the last human message, else {', '.join(QUESTION_KEYS)}, of the root's input",
     "response": f"the final answer, else {', '.join(ANSWER_KEYS)}, of the root's output",
     "retrieved_contexts": f"retriever runs, tools' artifacts, else {', '.join(CONTEXT_KEYS)} of the root",
     "retrieved_context_ids": "the ids of the retrieved documents, where all have one",
 }
+"""Field that a live trace holds → where in it."""
 _CONVERSATION = "the messages of a unit with tool calls or several human turns"
 
 
@@ -61,8 +62,8 @@ class AlertPlan:
     """What is watched of one metric.
 
     Attributes:
-        min_scores: effective scores a window needs before anything is said.
-        requests: window in seconds → units the application must see in it for that, at the metric's rate; None = never.
+        volume: what a window must hold.
+        windows: in seconds.
         notes: what does not hold, in sentences.
     """
 
@@ -70,8 +71,7 @@ class AlertPlan:
     baseline: float | None
     min_drop: float
     threshold: float | None
-    min_scores: int
-    requests: int | None
+    volume: Volume
     windows: tuple[float, ...]
     notes: tuple[str, ...] = ()
 
@@ -81,7 +81,8 @@ class Plan:
     """What a scorer of a configuration would do.
 
     Attributes:
-        faults: what cannot be, a sentence each; empty = it can start.
+        faults: what is wrong in the configuration, a sentence each; with one, the rest of the plan may be incomplete.
+        gaps: what this environment lacks of it, a sentence each; empty = it can start here.
         prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
     """
@@ -93,12 +94,13 @@ class Plan:
     metrics: tuple[MetricPlan, ...] = ()
     alerts: tuple[AlertPlan, ...] = ()
     notes: tuple[str, ...] = ()
-    faults: tuple[str, ...] = field(default=())
+    faults: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 def plan_of(settings: Settings) -> Plan:
     """Return the plan of a configuration that could be read. Makes the judge's client and the metrics; contacts nobody."""
-    faults = [*_judge_faults(settings), *_embeddings_faults(settings)]
+    problems = [*_judge_problems(settings), *_embeddings_problems(settings)]
     metrics: list[Metric] = []
     for name, parameters in entries(settings):
         try:
@@ -106,12 +108,13 @@ def plan_of(settings: Settings) -> Plan:
             refuse_taken_name(made.name)
             metrics.append(made)
         except ConfigurationError as error:
-            faults.append(f"metrics: {error}")
-    faults += _name_faults(settings, metrics)
+            problems.append(_problem(error, _of_metric(name, error)))
+    problems += map(ConfigurationError, _name_faults(settings, metrics))
     try:
         rules_of(settings.sampling)
     except ConfigurationError as error:
-        faults.append(f"sampling.rules: {error}")
+        problems.append(ConfigurationError(f"sampling.rules: {error}"))
+    volumes = volumes_of(settings, metrics)
     planned = tuple(_metric(metric, settings) for metric in metrics)
     return Plan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
@@ -120,48 +123,57 @@ def plan_of(settings: Settings) -> Plan:
         rules=tuple(_rules(settings)),
         metrics=planned,
         alerts=tuple(
-            _alert(metric, settings.alerts[metric.name], settings)
-            for metric in metrics
-            if metric.name in settings.alerts
+            _alert(metric, volumes[metric.name], settings) for metric in metrics if metric.name in settings.alerts
         ),
         notes=tuple(_notes(settings)),
-        faults=tuple(faults),
+        faults=tuple(str(one) for one in problems if not isinstance(one, NotReadyError)),
+        gaps=tuple(dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))),
     )
 
 
-def _judge_faults(settings: Settings) -> Iterator[str]:
-    key = missing_key(settings.judge.model)
+def _problem(error: ConfigurationError, fault: str) -> ConfigurationError:
+    """Return a fault told with its place; a gap as it is: two places may lack the same library, and it is told once."""
+    return error if isinstance(error, NotReadyError) else ConfigurationError(fault)
+
+
+def _of_metric(name: str, error: ConfigurationError) -> str:
+    return f"metrics: {error}" if name in str(error) else f"metrics: {name}: {error}"
+
+
+def _judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
+    return _named_problems("judge.model", settings.judge.model, lambda: judge_of(settings))
+
+
+def _embeddings_problems(settings: Settings) -> Iterator[ConfigurationError]:
+    named = settings.embeddings
+    if named is not None:
+        yield from _named_problems("embeddings", named, lambda: embedder(named))
+    elif settings.judge.model != "lexical":  # beside the offline judge the offline embeddings are the default
+        yield from _without_embeddings(settings)
+
+
+def _named_problems(place: str, named: str, make: Callable[[], object]) -> Iterator[ConfigurationError]:
+    key = missing_key(named)
     if key is not None:
-        yield f"judge.model: {settings.judge.model!r} needs a key, and {key} is not set in this environment"
-        return
+        yield NotReadyError(f"{key} is not set; {place} {named!r} needs it")
     try:
-        judge_of(settings)
+        make()
+    except NotReadyError as error:
+        yield error
     except ConfigurationError as error:
-        yield f"judge.model: {error}"
+        if key is None:  # else it is the key that the client misses
+            yield ConfigurationError(f"{place}: {error}")
 
 
-def _embeddings_faults(settings: Settings) -> Iterator[str]:
-    if settings.embeddings is None:
-        if settings.judge.model != "lexical":  # beside the offline judge the offline embeddings are the default
-            yield from _without_embeddings(settings)
-        return
-    key = missing_key(settings.embeddings)
-    if key is not None:
-        yield f"embeddings: {settings.embeddings!r} needs a key, and {key} is not set in this environment"
-        return
-    try:
-        embedder(settings.embeddings)
-    except ConfigurationError as error:
-        yield f"embeddings: {error}"
-
-
-def _without_embeddings(settings: Settings) -> Iterator[str]:
+def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
     for name, parameters in entries(settings):
         try:
             create(name, judge=_AnyJudge(), **parameters)
+        except NotReadyError:
+            continue  # told where the metrics are made
         except ConfigurationError as error:
             if "embeddings" in str(error):
-                yield f"embeddings: {error}"
+                yield ConfigurationError(f"embeddings: {error}; set embeddings: 'provider:model'")
 
 
 class _AnyJudge:
@@ -217,25 +229,23 @@ def _metric(metric: Metric, settings: Settings) -> MetricPlan:
 
 
 def _where(name: str, kind: str, settings: Settings) -> str:
-    own = getattr(settings.capture, name, None) if name in _FOUND else None
+    own = getattr(settings.capture, name, None) if name in FOUND else None
     if own:
         return f"{own} (capture.{name})"
     if kind == "multi_turn" and name == "user_input":
         return _CONVERSATION
-    return _FOUND.get(name) or _BY_HAND.format(field=name)
+    return FOUND.get(name) or _BY_HAND.format(field=name)
 
 
-def _alert(metric: Metric, alert: AlertSettings, settings: Settings) -> AlertPlan:
+def _alert(metric: Metric, volume: Volume, settings: Settings) -> AlertPlan:
+    alert = settings.alerts[metric.name]
     binary = metric.scale.kind == "binary"
-    wanted = alert.min_scores or least_scores(alert.baseline, binary=binary)
-    rate = settings.sampling.rates.get(metric.name, settings.sampling.rate)
     return AlertPlan(
         metric=metric.name,
         baseline=alert.baseline,
         min_drop=alert.min_drop,
         threshold=alert.threshold,
-        min_scores=wanted,
-        requests=round(wanted / rate) if rate else None,
+        volume=volume,
         windows=tuple(settings.monitoring.windows),
         notes=tuple(_alert_notes(alert, binary=binary, scaled=metric.scale.range is not None)),
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,47 +20,69 @@ from spanscore.settings import Settings
 __all__ = ["check"]
 
 _WRONG = 2
+_NOT_READY = 3
 _KINDS = {"single_turn": "", "multi_turn": "of a conversation: "}
 _HOUR_S = 3_600.0
 
 
 def check(
-    config: Annotated[Path, typer.Argument(help="A spanscore.yaml.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan, or the faults, as JSON.")] = False,
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A spanscore.yaml.", show_default=False)],
+    ready: Annotated[
+        bool,
+        typer.Option(
+            "--ready",
+            help="Exit with 3 where this environment lacks a key or a library: for the machine that will run it.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print ok, ready, faults, gaps and, without a fault, the plan as JSON.")
+    ] = False,
 ) -> None:
     """Read a configuration and say what will be scored, at which rate, by which judge, and from which fields of a trace.
 
-    What cannot be is named with its key, the value and what is allowed, and the exit code is 2; else it is 0. No judge, no
-    Collector is contacted. [bold]SPANSCORE_*[/bold] variables of the environment count, as they will for the scorer.
+    What is wrong in the file is named with its key, the value and what is allowed, and the exit code is 2. What this
+    environment lacks, a key or a library, is a warning; with [bold]--ready[/bold] the exit code is 3. Else it is 0.
+
+    No judge and no Collector is contacted. [bold]SPANSCORE_*[/bold] variables of the environment count, as they will for the
+    scorer.
     """
     try:
         plan = plan_of(Settings.read(config))
     except ConfigurationError as error:
         if not as_json:
             raise
-        typer.echo(json.dumps({"ok": False, "faults": str(error).splitlines()}, indent=2))
+        _tell_json(faults=str(error).splitlines(), gaps=())
         raise typer.Exit(_WRONG) from None
     if as_json:
-        typer.echo(json.dumps({"ok": not plan.faults, **asdict(plan)}, indent=2))
+        _tell_json(**(asdict(plan) if not plan.faults else {"faults": plan.faults, "gaps": plan.gaps}))
     else:
         _tell(plan, config)
     if plan.faults:
         raise typer.Exit(_WRONG)
+    if plan.gaps and ready:
+        raise typer.Exit(_NOT_READY)
+
+
+def _tell_json(*, faults: Sequence[str], gaps: Sequence[str], **rest: Any) -> None:
+    told = {"ok": not faults, "ready": not faults and not gaps, "faults": faults, "gaps": gaps, **rest}
+    typer.echo(json.dumps(told, indent=2))
 
 
 def _tell(plan: Plan, config: Path) -> None:
-    console = Console()
-    console.print(_table(plan))
-    for line in _lines(plan):
-        console.print(Text(line))
-    if not plan.faults:
-        console.print(Text(f"{config} can be used."))
-        return
-    errors = Console(stderr=True)
-    count = len(plan.faults)
-    errors.print(Text(f"{config}: {count} wrong setting{'s' if count > 1 else ''}", style="red"))
-    for fault in plan.faults:
-        errors.print(Text(f"  {fault}"), soft_wrap=True)
+    notes = Console(stderr=True)
+    if plan.faults:
+        count = len(plan.faults)
+        notes.print(Text(f"{config}: {count} wrong setting{'s' if count > 1 else ''}", style="red"))
+        for fault in plan.faults:
+            notes.print(Text(f"  {fault}"), soft_wrap=True)
+    else:
+        console = Console()
+        console.print(_table(plan))
+        for line in _lines(plan):
+            console.print(Text(line))
+        console.print(Text(f"{config} has no fault." if plan.gaps else f"{config} can be used."))
+    for gap in plan.gaps:
+        notes.print(Text(f"not ready here: {gap}", style="yellow"), soft_wrap=True)
 
 
 def _table(plan: Plan) -> Table:
@@ -82,7 +104,7 @@ def _rate(metric: MetricPlan) -> str:
 def _lines(plan: Plan) -> Iterator[str]:
     kinds = [(kind, fields) for metric in plan.metrics for kind, fields in metric.fields.items()]
     found = {(kind, name): where for kind, fields in kinds for name, where in fields.items()}
-    places = {f"{name}: {where}" for (_, name), where in found.items()}
+    places = {f"{_told(kind, name)}: {where}" for (kind, name), where in found.items()}
     yield from sorted(places, key=lambda line: ("expected(" in line, line))
     if plan.embeddings:
         yield f"embeddings: {plan.embeddings}"
@@ -95,6 +117,10 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from plan.notes
 
 
+def _told(kind: str, name: str) -> str:
+    return f"{name} of a conversation" if (kind, name) == ("multi_turn", "user_input") else name
+
+
 def _alert(alert: AlertPlan) -> str:
     watched = []
     if alert.baseline is not None:
@@ -103,8 +129,17 @@ def _alert(alert: AlertPlan) -> str:
         watched.append(f"a mean below {alert.threshold:g}")
     told = " and ".join(watched) or "missing scores only"
     windows = ", ".join(_span(window) for window in alert.windows)
-    needed = "never: its rate is 0" if alert.requests is None else f"{alert.requests:,} requests at its rate"
-    return f"{told}; a window ({windows}) speaks from {alert.min_scores} scores on, which takes {needed}"
+    volume = alert.volume
+    lines = [f"{told}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
+    lines.append(f"  to speak at all: {_needed(volume.min_scores, volume.min_requests)}")
+    if volume.scores_to_see is not None:
+        seen = _needed(volume.scores_to_see, volume.requests_to_see)
+        lines.append(f"  to see a drop of {alert.min_drop:g} half of the time: {seen}")
+    return "\n".join(lines)
+
+
+def _needed(scores: int, requests: int | None) -> str:
+    return f"{scores:,} scores, {'never: its rate is 0' if requests is None else f'{requests:,} requests'}"
 
 
 def _span(seconds: float) -> str:

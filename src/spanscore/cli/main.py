@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -30,7 +32,8 @@ def app() -> typer.Typer:
     )
     made.callback()(_top)  # keeps a single command a subcommand
     for name in _commands():
-        made.command(name)(getattr(import_module(f"{cli.__name__}.{name}"), name))
+        command = getattr(import_module(f"{cli.__name__}.{name}"), name)
+        made.command(name, help=_flowing(command))(command)
     return made
 
 
@@ -44,6 +47,12 @@ def main() -> None:
 
 
 def _top() -> None: ...
+
+
+def _flowing(command: Callable[..., None]) -> str:
+    """Return a docstring with a line per paragraph: the source's line breaks do not fit a terminal's width."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _commands() -> list[str]:

@@ -10,10 +10,13 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from spanscore.cli._plan import FOUND
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.card import Card, card_of
 from spanscore.metrics.cost import Cost, cost_of
@@ -22,6 +25,17 @@ from spanscore.metrics.tiktoken_count import counter
 
 __all__ = ["metrics"]
 
+ONLINE = "live traffic: no reference needed"
+_GROUPS = {
+    ONLINE: "a trace holds all of it",
+    "with a reference": "live by spanscore.expected(reference=…)",
+    "conversations and agents": "with what was expected of the whole",
+    "text against text": "the answer against a reference, without a judge",
+}
+"""Title → what a sample needs for it; in the order of the page."""
+_RANGE_WIDTH = 13
+"""Characters: the longest bracket that is not broken."""
+_PAIR = {"response", "reference"}
 _NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
 
 
@@ -29,16 +43,21 @@ def metrics(
     metric: Annotated[
         str, typer.Option("--metric", "-m", help="All about one: a built-in's name, or 'my_pkg.metrics:Politeness'.")
     ] = "",
+    online: Annotated[
+        bool, typer.Option("--online", help="Only those that can score live traffic: no reference is needed.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
     """List the metrics: the question each answers, its range, the fields it needs, judge calls and tokens per score.
+
+    They stand in groups by what a sample needs; [bold]spanscore metrics --online[/bold] shows those that need no reference.
 
     Calls and tokens are counted on a fixed sample: a question with three short contexts, or a conversation with one tool call.
 
     [bold]spanscore metrics --metric faithfulness[/bold] tells its formula, its blind spot, its source and where it deviates.
     """
     names = [metric] if metric else sorted(BUILT_IN)
-    rows = [_row(name) for name in names]
+    rows = [row for row in map(_row, names) if row["group"] == ONLINE or metric or not online]
     if as_json:
         typer.echo(json.dumps(rows[0] if metric else rows, indent=2))
     elif metric:
@@ -50,15 +69,27 @@ def metrics(
 def _row(name: str) -> dict[str, Any]:
     kind = found(name)
     cost, why = _cost(name)
+    requires = {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()}
     card = {part: _plain(text) for part, text in asdict(card_of(kind)).items()}
     return {
         "name": name,
+        "group": _group(requires, cost),
         **card,
-        "requires": {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()},
+        "requires": requires,
         "parameters": _parameters(kind),
         "cost": None if cost is None else asdict(cost),
         "cost_unknown": why,
     }
+
+
+def _group(requires: Mapping[str, list[str]], cost: Cost | None) -> str:
+    """Return where a metric stands: by what must come with a sample that no live trace holds."""
+    online, reference, conversation, texts = _GROUPS
+    if any(FOUND.keys() >= set(fields) for fields in requires.values()):
+        return online
+    if "single_turn" not in requires:
+        return conversation
+    return texts if set(requires["single_turn"]) == _PAIR and cost is not None and not cost.calls else reference
 
 
 def _plain(text: str) -> str:
@@ -88,17 +119,10 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 
 def _table(rows: list[dict[str, Any]]) -> Group:
-    """Return a row per metric, its name above its question, so that no name is cut at 80 columns."""
-    table = Table(title=f"{len(rows)} metrics", title_justify="left", show_lines=True)
-    table.add_column("metric: its question, and the fields it needs")
-    table.add_column("range", no_wrap=True)
-    for title in ("calls", "tokens"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in rows:
-        asked = Text.assemble((row["name"], "bold"), "\n", row["question"], "\n", (_needs(row["requires"]), "dim"))
-        table.add_row(asked, _range(row), *_price(row["cost"]))
+    """Return a table per group."""
+    groups = {title: [row for row in rows if row["group"] == title] for title in _GROUPS}
     return Group(
-        table,
+        *(_group_table(title, members) for title, members in groups.items() if members),
         Text(
             f"calls, tokens: of the judge for one score on a fixed short sample ({counter().name}); '–': see --metric."
         ),
@@ -106,7 +130,26 @@ def _table(rows: list[dict[str, Any]]) -> Group:
     )
 
 
+def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
+    """Return a row per metric, its name above its question, so that no name is cut at 80 columns."""
+    headline = Text.assemble((title, "bold"), f"; {_GROUPS[title]} ({len(rows)})")
+    table = Table(
+        title=headline, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=(0, 1), expand=True
+    )
+    table.add_column("metric: question, fields it needs", ratio=1)
+    table.add_column("range", width=_RANGE_WIDTH)
+    for name in ("calls", "tokens"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        told = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
+        asked = Group(Text(row["name"], "bold"), Padding(told, (0, 0, 0, 2)))
+        table.add_row(asked, _range(row), *_price(row["cost"]))
+    return table
+
+
 def _range(row: Mapping[str, Any]) -> str:
+    if "grade" in row["range"]:
+        return "as the rubric says"
     ends = re.match(r"[\[{].*?[\]}]", row["range"])  # "[0, 1] in steps of 1/4": the steps stand in the detail
     return (ends[0] if ends else row["range"]) + (" ↓" if row["direction"] == "lower" else "")
 

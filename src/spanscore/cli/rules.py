@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from math import isfinite
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.metrics import create
@@ -19,7 +20,7 @@ from spanscore.monitoring import assets, promql
 from spanscore.monitoring.alerts import Plan, plans_of
 from spanscore.monitoring.rules import rule_files
 from spanscore.protocols import Metric
-from spanscore.settings import Settings
+from spanscore.settings import MonitoringSettings, Settings
 
 __all__ = ["rules"]
 
@@ -31,10 +32,19 @@ _FALSE_ALARMS = (
     "a continuous metric with a baseline below 0.5: false alarms may be more frequent than false_alarm_every says"
 )
 _NO_QUALITY = "an open scale, so no mean is watched; give the metric range="
+_READING = (
+    "z: standard errors below what is tolerated (the baseline less a quarter of min drop); computed from false_alarm_every",
+    "scores: effective ones in a window. As many as there are at one rate, fewer where sampling rules take some units more "
+    "often; to see min drop half of the time, a continuous metric needs fewer than is said here",
+    "requests: units that the application must see in a window for that, at the metric's rate without rules",
+)
+_DEFAULT_URL = MonitoringSettings.model_fields["dashboard_url"].default
 
 
 def rules(
-    config: Annotated[Path, typer.Argument(help="The scorer's configuration, a YAML file.", show_default=False)],
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, a YAML file.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")] = Path(
         "monitoring"
     ),
@@ -43,9 +53,12 @@ def rules(
     """Write alert rules, their unit tests, a route and dashboards for a configuration.
 
     [bold]alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1, false_alarm_every: 30d, threshold: 0.7}}[/bold] says when a
-    metric is worth a page; [bold]monitoring:[/bold] holds windows, segments, interval and links. No judge is asked.
+    metric is worth a page; [bold]monitoring: {dashboard_url: …, trace_url: …}[/bold] where an alert links to, and windows,
+    segments and interval. No judge is asked.
 
-    Then: promtool check rules and promtool test rules on the files in prometheus/, amtool check-config on Alertmanager's.
+    Then: rule_files of prometheus.yml takes prometheus/spanscore.rules.yml, Grafana's provisioning what is in grafana/;
+    alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test
+    rules[/bold] on the files in prometheus/, [bold]amtool check-config[/bold] on Alertmanager's.
     """
     settings = Settings.read(config)
     metrics = _metrics(settings)
@@ -54,13 +67,16 @@ def rules(
     ]
     written += _dashboards(out / "grafana" / "dashboards")
     plans = plans_of(settings.alerts, metrics, settings.monitoring)
+    volumes = volumes_of(settings, metrics)
     notes = _notes(settings, metrics, plans)
     if as_json:
-        typer.echo(json.dumps(_as_json(written, plans, settings, notes), indent=2))
+        typer.echo(json.dumps(_as_json(written, plans, volumes, settings, notes), indent=2))
         return
     console = Console()
     if plans:
-        console.print(_table(plans, settings))
+        console.print(_table(plans, volumes, settings))
+        for line in _READING:
+            console.print(line, highlight=False, markup=False)
     for note in notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     for path in written:
@@ -96,24 +112,40 @@ def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[Plan])
             notes.append(f"{metric.name}: {_NO_QUALITY}")
         elif metric.name not in watched:
             notes.append(f"{metric.name}: {_HOW_TO_GET_A_BASELINE.format(name=metric.name)}")
-    return notes
+    return [*notes, *_link_notes(settings.monitoring)]
 
 
-def _table(plans: Sequence[Plan], settings: Settings) -> Table:
+def _link_notes(shared: MonitoringSettings) -> Iterator[str]:
+    if shared.dashboard_url == _DEFAULT_URL:
+        yield "monitoring.dashboard_url is the default: alerts link to localhost:3000; set it to your Grafana's"
+    if shared.trace_url is None:
+        yield "monitoring.trace_url is not set: alerts link to no traces"
+
+
+def _table(plans: Sequence[Plan], volumes: Mapping[str, Volume], settings: Settings) -> Table:
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     table = Table(title=f"drops, watched over {windows}", title_justify="left")
-    for title in ("metric", "baseline", "min drop", "z", "scores needed", "to see min drop"):
+    for title in ("metric", "base-\nline", "min\ndrop", "z", "to speak", "to see min drop"):
         table.add_column(title, justify="left" if title == "metric" else "right")
     for plan in plans:
         one = plan.settings
-        seen = f"{plan.to_see:,.0f}" if isfinite(plan.to_see) else "never"
-        table.add_row(plan.metric, f"{one.baseline:g}", f"{one.min_drop:g}", f"{plan.z:.2f}", str(plan.least), seen)
-    table.caption = "effective scores in a window; a continuous metric needs fewer to see a drop than is said here"
+        of = volumes[plan.metric]
+        speaks = _needed(of.min_scores, of.min_requests)
+        sees = _needed(of.scores_to_see, of.requests_to_see)
+        table.add_row(plan.metric, f"{one.baseline:g}", f"{one.min_drop:g}", f"{plan.z:.2f}", speaks, sees)
     return table
 
 
+def _needed(scores: int | None, requests: int | None) -> str:
+    return f"{scores:,} scores\n" + ("never: rate 0" if requests is None else f"{requests:,} requests")
+
+
 def _as_json(
-    written: Sequence[Path], plans: Sequence[Plan], settings: Settings, notes: Sequence[str]
+    written: Sequence[Path],
+    plans: Sequence[Plan],
+    volumes: Mapping[str, Volume],
+    settings: Settings,
+    notes: Sequence[str],
 ) -> dict[str, Any]:
     return {
         "files": [str(path) for path in written],
@@ -126,8 +158,7 @@ def _as_json(
                 "false_alarm_every_s": plan.settings.false_alarm_every,
                 "z": plan.z,
                 "null": plan.null,
-                "min_scores": plan.least,
-                "scores_to_see_min_drop": plan.to_see,
+                **asdict(volumes[plan.metric]),
                 "rate_holds": plan.holds,
             }
             for plan in plans

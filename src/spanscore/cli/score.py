@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spanscore.dataset import Result, Scoring, read_samples
+from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge
@@ -31,14 +32,18 @@ def score(
     file: Annotated[
         str,
         typer.Argument(
+            metavar="FILE|-",
+            show_default=False,
             help="Samples, one a line (.jsonl), as .json or as .csv; '-' reads standard input. Fields as ragas names them: "
-            "user_input, response, retrieved_contexts, reference … or the former question, answer, contexts, ground_truth."
+            "user_input, response, retrieved_contexts, reference … or the former question, answer, contexts, ground_truth.",
         ),
     ],
     metrics: Annotated[
         str,
         typer.Option(
-            "--metrics", "-m", help="Names with commas between: faithfulness,exact_match. See: spanscore metrics"
+            "--metrics",
+            "-m",
+            help="Names with commas between: faithfulness,exact_match. Needed without --config. See: spanscore metrics",
         ),
     ] = "",
     config: Annotated[
@@ -54,7 +59,11 @@ def score(
         ),
     ] = "",
     embeddings: Annotated[
-        str, typer.Option(help="For metrics that compare meanings: provider:model, or lexical.")
+        str,
+        typer.Option(
+            help="For metrics that compare meanings: provider:model (openai:text-embedding-3-small), or lexical, word counts "
+            "(default beside the lexical judge)."
+        ),
     ] = "",
     out: Annotated[
         Path | None,
@@ -75,7 +84,7 @@ def score(
     ] = True,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples at once.")] = 32,
     timeout: Annotated[
-        float, typer.Option(help="Seconds for one metric on one sample; 0 = the configuration's, 60.")
+        float, typer.Option(help="Seconds for one metric on one sample; 0 = limits.timeout of --config, else 60.")
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,
 ) -> None:
@@ -91,9 +100,7 @@ def score(
     deadline_s = timeout or (settings.limits.timeout if settings else 60.0)
     if report is not None:
         check_report(report)
-    total = None if file == "-" else sum(1 for _ in read_samples(file))
-    if total == 0:
-        raise ConfigurationError(f"{file} holds no sample")
+    total = None if file == "-" else _counted(file)
     notes = Console(stderr=True)
     if not judge and settings is None and any(isinstance(getattr(m, "_judge", None), LexicalJudge) for m in made):
         notes.print("No --judge was given: the offline lexical judge compares words. A first look, no verdict.")
@@ -121,6 +128,25 @@ def score(
     if result.interrupted:
         notes.print("Interrupted: what was scored until then is above." + (" Run it again to go on." if out else ""))
         raise typer.Exit(_INTERRUPTED)
+
+
+def _counted(file: str) -> int:
+    """Return the number of records.
+
+    Raises:
+        ConfigurationError: there is none.
+        SampleError: none of them is a sample.
+    """
+    bad: list[Bad] = []
+    total = 0
+    for total, (_, sample) in enumerate(read_samples(file), 1):  # noqa: B007
+        if isinstance(sample, Bad):
+            bad.append(sample)
+    if total == 0:
+        raise ConfigurationError(f"{file} holds no sample")
+    if len(bad) == total:
+        raise none_is_a_sample(bad)
+    return total
 
 
 def _metrics(names: Sequence[str], settings: Settings | None, asked: str, embeddings: str) -> list[Metric]:

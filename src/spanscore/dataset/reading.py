@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -16,8 +16,10 @@ from spanscore.dataset.fields import KNOWN, sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.model.sample import Sample
 
-__all__ = ["Bad", "read_samples"]
+__all__ = ["Bad", "none_is_a_sample", "read_samples"]
 
+_NAMED = 3
+"""Bad records that an error names."""
 _WIDEST_CELL = 2**31 - 1
 """Characters; the csv module's own limit of 131,072 is less than a long context."""
 
@@ -36,6 +38,12 @@ class Bad:
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}"
+
+
+def none_is_a_sample(bad: Sequence[Bad]) -> SampleError:
+    """Return the error for records of which none can be scored; it names the first few."""
+    named = "\n".join(f"  {one}" for one in bad[:_NAMED])
+    return SampleError(f"none of {len(bad)} records is a sample:\n{named}")
 
 
 def read_samples(path: str | Path) -> Iterator[tuple[int, Sample | Bad]]:

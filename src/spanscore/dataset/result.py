@@ -18,6 +18,9 @@ __all__ = ["Result", "Summary"]
 
 _NAMED = 5
 """Bad lines that are printed one by one."""
+_WIDEST_NAME = 22
+"""Characters of a metric's name on one line of the table."""
+_LOWER = "↓: of the mean, lower is better; quality, and its 95 % interval, are 1 where it is good."
 _REASONS = 3
 """Different reasons of one outcome that are printed."""
 
@@ -132,17 +135,20 @@ class Result:
     def _table(self) -> Any:
         from rich.table import Table
 
+        summaries = self.summaries()
+        two = any(_number(summary.mean) != _number(summary.quality) for summary in summaries)
         table = Table(title=_count(self.samples, "sample"), title_justify="left")
         table.add_column("metric", overflow="fold")
-        for title in ("mean", "quality", "95 %", "passed", "scored"):
+        for title in ("mean", *(("quality",) if two else ()), "95 %", "passed", "scored"):
             table.add_column(title, justify="right", no_wrap=True)
-        table.add_column("not scored")
-        for summary in self.summaries():
-            table.add_row(*_cells(summary))
+        for summary in summaries:
+            table.add_row(*_cells(summary, two=two))
         return table
 
     def _lines(self) -> list[str]:
-        lines = [line for summary in self.summaries() for line in self._reasons(summary.metric)]
+        summaries = self.summaries()
+        lines = [_LOWER] if any(summary.direction == "lower" for summary in summaries) else []
+        lines += [line for summary in summaries for line in self._reasons(summary)]
         lines += [f"Not read, {bad}" for bad in self.bad[:_NAMED]]
         if len(self.bad) > _NAMED:
             lines.append(f"Not read, and {len(self.bad) - _NAMED} lines more.")
@@ -152,14 +158,19 @@ class Result:
             lines.append(f"Interrupted after {_count(self.samples, 'sample')}: the means are of these.")
         return [*lines, *self._price()]
 
-    def _reasons(self, metric: str) -> list[str]:
-        why = Counter((row.outcome, row.reason) for row in self.rows if row.metric == metric and row.reason)
-        told: Counter[Outcome] = Counter()
+    def _reasons(self, summary: Summary) -> list[str]:
+        """Return how often each outcome came, by reason; the last line of an outcome is for all that the others do not tell."""
+        metric = summary.metric
         lines = []
-        for (outcome, reason), rows in why.most_common():
-            told[outcome] += 1
-            if told[outcome] <= _REASONS:
-                lines.append(f"{metric}: {outcome.value} ×{rows}: {reason}")
+        for outcome, rows in summary.outcomes.items():
+            why = Counter(
+                row.reason for row in self.rows if (row.metric, row.outcome.value) == (metric, outcome) and row.reason
+            )
+            told = why.most_common(_REASONS)
+            lines += [f"{metric}: {outcome} ×{times}: {reason}" for reason, times in told]
+            rest = rows - sum(times for _, times in told)
+            if rest and outcome != Outcome.SCORED.value:
+                lines.append(f"{metric}: {outcome} ×{rest}" + (", for other reasons" if told else ""))
         return lines
 
     def _price(self) -> list[str]:
@@ -203,19 +214,26 @@ def _estimated(qualities: Sequence[float], scale: Scale) -> tuple[float | None, 
     return fmean(qualities), ends.low, ends.high
 
 
-def _cells(summary: Summary) -> list[str]:
-    rest = [f"{name} {rows}" for name, rows in sorted(summary.outcomes.items()) if name != Outcome.SCORED.value]
+def _cells(summary: Summary, *, two: bool) -> list[str]:
     ends = "–" if summary.low is None or summary.high is None else f"{summary.low:.2f}…{summary.high:.2f}"
-    arrow = "" if summary.direction == "higher" else " (lower is better)"
+    arrow = "" if summary.direction == "higher" else " ↓"
     return [
-        summary.metric + arrow,
+        _broken(summary.metric) + arrow,
         _number(summary.mean),
-        _number(summary.quality),
+        *([_number(summary.quality)] if two else []),
         ends,
         "–" if summary.passed is None else f"{100 * summary.passed:.0f} %",
-        str(summary.scored),
-        ", ".join(rest),
+        f"{summary.scored} of {summary.rows}",
     ]
+
+
+def _broken(name: str) -> str:
+    """Return a long name over lines that end at an underscore: a table of 80 columns would cut it anywhere."""
+    lines = [""]
+    for part in name.split("_"):
+        lines[-1:] = [lines[-1], part] if len(lines[-1]) + len(part) > _WIDEST_NAME else [lines[-1] + part]
+        lines[-1] += "_"
+    return "\n".join(filter(None, lines)).removesuffix("_")
 
 
 def _number(value: float | None) -> str:

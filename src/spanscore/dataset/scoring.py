@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from spanscore import loop
 from spanscore.dataset.fields import sample_of
-from spanscore.dataset.reading import Bad, read_samples
+from spanscore.dataset.reading import Bad, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
 from spanscore.errors import ConfigurationError, SampleError
@@ -38,8 +38,6 @@ TIMEOUT_S = 60.0
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
 _LAST_ROWS_S = 5.0
 """An interrupted run gets so long to write its rows."""
-_NAMED = 3
-"""Bad records that an error names."""
 
 
 async def evaluate(
@@ -143,8 +141,7 @@ class Scoring:
             self._close()
             self._ended.set()
         if self._bad and not self._rows:
-            named = "\n".join(f"  {bad}" for bad in self._bad[:_NAMED])
-            raise SampleError(f"none of {len(self._bad)} records is a sample:\n{named}")
+            raise none_is_a_sample(self._bad)
 
     def block(self, samples: Source) -> None:
         """Score all, blocking. Cut short by an exception in the caller's thread (Ctrl-C), it stops the questions, too."""

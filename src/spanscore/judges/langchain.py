@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.errors import ConfigurationError, JudgeError, NotReadyError
 from spanscore.judges.ballots import Ballots
 from spanscore.judges.blocking import BlockingCalls
 from spanscore.judges.provider_errors import judge_error
@@ -191,11 +191,11 @@ def _named(module: str, maker: str, name: str, role: str) -> Any:
     try:
         make = getattr(import_module(module), maker)
     except ImportError as error:
-        raise ConfigurationError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
+        raise NotReadyError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
     try:
         return make(name)
     except ImportError as error:  # names the provider's package and its pip line
-        raise ConfigurationError(f"{role} {name!r}: {error}") from error
+        raise NotReadyError(f"{role} {name!r}: {error}") from error
     except Exception as error:
         what = f"{role} {name!r} cannot be made: {type(error).__name__}: {error}."
         raise ConfigurationError(f"{what} Use 'provider:model', the object itself, or 'lexical'") from error

@@ -15,7 +15,7 @@ from spanscore.protocols import Embedder, Judge
 __all__ = ["COSINE", "NO_LENGTH", "cosine", "similarity", "wanted_embedder"]
 
 COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
-NO_LENGTH = "an embedding has no length, so there is no angle"
+NO_LENGTH = "the text has no words to compare"
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float | None:

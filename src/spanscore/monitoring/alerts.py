@@ -5,6 +5,7 @@ All expressions work on quality (1 is good), so a drop is a drop, whatever the m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,6 +25,7 @@ __all__ = [
     "Stream",
     "Watched",
     "alerts_of",
+    "links_of",
     "plans_of",
     "streams_of",
 ]
@@ -32,6 +34,8 @@ PATIENCE = 2
 """Evaluations for which a condition must hold: ``increase()`` errs near a series' start, for one evaluation."""
 SERIES = label(semconv.SERIES)
 SEGMENT = "segment"
+ALL = "all"
+"""The metric label of an alert that is about none in particular."""
 UNSCORED, SILENT = "unscored", "silent"
 """Why there are no scores: the units come and none is scored, or nothing comes."""
 EVALUATED = 10
@@ -174,6 +178,24 @@ def alerts_of(
     return [*found, *_lost(shared), _unaccounted(shared)]
 
 
+def links_of(alert: Alert, shared: MonitoringSettings) -> dict[str, str]:
+    """Return annotation → address, for those that are set. An alert over all metrics has no ``{metric}`` parameter."""
+    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
+    return {name: _about(url, alert.labels["metric"]) for name, url in links.items() if url}
+
+
+def _about(url: str, metric: str) -> str:
+    if metric != ALL:
+        return url.replace(_PLACE, metric)
+    general = _PARAMETER.sub("", url)  # an empty variable shows an empty dashboard; without it there is the default
+    return _NOTHING_ASKED.sub("", general).replace(_PLACE, "")
+
+
+_PLACE = "{metric}"
+_PARAMETER = re.compile(r"(?<=[?&])[^&#]*\{metric\}[^&#]*&?")
+_NOTHING_ASKED = re.compile(r"[?&]+(?=#|$)")
+
+
 def _drops(plan: Plan, shared: MonitoringSettings) -> Iterator[Alert]:
     alert = plan.settings
     for stream in streams_of(shared):
@@ -288,7 +310,7 @@ def _lost(shared: MonitoringSettings) -> Iterator[Alert]:
             name="SpanscoreUnitsLost",
             expression=f"{promql.increase(instrument, window, where, promql.GROUP[1:])} > 0",
             held_s=PATIENCE * shared.interval,
-            labels={**_labels("warning", "all", window), "reason": reason},
+            labels={**_labels("warning", ALL, window), "reason": reason},
             summary=f"units are lost: {reason}",
             text=f"{{value}} over the last {window} ({{service}}). {remedy}.",
         )

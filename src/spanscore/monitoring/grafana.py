@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import Alert
+from spanscore.monitoring.alerts import Alert, links_of
 from spanscore.settings import MonitoringSettings
 
 __all__ = ["provisioned"]
@@ -36,8 +36,6 @@ def provisioned(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str,
 
 
 def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
-    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
-    metric = "" if alert.labels["metric"] == "all" else alert.labels["metric"]
     title = " ".join([alert.name, *alert.labels.values()])
     return {
         "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
@@ -55,7 +53,7 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
                 drop=_value("G", "%.3f"),
                 service=f"service {SERVICE}",
             ),
-            **{name: url.replace("{metric}", metric) for name, url in links.items() if url},
+            **links_of(alert, shared),
         },
         "labels": dict(alert.labels),
         "isPaused": False,

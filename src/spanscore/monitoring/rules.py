@@ -17,7 +17,7 @@ import yaml
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import SEGMENT, SERIES, Alert, Watched, alerts_of, streams_of
+from spanscore.monitoring.alerts import SEGMENT, SERIES, Alert, Watched, alerts_of, links_of, streams_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.settings import AlertSettings, MonitoringSettings
@@ -100,8 +100,6 @@ def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         drop=_asked(alert.drop, "%.3f"),
         service=_SERVICE,
     )
-    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
-    metric = "" if alert.labels["metric"] == "all" else alert.labels["metric"]
     return {
         "alert": alert.name,
         "expr": alert.expression,
@@ -110,7 +108,7 @@ def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "annotations": {
             "summary": alert.summary,
             "description": text,
-            **{name: url.replace("{metric}", metric) for name, url in links.items() if url},
+            **links_of(alert, shared),
         },
     }
 

@@ -1,0 +1,60 @@
+"""Settings and metrics → how much traffic an alert needs: what ``check`` and ``rules`` tell is counted here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from spanscore.monitoring.alerts import Plan, Watched, plans_of
+from spanscore.monitoring.budget import least_scores
+from spanscore.settings import Settings
+
+__all__ = ["Volume", "volumes_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """What one window must hold.
+
+    Attributes:
+        rate: of the metric, [0, 1], without the rules that raise it.
+        min_scores: effective scores before anything is said.
+        min_requests: units the application must see for that; None = never, the rate is 0.
+        scores_to_see: effective scores so that a drop of ``min_drop`` alarms half of the time; None = no drop is watched.
+        requests_to_see: units for that; None = never, or no drop is watched.
+    """
+
+    rate: float
+    min_scores: int
+    min_requests: int | None
+    scores_to_see: int | None
+    requests_to_see: int | None
+
+
+def volumes_of(settings: Settings, metrics: Sequence[Watched]) -> dict[str, Volume]:
+    """Return metric name → volume, for each metric that ``alerts`` names."""
+    plans = {plan.metric: plan for plan in plans_of(settings.alerts, metrics, settings.monitoring)}
+    return {
+        metric.name: _volume(metric, plans.get(metric.name), settings)
+        for metric in metrics
+        if metric.name in settings.alerts
+    }
+
+
+def _volume(metric: Watched, plan: Plan | None, settings: Settings) -> Volume:
+    alert = settings.alerts[metric.name]
+    rate = settings.sampling.rates.get(metric.name, settings.sampling.rate)
+    least = alert.min_scores or least_scores(alert.baseline, binary=metric.scale.kind == "binary")
+    seen = None if plan is None else max(least, ceil(plan.to_see))  # with fewer than the least nothing is said at all
+    return Volume(
+        rate=rate,
+        min_scores=least,
+        min_requests=_requests(least, rate),
+        scores_to_see=seen,
+        requests_to_see=None if seen is None else _requests(seen, rate),
+    )
+
+
+def _requests(scores: int, rate: float) -> int | None:
+    return round(scores / rate) if rate else None
