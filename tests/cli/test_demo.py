@@ -68,7 +68,8 @@ def test_json_for_programs_and_the_files_tell_the_same(tmp_path: Path) -> None:
     assert kept.means["during"]["faithfulness"].mean == during["mean"]
     assert told["open_first"]["trace_id"] == kept.open_first().trace_id
     assert picture.read_text("utf-8").startswith("<svg")
-    assert told["open_first"]["trace_id"] in page.read_text("utf-8")
+    assert f"trace <code>{told['open_first']['trace_id']}</code>" in page.read_text("utf-8")
+    assert told["written"] == [{"path": str(one), "bytes": one.stat().st_size} for one in (page, out, picture)]
 
 
 def test_a_key_in_the_environment_is_not_used_and_that_is_said() -> None:

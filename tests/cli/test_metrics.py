@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.registry import BUILT_IN
+from spanscore.metrics.registry import ALIASES, BUILT_IN
 
 
 def ran(*arguments: str) -> Any:
@@ -49,7 +49,7 @@ def test_calls_are_those_of_the_metric(rows: dict[str, Any]) -> None:
 def test_the_table_has_a_row_per_metric() -> None:
     told = ran().stdout
 
-    assert all(name in told for name in BUILT_IN)
+    assert all(name in told for name in (*BUILT_IN, *ALIASES))
     assert "token" in told
 
 
@@ -96,6 +96,12 @@ def test_all_about_one() -> None:
         "2 judge calls",
     ):
         assert words in told
+
+
+@pytest.mark.parametrize(("alias", "name"), sorted(ALIASES.items()))
+def test_an_alias_is_told_as_the_metric_it_stands_for(alias: str, name: str, rows: dict[str, Any]) -> None:
+    assert json.loads(ran("--metric", alias, "--json").stdout) == rows[name]
+    assert alias in rows[name]["aliases"]
 
 
 def test_a_metric_from_outside_is_told_as_far_as_it_tells_itself() -> None:

@@ -20,7 +20,10 @@ from spanscore.demo.results import Results, results
 from spanscore.demo.run import Demo, Options, Played, Tally
 from spanscore.demo.show import overview, svg
 from spanscore.demo.summary import summary
+from spanscore.demo.times import spread
 from spanscore.errors import ConfigurationError
+from spanscore.report import summary as reported
+from spanscore.report.findings import headline
 
 SMALL = Options(requests=60)
 
@@ -101,6 +104,81 @@ def test_every_eligible_unit_has_an_outcome_and_evaluation_spans_agree_with_the_
     assert status.eligible == dict.fromkeys(status.eligible, 60)
     assert {metric: sum(counts.values()) for metric, counts in status.outcomes.items()} == status.eligible
     assert {metric: counts["scored"] for metric, counts in status.outcomes.items()} == counted
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 7])
+def test_the_page_says_what_the_terminal_says(seed: int) -> None:
+    spans = [span_data(span) for span in play(Options(seed=seed)).spans]
+    told, page = results(spans), reported(spans)
+
+    drops = {drop.metric: drop for drop in told.drops() if drop.clear}
+    first = page.metrics[0]
+    assert first.stretch is not None
+    start, last = first.buckets[first.stretch.first], first.buckets[first.stretch.last]
+    assert [(ns - first.buckets[0].start_ns) / 60e9 for ns in (start.start_ns, last.end_ns)] == [40, 65]
+    drop = drops[first.metric]
+    assert f"{first.metric} fell from {drop.before.mean:.2f} to {drop.during.mean:.2f} between" in headline(page)
+    for metric in page.metrics:
+        if metric.stretch is not None:
+            drop = drops[metric.metric]
+            assert two(metric.stretch.usual, metric.stretch.inside) == two(drop.before.mean, drop.during.mean)
+    top = told.open_first()
+    assert top is not None
+    assert (top.stretch, top.trace_id) == ("during", page.worst[0].rows[0].trace_id)
+
+
+def test_correct_refusals_are_not_among_the_worst() -> None:
+    told = results(map(span_data, play(Options()).spans))
+
+    answers = [trace.answer for trace in told.ranking]
+
+    assert any(trace.answer.startswith("I cannot help") for trace in told.traces)
+    assert not [answer for answer in answers if answer.startswith("I cannot help")]
+
+
+def test_each_trace_is_moved_as_a_whole_to_its_place_in_100_minutes() -> None:
+    now, minute = 1_795_255_321_000_000_000, 60_000_000_000  # 21 November 2026, 10:02:01 UTC
+    before = sorted(played().spans, key=lambda span: span.start_time or 0)
+
+    after = spread(before, 60, now)
+
+    roots = [span for span in after if span.parent is None]
+    assert [root.start_time for root in roots] == [
+        1_795_255_200_000_000_000 - 100 * minute + n * 100 * minute // 60 for n in range(60)
+    ]
+    assert [(span.name, ids(span), took(span)) for span in after] == [(s.name, ids(s), took(s)) for s in before]
+    ends = {ids(root): root.end_time for root in roots}
+    scored = [span for span in after if span.name.startswith("evaluation ")]
+    assert scored
+    assert all(span.end_time == ends[ids_of_parent(span)] for span in scored)
+
+
+def test_requests_spread_over_seconds_keep_their_own_times() -> None:
+    real = play(replace(SMALL, requests=12, seconds=0.5))
+
+    started = sorted(span.start_time or 0 for span in real.spans)
+
+    assert started[-1] - started[0] < 60_000_000_000
+
+
+def test_what_was_written_is_said_and_no_longer_proposed() -> None:
+    written = {"report": ("demo.html", 4_990_000), "svg": ("a.svg", 999)}
+
+    console = Console(width=80, color_system=None, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(overview(played(), found(), written=written))
+    said = console.export_text()
+
+    assert "demo.html (5.0 MB)" in said
+    assert "a.svg (999 B)" in said
+    assert "--report" not in said
+    assert "spanscore demo --out demo.jsonl" in said
+
+
+def test_why_scores_are_missing_is_said_in_a_line_each() -> None:
+    lines = shown(80).splitlines()
+
+    assert "context_relevance, faithfulness missing field: agent turns without retrieval" in [x.strip() for x in lines]
+    assert "topic_adherence missing field: single-turn chain runs" in [x.strip() for x in lines]
 
 
 def test_a_weighted_mean_counts_a_chain_run_twice_where_half_of_them_are_scored() -> None:
@@ -205,3 +283,16 @@ def ids(span: ReadableSpan) -> tuple[int, int]:
     context = span.get_span_context()
     assert context is not None
     return context.trace_id, context.span_id
+
+
+def ids_of_parent(span: ReadableSpan) -> tuple[int, int]:
+    assert span.parent is not None
+    return span.parent.trace_id, span.parent.span_id
+
+
+def took(span: ReadableSpan) -> int:
+    return (span.end_time or 0) - (span.start_time or 0)
+
+
+def two(*numbers: float) -> list[str]:
+    return [f"{number:.2f}" for number in numbers]

@@ -10,6 +10,7 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric, ExactMatch, Faithfulness, create, metric
+from spanscore.metrics.registry import ALIASES, BUILT_IN, found
 from spanscore.testing import ScriptedJudge
 
 
@@ -51,6 +52,21 @@ def test_a_judge_offered_to_a_metric_that_takes_none_is_ignored() -> None:
 
 def test_the_name_can_be_a_parameter() -> None:
     assert create("exact_match", name="same_as_gold").name == "same_as_gold"
+
+
+@pytest.mark.parametrize(("alias", "name"), sorted(ALIASES.items()))
+def test_an_alias_stands_for_a_built_in_and_names_its_scores(alias: str, name: str) -> None:
+    made = create(alias, judge="lexical")
+
+    assert name in BUILT_IN
+    assert alias not in BUILT_IN
+    assert (type(made), found(alias)) == (found(name), found(name))
+    assert (made.name, create(alias, judge="lexical", name="mine").name) == (alias, "mine")
+
+
+def test_an_alias_nearly_hit_is_proposed() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean context_relevance"):
+        create("context_relevanc")
 
 
 def test_a_class_from_outside_is_found() -> None:

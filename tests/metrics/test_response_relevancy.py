@@ -31,7 +31,7 @@ def test_the_value_is_the_mean_cosine() -> None:
     score = scored(guesses("same", "other", "same"))
 
     assert score.value == pytest.approx(2 / 3)
-    assert score.explanation == "1.00 same\n0.00 other\n1.00 same"
+    assert score.explanation == "The answer answers: “same” (cosine 1.00), “other” (cosine 0.00); the question was: “q”"
 
 
 def test_a_negative_cosine_is_a_value_and_no_quality() -> None:

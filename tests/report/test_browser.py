@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,8 @@ def tab(chromium: Browser) -> Iterator[Tab]:
 
 def opened(tab: Tab, page: str, *, width: int = 1280, dark: bool = False) -> Tab:
     tab.open(page, width=width, dark=dark)
+    if width < 600:  # the first chart is below the fold
+        tab.evaluate("document.querySelector('[data-chart]').scrollIntoView({behavior: 'instant'})")
     tab.until(f"{DRAWN} > 0")
     return tab
 
@@ -127,6 +130,25 @@ def test_every_part_is_reached_and_opened_by_keyboard(tab: Tab, page: str) -> No
     assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_label_of_time_is_whole(tab: Tab, page: str, width: int) -> None:
+    opened(tab, page, width=width)
+
+    labels = tab.evaluate(LABELS)
+
+    assert len(labels) >= 2
+    assert all(left >= low and right <= high for left, right, low, high in labels)
+    assert all(after[0] >= before[1] for before, after in pairwise(sorted(labels)))
+
+
+def test_the_link_to_the_unit_to_open_first_opens_it(tab: Tab, page: str) -> None:
+    opened(tab, page)
+
+    tab.evaluate("document.querySelector('.first a').click()")
+
+    tab.until("document.querySelector('#unit-1').open")
+
+
 def test_worst_units_can_be_filtered_by_metric(tab: Tab, page: str) -> None:
     opened(tab, page)
     shown = "[...document.querySelectorAll('.unit')].filter((unit) => !unit.hidden).length"
@@ -154,6 +176,13 @@ def test_screenshot_is_a_picture(tab: Tab, page: str, tmp_path: Path) -> None:
 
     assert (tmp_path / "page.png").stat().st_size > 20_000
 
+
+LABELS = """
+[...document.querySelector('.trend').querySelectorAll('.xtick text')].map((text) => {
+  const own = text.getBoundingClientRect(), frame = document.querySelector('.trend').getBoundingClientRect();
+  return [own.left, own.right, frame.left, frame.right];
+})
+"""
 
 CONTRAST = """
 (() => {

@@ -150,6 +150,22 @@ def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
     assert "Judge small-judge: 1,234 tokens, $0.004." in words(tmp_path / "report.html")
 
 
+def test_what_to_open_first_says_why_and_leads_to_the_unit(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write([*a_scored_unit("Lyon.", value=0.1), *a_scored_unit("Paris.", value=0.9)], page)
+
+    assert "Open first: Why? It was answered: “Lyon.” faithfulness 0.10 : because Lyon." in words(page)
+    assert ("a", {"href": "#unit-1"}) in outline(page).tags
+    assert next(at["id"] for tag, at in outline(page).tags if "unit" in (at.get("class") or "").split()) == "unit-1"
+
+
+def test_where_all_passes_nothing_is_to_be_opened_first(tmp_path: Path) -> None:
+    write(a_scored_unit("fine", value=0.9), tmp_path / "report.html")
+
+    assert "Open first" not in words(tmp_path / "report.html")
+
+
 def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     write(a_scored_unit("x" * 10_000), tmp_path / "report.html")
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from tests.report.builders import TEN_O_CLOCK, rows
 
+from spanscore.metrics.response_relevancy import NONCOMMITTAL
 from spanscore.report import Row, summarize
 from spanscore.report.findings import headline, metric_finding, period
 from spanscore.report.stretch import worst_stretch
@@ -148,6 +149,35 @@ def test_worst_units_come_first_with_all_their_scores_and_no_perfect_one() -> No
         ("unit 1", 0.2, 2),
         ("unit 0", 0.9, 2),
     ]
+
+
+def test_units_of_the_bad_stretch_come_first_by_what_fell() -> None:
+    always_low = [replace(row, quality=0.0, label="fail") for row in rows(*[0.0] * 20, metric="tone", every_s=12.0)]
+    found = summarize(
+        [*rows(*GOOD, *BAD, *GOOD, every_s=2.0), *(replace(row, unit=f"x{row.unit}") for row in always_low)]
+    )
+
+    top = found.worst[0]
+    assert (top.fell, top.quality) == (True, 0.2)
+    assert "tone" in {row.metric for worst in found.worst for row in worst.rows}
+    assert [worst.unit for worst in found.worst] == [one.unit for one in found.ranking if one in found.worst]
+
+
+def test_a_refusal_that_keeps_to_its_topics_is_no_flaw() -> None:
+    declined = [*rows(0.0, metric="response_relevancy", label="fail", explanation=NONCOMMITTAL),
+                *rows(1.0, metric="topic_adherence", label="pass")]  # fmt: skip
+    evasive = [replace(row, unit="evasive") for row in declined[:1]]
+
+    assert [worst.unit for worst in summarize([*declined, *evasive]).ranking] == ["evasive"]
+
+
+def test_what_it_fell_from_is_the_mean_before_it() -> None:
+    later = [0.7] * 60
+    (metric,) = summarize(rows(*GOOD, *BAD, *later, every_s=2.0)).metrics
+
+    assert metric.stretch is not None
+    assert metric.stretch.usual == pytest.approx(0.85)
+    assert metric.stretch.outside < 0.83
 
 
 def test_no_metric_hides_the_worst_of_another() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
@@ -29,7 +29,10 @@ def demo(
     requests: Annotated[int, typer.Option(help="How many requests are made; at least 12.")] = 240,
     seconds: Annotated[
         float | None,
-        typer.Option(help="Spread the requests over this time; else as fast as they go.", show_default=False),
+        typer.Option(
+            help="Spread the requests over this time; else as fast as they go, and files get the times of live traffic.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same requests, answers, ids and scores.")] = 7,
     rate: Annotated[float, typer.Option(help="Share of the chain's runs that is scored, above 0 to 1.")] = 0.5,
@@ -84,11 +87,18 @@ def demo(
         with _progress(requests) as watch:
             played = playing.play(watch)
         spans = [span_data(span) for span in played.spans]
-        if out is not None:
-            _write(out, _lines(played.spans))
+        written = {}
         if report is not None:
             _report(report, spans)
-        _show(played, results(spans), traces, svg, as_json=as_json)
+            written["report"] = report
+        if out is not None:
+            _write(out, _lines(played.spans))
+            written["out"] = out
+        found = results(spans)
+        if svg is not None:
+            _picture(svg, played, found, traces, written)
+            written["svg"] = svg
+        _show(played, found, traces, written, as_json=as_json)
         if metrics_port is not None and not played.interrupted:
             _wait_for_ctrl_c()
 
@@ -121,18 +131,32 @@ def _report(path: Path, spans: Sequence[SpanData]) -> None:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _show(played: Any, found: Any, traces: int, picture: Path | None, *, as_json: bool) -> None:
+def _picture(path: Path, played: Any, found: Any, traces: int, written: Mapping[str, Path]) -> None:
+    from spanscore.demo.show import overview, svg
+
+    _write(path, svg(overview(played, found, traces=traces, written=_sized(written)), "spanscore demo"))
+
+
+def _show(played: Any, found: Any, traces: int, written: Mapping[str, Path], *, as_json: bool) -> None:
     from rich.console import Console
 
-    from spanscore.demo.show import overview, svg
+    from spanscore.demo.show import overview
     from spanscore.demo.summary import summary
 
-    if picture is not None:
-        _write(picture, svg(overview(played, found, traces=traces), "spanscore demo"))
+    files = _sized(written)
     if as_json:
-        typer.echo(json.dumps(summary(played, found, traces=traces), ensure_ascii=False, indent=2))
+        told = summary(played, found, traces=traces) | {"written": [_file(*file) for file in files.values()]}
+        typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
     else:
-        Console(highlight=False).print(overview(played, found, traces=traces))
+        Console(highlight=False).print(overview(played, found, traces=traces, written=files))
+
+
+def _sized(written: Mapping[str, Path]) -> dict[str, tuple[str, int]]:
+    return {option: (str(path), path.stat().st_size) for option, path in written.items()}
+
+
+def _file(path: str, size: int) -> dict[str, Any]:
+    return {"path": path, "bytes": size}
 
 
 def _write(path: Path, text: str) -> None:

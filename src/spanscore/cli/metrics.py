@@ -20,7 +20,7 @@ from spanscore.cli._plan import FOUND
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.card import Card, card_of
 from spanscore.metrics.cost import Cost, cost_of
-from spanscore.metrics.registry import BUILT_IN, found
+from spanscore.metrics.registry import ALIASES, BUILT_IN, built_in, found
 from spanscore.metrics.tiktoken_count import counter
 
 __all__ = ["metrics"]
@@ -41,7 +41,10 @@ _NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
 
 def metrics(
     metric: Annotated[
-        str, typer.Option("--metric", "-m", help="All about one: a built-in's name, or 'my_pkg.metrics:Politeness'.")
+        str,
+        typer.Option(
+            "--metric", "-m", help="All about one: a built-in's name or alias, or 'my_pkg.metrics:Politeness'."
+        ),
     ] = "",
     online: Annotated[
         bool, typer.Option("--online", help="Only those that can score live traffic: no reference is needed.")
@@ -56,7 +59,7 @@ def metrics(
 
     [bold]spanscore metrics --metric faithfulness[/bold] tells its formula, its blind spot, its source and where it deviates.
     """
-    names = [metric] if metric else sorted(BUILT_IN)
+    names = [built_in(metric)] if metric else sorted(BUILT_IN)
     rows = [row for row in map(_row, names) if row["group"] == ONLINE or metric or not online]
     if as_json:
         typer.echo(json.dumps(rows[0] if metric else rows, indent=2))
@@ -74,6 +77,7 @@ def _row(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "group": _group(requires, cost),
+        "aliases": [alias for alias, stands_for in ALIASES.items() if stands_for == name],
         **card,
         "requires": requires,
         "parameters": _parameters(kind),
@@ -142,9 +146,13 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         told = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
-        asked = Group(Text(row["name"], "bold"), Padding(told, (0, 0, 0, 2)))
+        asked = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(told, (0, 0, 0, 2)))
         table.add_row(asked, _range(row), *_price(row["cost"]))
     return table
+
+
+def _also(row: Mapping[str, Any]) -> str:
+    return f", also {', '.join(row['aliases'])}" if row["aliases"] else ""
 
 
 def _range(row: Mapping[str, Any]) -> str:
@@ -171,7 +179,9 @@ def _price(cost: Mapping[str, Any] | None) -> tuple[str, str]:
 
 
 def _detail(row: Mapping[str, Any]) -> Table:
-    table = Table(title=row["name"], title_justify="left", show_header=False, box=None, padding=(0, 2, 1, 0))
+    table = Table(
+        title=row["name"] + _also(row), title_justify="left", show_header=False, box=None, padding=(0, 2, 1, 0)
+    )
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for part in Card.__slots__:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from spanscore import semconv
 from spanscore.demo.scenario import STRETCHES
@@ -16,6 +15,7 @@ from spanscore.dialects.extract import Extract
 from spanscore.dialects.genai import GenAIDialect
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
+from spanscore.report import summary
 from spanscore.sampling import probability
 
 __all__ = ["Drop", "Evaluation", "Mean", "Results", "Trace", "results"]
@@ -64,17 +64,6 @@ class Trace:
     spans: tuple[SpanData, ...]
     evaluations: tuple[Evaluation, ...]
 
-    @property
-    def quality(self) -> float | None:
-        """The plain mean over its metrics, to rank by; None without a score."""
-        known = [one.quality for one in self.evaluations if one.quality is not None]
-        return fmean(known) if known else None
-
-    def rank(self, drop: Drop | None) -> tuple[float, float, int]:
-        """Return what to sort by, the worst first; a trace without a score counts as a good one."""
-        fallen = self.of(drop.metric) if drop is not None and drop.clear else None
-        return (1.0 if fallen is None else fallen, 1.0 if self.quality is None else self.quality, self.number)
-
     def of(self, metric: str) -> float | None:
         """Return the quality by a metric, None where there is none."""
         return next((one.quality for one in self.evaluations if one.metric == metric), None)
@@ -122,11 +111,13 @@ class Results:
         traces: in the order of time.
         metrics: in the order of their names.
         means: stretch → metric → mean; a metric without a score in a stretch is not there.
+        ranking: those with a flaw, the one to open first at the top: as on the page of a report.
     """
 
     traces: tuple[Trace, ...]
     metrics: tuple[str, ...]
     means: Mapping[str, Mapping[str, Mean]]
+    ranking: tuple[Trace, ...]
 
     def requests(self, stretch: str) -> tuple[int, int] | None:
         """Return the first and last request of a stretch, None where it has none."""
@@ -140,38 +131,38 @@ class Results:
         return sorted(known, key=lambda drop: -drop.by)
 
     def worst(self, count: int) -> list[Trace]:
-        """Return the worst traces, one per question; the worst of each application is among them.
-
-        Worst is who has the lowest quality by the metric that fell most, then by all its metrics.
-        """
-        drop = next(iter(self.drops()), None)
-        ordered = sorted(
-            (trace for trace in self.traces if trace.quality is not None), key=lambda trace: trace.rank(drop)
-        )
-        distinct = _first_of_each(ordered, lambda trace: trace.question)
+        """Return the worst traces, one per question; the worst of each application is among them."""
+        distinct = _first_of_each(self.ranking, lambda trace: trace.question)
         applications = _first_of_each(distinct, lambda trace: trace.spans[0].name)
         chosen = list(dict.fromkeys(trace.number for trace in (*applications, *distinct)))[:count]
         return [trace for trace in distinct if trace.number in chosen]
 
     def open_first(self) -> Trace | None:
-        """Return the worst trace of the stretch and the metric that fell most; else the worst of all; None without a score."""
-        drop = next(iter(self.drops()), None)
-        if drop is not None and drop.clear:
-            there = [trace for trace in self.traces if trace.stretch == "during" and trace.of(drop.metric) is not None]
-            return min(there, key=lambda trace: trace.rank(drop))
-        return next(iter(self.worst(1)), None)
+        """Return the trace at the top of the ranking; None where none has a flaw."""
+        return next(iter(self.ranking), None)
 
 
 def results(spans: Iterable[SpanData]) -> Results:
     """Read the spans of a demo, in any order."""
-    by_trace: dict[int, list[SpanData]] = defaultdict(list)
+    spans, by_trace = list(spans), defaultdict(list)
     for span in spans:
         by_trace[span.trace_id].append(span)
     whole = [(root, group) for group in by_trace.values() if (root := _root(group)) is not None]
     whole.sort(key=lambda pair: (pair[0].start_ns, pair[0].trace_id))
     traces = tuple(_trace(number, root, group) for number, (root, group) in enumerate(whole, start=1))
     metrics = tuple(sorted({one.metric for trace in traces for one in trace.evaluations}))
-    return Results(traces, metrics, {stretch: _means(traces, stretch, metrics) for stretch in STRETCHES})
+    by_id = {trace.trace_id: trace for trace in traces}
+    return Results(
+        traces=traces,
+        metrics=metrics,
+        means={stretch: _means(traces, stretch, metrics) for stretch in STRETCHES},
+        ranking=tuple(by_id[trace_id] for trace_id in _ranking(spans) if trace_id in by_id),
+    )
+
+
+def _ranking(spans: Sequence[SpanData]) -> list[str]:
+    """Return trace ids, each request being one unit."""
+    return [str(worst.rows[0].trace_id) for worst in summary(spans).ranking]
 
 
 def _first_of_each(traces: Iterable[Trace], kind: Callable[[Trace], str]) -> list[Trace]:

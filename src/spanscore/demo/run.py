@@ -20,6 +20,7 @@ from spanscore.demo.langchain_agent import AGENT_NAME, TOPICS, ferry_agent
 from spanscore.demo.library import Handbook
 from spanscore.demo.offline_model import OfflineModel
 from spanscore.demo.scenario import LEAST_REQUESTS, Request, requests
+from spanscore.demo.times import spread
 from spanscore.demo.tracing import Tracing, in_stretch
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
@@ -38,7 +39,7 @@ __all__ = ["Demo", "Options", "Played", "Tally", "unused_key"]
 METRICS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
-        "nv_context_relevance": {"name": "context_relevance"},
+        "context_relevance": {},
         "response_relevancy": {},
         "topic_adherence": {},
     }
@@ -58,7 +59,8 @@ class Options:
     Attributes:
         requests: at least 12.
         seed: the same seed gives the same requests, answers, ids, sampling decisions and scores (with the offline model).
-        seconds: spread the requests over this time; None = as fast as they go.
+        seconds: spread the requests over this time; None = as fast as they go, and what is shown and written has the times of
+            live traffic (see ``times.py``); a backend gets the real ones either way.
         model: ``provider:name`` of a real model that answers and judges; None = offline.
         rate: share of the chain's runs that is scored, [0, 1]; a rule scores every turn of the agent.
         otlp: base URL of an OTLP/HTTP backend.
@@ -104,7 +106,7 @@ class Played:
     Attributes:
         asked: requests that were made: fewer than asked for when interrupted.
         interrupted: whether Ctrl-C ended it.
-        spans: all that were exported, in the order in which they ended.
+        spans: all that were exported, in the order in which they ended; without ``seconds`` spread over time.
         status: the scorer's own account.
         model: who answered and judged, for people.
         deliveries: signal → how the last export to the backend went; empty without one.
@@ -163,11 +165,12 @@ class Demo:
             interrupted = self._ask_all(watch)
         self._scorer.flush(_FLUSH_S)
         self._tracing.flush()
+        spans = self._tracing.spans()
         return Played(
             options=self._options,
             asked=self._tally.asked,
             interrupted=interrupted,
-            spans=self._tracing.spans(),
+            spans=spans if self._options.seconds else spread(spans, self._options.requests, time.time_ns()),
             status=self._scorer.status(),
             model=self._options.model or "offline",
             deliveries={signal: exporter.last() for signal, exporter in self._tracing.exporters.items()},

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import StringIO
+from types import MappingProxyType
 
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
@@ -18,25 +19,40 @@ from spanscore import semconv
 from spanscore.demo.results import Drop, Evaluation, Mean, Results, Trace
 from spanscore.demo.run import Played, unused_key
 from spanscore.demo.scenario import STRETCHES
+from spanscore.demo.times import MINUTES
 from spanscore.model.span import SpanData
 
 __all__ = ["overview", "svg"]
 
 _SVG_WIDTH = 100
 _OF_RETRIEVAL = "context_relevance"
+_KEEP = MappingProxyType({"report": "demo.html", "out": "demo.jsonl"})
+"""Option → an example of the file it writes."""
+_MISSING = (
+    ("retrieved_contexts", "agent turns without retrieval"),
+    ("multi-turn", "single-turn chain runs"),
+)
+"""A word of the reason for which a field is missing → which units of the demo these are."""
+_KILO = 1000
 _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
 """Rich's SVG fetches its font from a server; a picture in a README may not, and one of ours shall not."""
 
 
-def overview(played: Played, results: Results, *, traces: int = 3) -> RenderableType:
-    """Return everything, in the order in which a terminal is read: what matters most stands last."""
+def overview(
+    played: Played, results: Results, *, traces: int = 3, written: Mapping[str, tuple[str, int]] = MappingProxyType({})
+) -> RenderableType:
+    """Return everything, in the order in which a terminal is read: what matters most stands last.
+
+    Args:
+        written: option (``report``, ``out``, ``svg``) → the path of the file it wrote, and its size in bytes.
+    """
     return Group(
         Text(_what_ran(played)),
         *_section("The worst traces", *(_trace(trace) for trace in results.worst(traces))),
         *_section("Mean quality, with its 95 % interval", _means(results)),
         *_section("What was scored, and how often", _outcomes(played), *_reasons(played)),
         *_section("What happened", *_findings(results)),
-        *_section("What next", *_next(played)),
+        *_section("What next", *_next(played, written)),
     )
 
 
@@ -172,9 +188,20 @@ def _reasons(played: Played) -> Iterator[RenderableType]:
         "1 / its probability. Every eligible unit has exactly one outcome:",
         style="dim",
     )
+    for reason, metrics in _by_reason(played).items():
+        yield Text(f"{', '.join(metrics)} {reason}", style="dim")
+
+
+def _by_reason(played: Played) -> dict[str, list[str]]:
+    """Return why there is no score → the metrics of which that is true."""
+    found: dict[str, list[str]] = {}
     for key, why in sorted(played.status.reasons.items()):
         metric, _, outcome = key.partition(" ")
-        yield _line(f"{metric} {outcome}: {why.partition(';')[0]}", style="dim")
+        ours = next(
+            (told for word, told in _MISSING if outcome == "missing_field" and word in why), why.partition(";")[0]
+        )
+        found.setdefault(f"{outcome.replace('_', ' ')}: {ours}", []).append(metric)
+    return found
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
@@ -198,7 +225,7 @@ def _findings(results: Results) -> Iterator[RenderableType]:
             yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
     first = results.open_first()
     if first is not None:
-        yield from _first(first, clear[0] if clear else None)
+        yield from _first(first, clear[0] if clear and first.stretch == "during" else None)
 
 
 def _fall(drop: Drop) -> Text:
@@ -210,10 +237,10 @@ def _fall(drop: Drop) -> Text:
 def _first(trace: Trace, drop: Drop | None) -> Iterator[RenderableType]:
     yield Text()
     yield Text("Open first: trace ").append(trace.trace_id, style="bold").append(f" (request {trace.number}).")
-    if drop is not None:
+    value = None if drop is None else trace.of(drop.metric)
+    if drop is not None and value is not None:
         yield Text(
-            f"Its {drop.metric} is the lowest of the bad stretch: {trace.of(drop.metric):.2f}, where "
-            f"{drop.before.mean:.2f} was usual."
+            f"Its {drop.metric} is the lowest of the bad stretch: {value:.2f}, where {drop.before.mean:.2f} was usual."
         )
     found = ", ".join(trace.found) or "nothing"
     yield Text(f"Asked “{trace.question}”, it retrieved {found} and said “{trace.answer}”")
@@ -222,7 +249,11 @@ def _first(trace: Trace, drop: Drop | None) -> Iterator[RenderableType]:
         yield Text(f"The judge: {_note(one)}")
 
 
-def _next(played: Played) -> Iterator[RenderableType]:
+def _next(played: Played, written: Mapping[str, tuple[str, int]]) -> Iterator[RenderableType]:
+    for path, size in written.values():
+        yield _step("written", f"{path} ({_size(size)})")
+    if {"report", "out"} & written.keys() and not played.options.seconds:
+        yield _step("", f"the spans' times are spread over {MINUTES} minutes, as of live traffic")
     for signal, last in played.deliveries.items():
         yield _step(f"{signal} sent", last)
     if played.deliveries:
@@ -231,10 +262,19 @@ def _next(played: Played) -> Iterator[RenderableType]:
         yield _step("in a backend", "spanscore demo --otlp http://localhost:4318 --seconds 60")
     yield _step("  Jaeger", "search the tag spanscore.verdict=fail")
     yield _step("  Tempo", "{ span.spanscore.score.faithfulness < 0.5 }")
-    yield _step("keep it", "spanscore demo --report demo.html --out demo.jsonl")
+    left = " ".join(f"--{option} {name}" for option, name in _KEEP.items() if option not in written)
+    if left:
+        yield _step("keep it", f"spanscore demo {left}")
     yield _step("a real model", "spanscore demo --model openai:gpt-4o-mini")
     yield _step("your own chain", "scorer = OnlineScorer([Faithfulness(llm)], sample_rate=0.1)")
     yield _step("", 'chain.invoke(question, config={"callbacks": [scorer.handler]})')
+
+
+def _size(size: int) -> str:
+    """Return a number of bytes as a person reads it."""
+    if size < _KILO:
+        return f"{size} B"
+    return f"{size / _KILO:.0f} kB" if size < _KILO**2 else f"{size / _KILO**2:.1f} MB"
 
 
 def _step(what: str, how: str) -> RenderableType:

@@ -8,13 +8,14 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical_answer import LexicalAnswer
-from spanscore.judges.lexical_statements import states_nothing
+from spanscore.judges.lexical_statements import gives_up, states_nothing
 from spanscore.judges.words import sentences
 from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
 
 _INSULT = re.compile(r"\b(?:idiots?|stupid|moron|dumb|shut up|loser|fool|hate you|worthless|pathetic)\b", re.IGNORECASE)
+_OWN_WORK = re.compile(r"^(?:but )?(?:i|we) (?:can |am here to |only )*(?:answer|help|assist)\b", re.IGNORECASE)
 
 
 def _critique(prompt: Prompt) -> Mapping[str, Any]:
@@ -31,9 +32,13 @@ def _critique(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
-    """The answer's own first sentences, turned into a question; each ballot takes the next."""
+    """The answer's own first sentences, turned into a question; each ballot takes the next.
+
+    Beside a refusal, what the assistant is there for ("I answer questions about our ferries.") commits to nothing either.
+    """
     said = sentences(str(prompt.evidence.get("response", "")))
-    stating = [sentence for sentence in said if not states_nothing(sentence)]
+    refused = any(map(gives_up, said))
+    stating = [one for one in said if not states_nothing(one) and not (refused and _OWN_WORK.match(one))]
     if not stating:
         return {"question": " ".join(said), "noncommittal": 1}
     return {"question": stating[prompt.ballot % len(stating)].rstrip(".! ") + "?", "noncommittal": 0}

@@ -12,7 +12,7 @@ from spanscore.judges.support import objection
 from spanscore.judges.words import sentences, words
 from spanscore.model.prompt import Prompt
 
-__all__ = ["ANSWERS", "clauses", "stated", "states_nothing", "verdicts"]
+__all__ = ["ANSWERS", "clauses", "gives_up", "stated", "states_nothing", "verdicts"]
 
 _CHECKABLE = 2
 """Least content words of a clause that stands alone."""
@@ -68,9 +68,15 @@ def states_nothing(sentence: str) -> bool:
     """Whether a sentence asks, greets, gives up or has no word of content."""
     return (
         sentence.endswith("?")
-        or bool(_NO_ANSWER.search(sentence) or _SMALL_TALK.match(sentence))
+        or gives_up(sentence)
+        or bool(_SMALL_TALK.match(sentence))
         or not (words(sentence).content or words(sentence).numbers)
     )
+
+
+def gives_up(sentence: str) -> bool:
+    """Whether a sentence says that it knows, tells or helps with nothing."""
+    return bool(_NO_ANSWER.search(sentence))
 
 
 def clauses(sentence: str) -> list[str]:

@@ -13,7 +13,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.protocols import Metric
 
-__all__ = ["BUILT_IN", "by_name", "create", "found"]
+__all__ = ["ALIASES", "BUILT_IN", "built_in", "by_name", "create", "found"]
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
@@ -56,13 +56,25 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 )
 """Name → where its class stands. A new metric is a new file and a line here."""
 
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "answer_accuracy": "nv_accuracy",
+        "answer_relevancy": "response_relevancy",
+        "context_precision": "llm_context_precision_with_reference",
+        "context_recall": "llm_context_recall",
+        "context_relevance": "nv_context_relevance",
+        "response_groundedness": "nv_response_groundedness",
+    }
+)
+"""What people call a built-in → its name. A metric made by its alias calls its scores so, unless ``name`` says otherwise."""
+
 
 def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **params: Any) -> Metric:
     """Return a metric by name.
 
     Args:
-        metric: a built-in (``"faithfulness"``), or ``"my_pkg.metrics:Politeness"`` from outside: a class, a function that
-            returns a metric, or a metric itself.
+        metric: a built-in (``"faithfulness"``), an alias of one (``"context_relevance"``), or ``"my_pkg.metrics:Politeness"``
+            from outside: a class, a function that returns a metric, or a metric itself.
         judge: handed on to metrics that take one; ignored by the others.
         embeddings: likewise; the offline ones when None beside the offline judge.
         params: of the metric; ``name`` may be one.
@@ -75,7 +87,8 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
     maker = found(metric)
     if not callable(maker) or (isinstance(maker, Metric) and not isinstance(maker, type)):
         return _as_it_is(metric, maker, params)
-    given = {**_wanted(maker, judge=judge, embeddings=embeddings), **params}
+    called = metric if metric in ALIASES else None
+    given = {**_wanted(maker, judge=judge, embeddings=embeddings, name=called), **params}
     _check_parameters(metric, maker, given)
     made = maker(**given)
     if not isinstance(made, Metric):
@@ -114,16 +127,21 @@ def _how_to_make(name: str) -> str:
     return f"{name!r} is the name of a metric, not a metric: write {write}, or {create}"
 
 
+def built_in(metric: str) -> str:
+    """Return a built-in's own name for its alias, any other name as it is."""
+    return ALIASES.get(metric, metric)
+
+
 def found(metric: str) -> Any:
     """Return the class, function or metric a name stands for.
 
     Raises:
         ConfigurationError: there is none.
     """
-    path = BUILT_IN.get(metric, metric)
+    path = BUILT_IN.get(built_in(metric), metric)
     module, colon, attribute = path.partition(":")
     if not colon:
-        close = get_close_matches(metric, BUILT_IN, n=3)
+        close = get_close_matches(metric, [*BUILT_IN, *ALIASES], n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(BUILT_IN))}"
         raise ConfigurationError(
             f"unknown metric {metric!r}: {hint} One from outside is written 'my_pkg.metrics:Politeness'"

@@ -17,9 +17,13 @@ from spanscore.metrics.votes import ballots_wanted, cast_ballots
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots
 
-__all__ = ["ResponseRelevancy"]
+__all__ = ["NONCOMMITTAL", "ResponseRelevancy"]
 
 Noncommittal = Literal["all", "majority", "any"]
+NONCOMMITTAL = "The answer is noncommittal."
+"""The explanation of a 0 for an answer that avoids one; reports know it again."""
+MAX_QUOTED = 300
+"""Characters of a question that an explanation repeats: a prompt may be pages."""
 
 
 class GeneratedQuestion(BaseModel):
@@ -98,14 +102,17 @@ class ResponseRelevancy(JudgedMetric):
         if not asking:
             return Finding(value=None, reason="the judge found no question that the answer answers", ballots=ballots)
         if self._avoids(asking):
-            return Finding(value=0.0, explanation="The answer is noncommittal.", ballots=ballots)
+            return Finding(value=0.0, explanation=NONCOMMITTAL, ballots=ballots)
         questions = [guess.question for guess in asking]
-        own, *others = await self._embedder.embed([sample.user_input or "", *questions])
+        own_question = sample.user_input or ""
+        own, *others = await self._embedder.embed([own_question, *questions])
         cosines = [cosine(own, other) for other in others]
         known = [near for near in cosines if near is not None]
         if len(known) < len(cosines):
             return Finding(value=None, reason=NO_LENGTH, ballots=ballots)
-        return Finding(value=sum(known) / len(known), explanation=_explained(questions, known), ballots=ballots)
+        return Finding(
+            value=sum(known) / len(known), explanation=_explained(own_question, questions, known), ballots=ballots
+        )
 
     def _avoids(self, guesses: Sequence[GeneratedQuestion]) -> bool:
         flags = [guess.noncommittal != 0 for guess in guesses]
@@ -119,5 +126,13 @@ _SHARE: Mapping[str, Callable[[int, int], bool]] = {
 }
 
 
-def _explained(questions: Sequence[str], cosines: Sequence[float]) -> str:
-    return "\n".join(f"{near:.2f} {question}" for question, near in zip(questions, cosines, strict=True))
+def _explained(asked: str, guesses: Sequence[str], cosines: Sequence[float]) -> str:
+    """Say what the answer answers, equal guesses once, beside what was asked."""
+    of_guess = dict(zip(guesses, cosines, strict=True))
+    answered = ", ".join(f"“{_one_line(guess)}” (cosine {near:.2f})" for guess, near in of_guess.items())
+    return f"The answer answers: {answered}; the question was: “{_one_line(asked)}”"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_QUOTED else f"{line[:MAX_QUOTED]}…"

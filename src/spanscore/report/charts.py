@@ -24,6 +24,9 @@ MAX_STEPS = 12
 _SECOND = 1_000_000_000
 _QUALITY = "quality (1 = good)"
 _TREND_PX, _HISTOGRAM_PX = 320, 230
+_TREND_MARGIN_PX = 34
+"""To the right of a trend: half of its longest label of time."""
+_DAYS = 3
 _COUNTS_DOMAIN, _MEANS_DOMAIN = [0.0, 0.17], [0.25, 1.0]
 """Shares of the height: how many scores below, how good they were above."""
 
@@ -35,12 +38,12 @@ def trend(metric: MetricSummary, summary: Summary) -> Chart | None:
     return {
         "data": [_band(metric.buckets), _line(metric, summary), *_counts(metric, summary)],
         "layout": {
-            **_layout(_TREND_PX),
+            **_layout(_TREND_PX, right=_TREND_MARGIN_PX),
             "barmode": "stack",
             "bargap": 0.15,
             "hovermode": "closest",
             "xaxis": _axis(type="date", range=[_at(metric.buckets[0].start_ns), _at(metric.buckets[-1].end_ns)],
-                           anchor="y2", showgrid=False),
+                           anchor="y2", showgrid=False, **_times(metric, summary)),
             "yaxis": _axis(domain=_MEANS_DOMAIN, title=_titled(_QUALITY if metric.on_quality else "value"),
                            **({"range": [-0.02, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1]} if metric.on_quality else {})),
             "yaxis2": _axis(domain=_COUNTS_DOMAIN, title=_titled("units"), nticks=3, rangemode="tozero"),
@@ -85,6 +88,20 @@ def _line(metric: MetricSummary, summary: Summary) -> Chart:
         "text": [_told(bucket, summary) for bucket in metric.buckets],
         "hovertemplate": "%{text}<extra></extra>",
     }
+
+
+def _times(metric: MetricSummary, summary: Summary) -> Chart:
+    """Return few, level labels of time, short enough that a telephone shows each whole."""
+    whole_ns = metric.buckets[-1].end_ns - metric.buckets[0].start_ns
+    if whole_ns > _DAYS * 86_400 * _SECOND:
+        shape = "%-d %b"
+    elif summary.width_ns < _SECOND:
+        shape = "%H:%M:%S.%1f"
+    elif summary.width_ns < 60 * _SECOND:
+        shape = "%H:%M:%S"
+    else:
+        shape = "%H:%M" if whole_ns < 86_400 * _SECOND else "%H:%M\n%-d %b"
+    return {"tickformat": shape, "tickangle": 0, "nticks": 6 if len(shape) <= len("%H:%M") + 1 else 4}
 
 
 def _told(bucket: Bucket, summary: Summary) -> str:
@@ -165,7 +182,7 @@ def _marks(metric: MetricSummary) -> list[Chart]:
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
     return [
         _box(begin, end, "$alarm", [0.0, 1.0]),
-        _level(metric.buckets[0].start_ns, metric.buckets[-1].end_ns, stretch.outside, "$muted"),
+        _level(metric.buckets[0].start_ns, metric.buckets[-1].end_ns, stretch.usual, "$muted"),
         _level(begin, end, stretch.inside, "$bad"),
     ]
 
@@ -178,7 +195,7 @@ def _levels(metric: MetricSummary) -> list[Chart]:
     at_the_end = stretch.last == len(metric.buckets) - 1  # no room to its right
     beside = {"xanchor": "right", "xshift": -5} if at_the_end else {"xanchor": "left", "xshift": 5}
     inside = _note(_at(begin if at_the_end else end), stretch.inside, f"<b>{figure(stretch.inside)}</b>", "$bad")
-    outside = _note(_at((begin + end) // 2), stretch.outside, figure(stretch.outside), "$muted")
+    outside = _note(_at((begin + end) // 2), stretch.usual, figure(stretch.usual), "$muted")
     return [{**outside, "yshift": 9}, {**inside, **beside}]
 
 
@@ -265,10 +282,10 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 # --- what both share --------------------------------------------------------------------------------------------
 
 
-def _layout(height: int) -> Chart:
+def _layout(height: int, right: int = 10) -> Chart:
     return {
         "height": height,
-        "margin": {"l": 52, "r": 10, "t": 8, "b": 40},
+        "margin": {"l": 52, "r": right, "t": 8, "b": 40},
         "showlegend": False,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from spanscore.report.summaries import Bucket, MetricSummary, Summary
@@ -55,8 +55,7 @@ def headline(summary: Summary) -> str:
     metrics = [metric for metric in summary.metrics if metric.metric]
     fallen = [metric for metric in metrics if metric.stretch is not None]
     if fallen:
-        more = f", and {counted(len(fallen) - 1, 'other metric')} with it" if len(fallen) > 1 else ""
-        return metric_finding(fallen[0], summary) + more
+        return metric_finding(fallen[0], summary) + _with_it(fallen[1:])
     scored = [metric for metric in metrics if metric.mean is not None]
     if not scored:
         return f"No score yet for {counted(summary.units, 'unit')}" if summary.units else "There is nothing to report"
@@ -68,6 +67,12 @@ def headline(summary: Summary) -> str:
     return f"{'No drop found: ' if watched else ''}{each}{more}"
 
 
+def _with_it(others: Sequence[MetricSummary]) -> str:
+    if not others:
+        return ""
+    return f", and {readable(others[0].metric) if len(others) == 1 else f'{len(others)} other metrics'} with it"
+
+
 def metric_finding(metric: MetricSummary, summary: Summary) -> str:
     """Return what happened to a metric, in a sentence with numbers."""
     name = readable(metric.metric) or "All metrics"
@@ -77,7 +82,7 @@ def metric_finding(metric: MetricSummary, summary: Summary) -> str:
     if stretch is None:
         held = "held at" if _several_times(metric) else "is"
         return f"{name} {held} {_level(metric)} on {counted(metric.scores, 'score')}"
-    low, high = (level(metric, share) for share in (stretch.inside, stretch.outside))
+    low, high = (level(metric, share) for share in (stretch.inside, stretch.usual))
     subject = _subject(metric, name)
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
     if stretch.last == _last_scored(metric):

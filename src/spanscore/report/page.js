@@ -42,6 +42,18 @@
     else again();
   });
 
+  // A link to a unit opens it.
+  const show = () => {
+    const unit = document.getElementById(location.hash.slice(1));
+    if (!unit || !unit.matches("details.unit")) return;
+    unit.hidden = false;
+    unit.open = true;
+    unit.scrollIntoView();
+  };
+  addEventListener("hashchange", show);
+  document.querySelectorAll('a[href^="#unit-"]').forEach((link) => link.addEventListener("click", () => setTimeout(show)));
+  show();
+
   const filter = document.getElementById("filter");
   if (filter) {
     filter.hidden = false;

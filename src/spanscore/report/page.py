@@ -10,10 +10,11 @@ from typing import Any
 from spanscore.codec.text import safe_text
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
+from spanscore.report.ranking import Worst
 from spanscore.report.rows import Row
 from spanscore.report.story import Branch, Story
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
-from spanscore.report.summaries import Bucket, MetricSummary, Step, Summary, Worst
+from spanscore.report.summaries import Bucket, MetricSummary, Step, Summary
 
 __all__ = ["page"]
 
@@ -21,6 +22,7 @@ MAX_CHARS = 4_000
 """Of a question, an answer or a context; what is longer is cut, and says so."""
 MAX_CONTEXTS = 20
 _ROUGH_CHARS = 140
+_EXPLAINED_CHARS = 280
 _NO_TITLE = "(question not captured)"
 
 
@@ -35,12 +37,14 @@ def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str
         MissingExtraError: jinja2 or plotly is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
+    units = [_unit(worst, tell(worst), summary, metrics) for worst in summary.worst]
     return jinja2_page.render(
         plotly_js.source(),
         title=safe_text(title),
         headline=say.headline(summary),
         period=say.period(summary),
         lede=_lede(summary),
+        first=_open_first(units, summary),
         metrics=[_metric(metric, at, summary) for at, metric in enumerate(metrics)],
         width=say.width_words(summary.width_ns),
         funnel_finding=_funnel_finding(summary.steps),
@@ -48,7 +52,7 @@ def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str
         errors=[(say.readable(metric.metric), safe_text(error), f"{count:,}")
                 for metric in metrics for error, count in sorted(metric.errors.items(), key=lambda one: -one[1])],
         worst_finding=_worst_finding(summary),
-        units=[_unit(worst, tell(worst), summary, metrics) for worst in summary.worst],
+        units=units,
         duration=_duration,
         min_drop=say.figure(MIN_DROP, 1),
         min_evidence=say.figure(MIN_EVIDENCE, 1),
@@ -167,6 +171,28 @@ def _step(step: Step, steps: Sequence[Step]) -> dict[str, Any]:
 # --- the worst units --------------------------------------------------------------------------------------------
 
 
+def _open_first(units: Sequence[_Unit], summary: Summary) -> dict[str, Any] | None:
+    """Return what is said of the unit at the top, and why it is bad; None where it passes all that it has."""
+    if not units or not units[0].failed:
+        return None
+    stretches = {metric.metric: metric for metric in summary.metrics if metric.stretch is not None}
+    failed = [row for row in summary.worst[0].rows if row.label == "fail"]
+    failed.sort(key=lambda row: [*stretches].index(row.metric) if row.metric in stretches else len(stretches))
+    return {
+        "unit": units[0],
+        "answer": _rough(units[0].story.answer),
+        "reasons": [_reason(row, stretches.get(row.metric)) for row in failed],
+    }
+
+
+def _reason(row: Row, fallen: MetricSummary | None) -> dict[str, str]:
+    usual = "" if fallen is None or fallen.stretch is None else f" (usual: {say.level(fallen, fallen.stretch.usual)})"
+    return {
+        "metric": f"{say.readable(row.metric)} {say.figure(row.value)}{usual}",
+        "explanation": _rough(row.explanation, _EXPLAINED_CHARS),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class _Unit:
     title: str
@@ -257,16 +283,18 @@ def _cut(text: str | None) -> str | None:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}… (cut; {len(text):,} characters in all)"
 
 
-def _rough(text: str | None) -> str:
+def _rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
     line = " ".join(safe_text(text or "").split())
-    return line if len(line) <= _ROUGH_CHARS else f"{line[:_ROUGH_CHARS]}…"
+    return line if len(line) <= most else f"{line[:most]}…"
 
 
 def _worst_finding(summary: Summary) -> str:
     if not summary.worst:
         return "No unit scored below the best" if summary.scores else "There are no scores to rank"
-    return f"The {say.counted(len(summary.worst), 'unit')} with the lowest scores" if len(summary.worst) > 1 else (
-        "The one unit that scored below the best")  # fmt: skip
+    if len(summary.worst) == 1:
+        return "The one unit that scored below the best"
+    first = ", those of the bad stretch first" if summary.worst[0].fell else ""
+    return f"{say.counted(len(summary.worst), 'unit')} with the lowest scores{first}"
 
 
 def _duration(milliseconds: float) -> str:

@@ -32,6 +32,7 @@ class Stretch:
     Attributes:
         inside: weighted mean of quality in the run.
         outside: of all other buckets.
+        usual: of the buckets before the run, which is what it fell from; of all others where those hold too few scores.
         evidence: the difference in standard errors.
     """
 
@@ -39,6 +40,7 @@ class Stretch:
     last: int
     inside: float
     outside: float
+    usual: float
     evidence: float
 
 
@@ -53,7 +55,7 @@ def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch |
     variance = _variance(pair for bucket in buckets for pair in bucket)
     filled = [at for at, bucket in enumerate(buckets) if bucket]
     runs = ((first, last) for first in filled for last in filled if first <= last)
-    compared = (_compare(upto[-1], upto[last + 1] - upto[first], (first, last), variance) for first, last in runs)
+    compared = (_compare(upto, at, variance) for at in runs)
     return max((run for run in compared if run is not None), key=lambda run: run.evidence, default=None)
 
 
@@ -72,8 +74,14 @@ def _variance(pairs: Iterable[tuple[float, float]]) -> float:
     return float(np.average((qualities - mean) ** 2, weights=weights))
 
 
-def _compare(whole: _Sums, run: _Sums, at: tuple[int, int], variance: float) -> Stretch | None:
-    rest = whole - run
+def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | None:
+    """Compare a run with the rest.
+
+    Args:
+        upto: shape (buckets + 1, 4): the sums of all buckets before each border.
+    """
+    before, run = upto[at[0]], upto[at[1] + 1] - upto[at[0]]
+    rest = upto[-1] - run
     if min(run[0], rest[0]) < MIN_SCORES or variance == 0.0:
         return None
     inside, outside = run[2] / run[1], rest[2] / rest[1]
@@ -81,4 +89,5 @@ def _compare(whole: _Sums, run: _Sums, at: tuple[int, int], variance: float) -> 
     evidence = (outside - inside) / error
     if outside - inside < MIN_DROP or evidence < MIN_EVIDENCE:
         return None
-    return Stretch(*at, float(inside), float(outside), float(evidence))
+    usual = before[2] / before[1] if before[0] >= MIN_SCORES else outside
+    return Stretch(*at, float(inside), float(outside), float(usual), float(evidence))

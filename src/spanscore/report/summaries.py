@@ -10,16 +10,15 @@ from typing import Literal, TypeAlias
 
 from spanscore.model.score import Direction, Kind
 from spanscore.monitoring import estimates
+from spanscore.report.ranking import Fall, Worst, ranked, some_of_each
 from spanscore.report.rows import Row
 from spanscore.report.stretch import Stretch, worst_stretch
 
-__all__ = ["Bucket", "MetricSummary", "Step", "Summary", "Worst", "summarize"]
+__all__ = ["Bucket", "MetricSummary", "Step", "Summary", "summarize"]
 
 MAX_BUCKETS = 48
 SCORES_PER_BUCKET = 5
 """On average, below which buckets are made wider: a mean of one score is noise."""
-WORST_PER_METRIC = 8
-WORST_AT_MOST = 24
 _SECOND = 1_000_000_000
 _WIDTHS_S = (
     0.1,
@@ -134,20 +133,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Worst:
-    """A unit with low scores.
-
-    Attributes:
-        quality: the lowest of its qualities.
-        rows: of all metrics on it.
-    """
-
-    unit: str
-    quality: float
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """What there is to say about a file of scores.
 
@@ -155,7 +140,8 @@ class Summary:
         units: how many have a score, or an outcome that says why not.
         metrics: those with the clearest bad stretch first, then by name.
         steps: the funnel, over all (unit × metric).
-        worst: lowest quality first.
+        ranking: every unit with a flaw, the one to open first at the top.
+        worst: some of them, in that order: of every metric the worst.
         width_ns: of a bucket; 0 when no row has a time.
     """
 
@@ -165,6 +151,7 @@ class Summary:
     width_ns: int
     metrics: tuple[MetricSummary, ...]
     steps: tuple[Step, ...]
+    ranking: tuple[Worst, ...]
     worst: tuple[Worst, ...]
 
     @property
@@ -182,15 +169,26 @@ def summarize(rows: Iterable[Row]) -> Summary:
     times = [row.time_ns for row in rows if row.time_ns is not None]
     edges = _edges(times, max((_scores(own) for own in of_metric.values()), default=0))
     metrics = [_metric(name, own, edges) for name, own in sorted(of_metric.items())]
+    metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
+    falls = [fall for metric in metrics if (fall := _fall(metric)) is not None]
+    ranking = ranked(rows, falls)
     return Summary(
         units=len({row.unit for row in rows}),
         start_ns=min(times, default=None),
         end_ns=max(times, default=None),
         width_ns=edges[1] - edges[0] if edges else 0,
-        metrics=tuple(sorted(metrics, key=lambda one: -one.stretch.evidence if one.stretch else 0.0)),
+        metrics=tuple(metrics),
         steps=_steps(rows),
-        worst=_worst(rows, of_metric),
+        ranking=ranking,
+        worst=some_of_each(ranking, falls),
     )
+
+
+def _fall(metric: MetricSummary) -> Fall | None:
+    if metric.stretch is None:
+        return None
+    first, last = metric.buckets[metric.stretch.first], metric.buckets[metric.stretch.last]
+    return Fall(metric.metric, first.start_ns, last.end_ns)
 
 
 def _scores(rows: Iterable[Row]) -> int:
@@ -313,28 +311,3 @@ def _steps(rows: Sequence[Row]) -> tuple[Step, ...]:
 
 def _only(counts: Mapping[str, int], wanted: Callable[[str], bool]) -> dict[str, int]:
     return {outcome: count for outcome, count in sorted(counts.items()) if wanted(outcome)}
-
-
-def _worst(rows: Sequence[Row], of_metric: Mapping[str, Sequence[Row]]) -> tuple[Worst, ...]:
-    """Return the units with the lowest scores: some of every metric, so that no metric hides another one's."""
-    ranked = [sorted(filter(_is_flawed, own), key=_badness)[:WORST_PER_METRIC] for own in of_metric.values()]
-    share = max(1, WORST_AT_MOST // max(1, sum(bool(own) for own in ranked)))
-    chosen = {row.unit for own in ranked for row in own[:share]}
-    of_unit: dict[str, list[Row]] = {unit: [] for unit in chosen}
-    for row in rows:
-        if row.unit in chosen:
-            of_unit[row.unit].append(row)
-    worst = [Worst(unit, min(_quality(row) for row in own), tuple(own)) for unit, own in of_unit.items()]
-    return tuple(sorted(worst, key=lambda one: (one.quality, one.rows[0].time_ns or 0, one.unit))[:WORST_AT_MOST])
-
-
-def _is_flawed(row: Row) -> bool:
-    return row.quality is not None and (row.quality < 1.0 or row.label == "fail")
-
-
-def _quality(row: Row) -> float:
-    return 1.0 if row.quality is None else row.quality
-
-
-def _badness(row: Row) -> tuple[float, int, str]:
-    return _quality(row), row.time_ns or 0, row.unit
