@@ -60,7 +60,7 @@ def test_with_a_dead_collector_one_line_is_logged_and_the_exit_is_bounded():
 
     assert done.stdout.splitlines() == ["Paris is the capital of France.", "True"]
     (line,) = done.stderr.splitlines()
-    assert line.startswith("nothing can be exported to http://127.0.0.1:9 (connection refused): is a Collector there?")
+    assert line.startswith("spanscore: nothing can be exported to http://127.0.0.1:9 (connection refused): is")
 
 
 def test_a_scorer_that_is_never_used_keeps_no_thread_but_the_one_that_imports():

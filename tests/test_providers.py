@@ -391,13 +391,13 @@ def test_flush_is_false_after_a_failed_export_and_true_again_after_a_good_one(
     assert words.startswith("failed at ")
     assert words.endswith(": HTTP 400; 1 spans not delivered")
     assert caplog.messages == [
-        f"nothing can be exported to {receiver.endpoint} (HTTP 400): see scorer.status() for what is lost"
+        f"spanscore: nothing can be exported to {receiver.endpoint} (HTTP 400): see scorer.status() for what is lost"
     ]
 
 
 def refused(endpoint: str) -> str:
     return (
-        f"nothing can be exported to {endpoint} (connection refused): is a Collector there? "
+        f"spanscore: nothing can be exported to {endpoint} (connection refused): is a Collector there? "
         "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true"
     )
 

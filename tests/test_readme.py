@@ -66,7 +66,9 @@ def test_every_example_runs_without_key_or_server_and_says_where_to_look(example
         check=False,
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
+    due = "spanscore: nothing can be exported to http://localhost:4318" if example == "fastapi_app.py" else ""
+    assert done.returncode == 0
+    assert [line.partition(" (")[0] for line in done.stderr.splitlines()] == ([due] if due else [])
     assert all(text in done.stdout for text in PRINTED[example]), done.stdout
 
 

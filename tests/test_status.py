@@ -161,7 +161,7 @@ def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(c
         (
             "spanscore",
             "WARNING",
-            "judge_error: the judge raised ConnectionRefusedError: its units are not scored, see scorer.status()",
+            "spanscore: judge_error: the judge raised ConnectionRefusedError: its units are not scored, see scorer.status()",
         )
     ]
 
@@ -172,7 +172,7 @@ def test_a_cause_is_told_again_after_an_hour(caplog):
     for now_s in (0.0, 3599.0, 3600.0, 3601.0):
         notice.tell("a cause", "what to do", now_s=now_s)
 
-    assert caplog.messages == ["what to do"] * 2
+    assert caplog.messages == ["spanscore: what to do"] * 2
 
 
 def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
@@ -181,7 +181,7 @@ def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
         status = asked(scorer)
 
     remedy = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
-    assert caplog.messages == [remedy]
+    assert caplog.messages == [f"spanscore: {remedy}"]
     assert list(status.providers[1]) == ["metrics", "none", "", remedy]
 
 

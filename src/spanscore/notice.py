@@ -36,7 +36,7 @@ def tell(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | 
         return
     _told[cause] = now
     try:
-        _log.log(level, "%s", text)
+        _log.log(level, "spanscore: %s", text)  # who speaks: a log line without its logger's name is nobody's
     except Exception:  # noqa: BLE001  (a filter of the application's logging; there is nobody left to tell)
         return
 

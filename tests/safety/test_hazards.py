@@ -118,7 +118,9 @@ JUDGES = {
     "hangs at the end": Hazard(judged_by(lambda: asyncio.sleep(60)), quick=True, outcomes={"shutdown": N}),
     "swallows its cancellation": Hazard(judged_by(swallows_its_cancellation), quick=True, outcomes={"shutdown": N}),
     "raises": Hazard(
-        judged_by(RuntimeError("no")), outcomes={"judge_error": N}, told="judge_error: the judge raised RuntimeError: "
+        judged_by(RuntimeError("no")),
+        outcomes={"judge_error": N},
+        told="spanscore: judge_error: the judge raised RuntimeError: ",
     ),
     "raises SystemExit": Hazard(judged_by(SystemExit(1)), outcomes={"judge_error": N}),
     "raises KeyboardInterrupt": Hazard(judged_by(KeyboardInterrupt()), outcomes={"judge_error": N}),
@@ -139,7 +141,7 @@ JUDGES = {
     "is unknown": Hazard(
         **served(lambda _: (401, {})),
         outcomes={"judge_error": N},
-        told="judge_error: the judge's provider answered HTTP 401: ",
+        told="spanscore: judge_error: the judge's provider answered HTTP 401: ",
     ),
     "is down": Hazard(**served(lambda _: (503, {})), outcomes=None),
     "answers garbage over http": Hazard(**served(lambda _: "\x00{]"), outcomes={"judge_error": N}),
@@ -307,7 +309,7 @@ def collector(how):
 
 @pytest.mark.parametrize("how", [200, 404, 503, "hang", "refuse"])
 def test_a_collector_that_answers(how, capfd):
-    told = "nothing can be exported to " if how in (404, "refuse") else ""
+    told = "spanscore: nothing can be exported to " if how in (404, "refuse") else ""
 
     assert_unharmed(Hazard(options=collector(how), own_providers=True, quick=True, told=told), capfd)
 

@@ -20,7 +20,7 @@ NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "L
 WITH_A_DEAD_COLLECTOR = ("nothing is shut down", "three scorers", "a judge hangs")
 """An exit then takes what it may, so not all of them."""
 REFUSED = (
-    f"nothing can be exported to {DEAD['OTEL_EXPORTER_OTLP_ENDPOINT']} (connection refused): is a Collector there? "
+    f"spanscore: nothing can be exported to {DEAD['OTEL_EXPORTER_OTLP_ENDPOINT']} (connection refused): is a Collector there? "
     "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true\n"
 )
 """The one line that is due then."""
