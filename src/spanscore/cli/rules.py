@@ -16,6 +16,7 @@ from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.metrics import create
+from spanscore.metrics.configured import entries
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.alerts import Plan, plans_of
 from spanscore.monitoring.rules import rule_files
@@ -86,8 +87,7 @@ def rules(
 def _metrics(settings: Settings) -> list[Metric]:
     """Return the metrics, judged by nobody: what is asked of them is their name and their scale."""
     nobody: dict[str, Any] = {"judge": judge("lexical"), "embeddings": "lexical"}
-    named = [{entry: None} if isinstance(entry, str) else entry for entry in settings.metrics]
-    return [create(name, **nobody, **(given or {})) for entry in named for name, given in entry.items()]
+    return [create(name, **nobody, **parameters) for name, parameters in entries(settings)]
 
 
 def _write(path: Path, text: str) -> Path:
