@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
@@ -22,10 +26,12 @@ __all__ = [
     "LimitSettings",
     "MonitoringSettings",
     "PriceSettings",
+    "Reading",
     "RuleSettings",
     "SamplingSettings",
     "ServeSettings",
     "Settings",
+    "wrong_settings",
 ]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -71,7 +77,7 @@ class JudgeSettings(_Part):
 class RuleWhen(_Part):
     """Which units a rule is for; what is left out matches all."""
 
-    status: str | None = Field(default=None, pattern="^(error|ok)$")
+    status: Literal["error", "ok"] | None = None
     workflow: str | None = None
     slower_than: Seconds | None = None
     metadata: str | None = None
@@ -232,49 +238,200 @@ class Settings(BaseSettings):
         Raises:
             ConfigurationError: the file is not there, or a key or value is wrong; the message names each with what is allowed.
         """
-        file = Path(path)
-        if not file.is_file():
-            raise ConfigurationError(f"there is no configuration file {file}")
+        reading = cls.examine(path)
+        if reading.faults:
+            raise wrong_settings(path, reading.faults)
+        return reading.settings
 
-        class FromFile(cls):  # type: ignore[valid-type, misc]  # the file's path is known only here
-            @classmethod
-            def settings_customise_sources(
-                cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
-            ) -> tuple[PydanticBaseSettingsSource, ...]:
-                return sources["env_settings"], YamlConfigSettingsSource(settings_cls, yaml_file=file)
+    @classmethod
+    def examine(cls, path: str | Path) -> Reading:
+        """Read a YAML file and the environment as far as they can be read: what is wrong is told and left out.
 
+        Raises:
+            ConfigurationError: the file is not there, or is no mapping in YAML.
+        """
+        given, left_over = _yaml(Path(path)), _LeftOver()
+        faults: tuple[str, ...] = ()
+        while True:
+            try:
+                settings = _read(cls, given, left_over)
+            except pydantic.ValidationError as error:
+                entries = error.errors(include_url=False)
+                faults = faults or _told(entries)  # what is wrong afterwards is what dropping left behind
+                if not left_over.drop(entries):
+                    raise wrong_settings(path, faults) from None
+            else:
+                break
+        if left_over.no_metrics:
+            settings = settings.model_copy(update={"metrics": []})
+        return Reading(settings, faults, all_metrics=not left_over.lost_metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a file and the environment say, and what in them is wrong.
+
+    Attributes:
+        settings: with the defaults where something is wrong, and without the metrics that are none.
+        faults: a line each: the key, the value, what is allowed and what was probably meant.
+        all_metrics: whether every entry of ``metrics`` could be read.
+    """
+
+    settings: Settings
+    faults: tuple[str, ...]
+    all_metrics: bool
+
+
+def wrong_settings(path: str | Path, faults: Sequence[str]) -> ConfigurationError:
+    """Return the error that tells all faults of a file."""
+    count = f"{len(faults)} wrong setting{'s' if len(faults) > 1 else ''}"
+    return ConfigurationError("\n".join([f"{path}: {count}", *(f"  {fault}" for fault in faults)]))
+
+
+def _yaml(file: Path) -> dict[str, Any]:
+    """Return what stands in a file; {} where nothing does."""
+    import yaml
+
+    if file.is_dir():
+        raise ConfigurationError(f"{file} is a folder; give the YAML file in it")
+    if not file.exists():
+        raise ConfigurationError(f"there is no configuration file {file}")
+    try:
+        given = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is no text in UTF-8, so no YAML") from error
+    except yaml.YAMLError as error:  # names the line
+        raise ConfigurationError(f"{file} is no YAML: {error}") from error
+    if given is not None and not (isinstance(given, dict) and all(isinstance(key, str) for key in given)):
+        raise ConfigurationError(f"{file} holds no settings; write keys with values, such as metrics: [faithfulness]")
+    return given or {}
+
+
+def _read(kind: type[Settings], given: dict[str, Any], left_over: _LeftOver) -> Settings:
+    class FromFile(kind):  # type: ignore[valid-type, misc]  # what stands in the file is known only here
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return sources["env_settings"], InitSettingsSource(settings_cls, init_kwargs=given)
+
+        @model_validator(mode="before")
+        @classmethod
+        def _without_what_is_wrong(cls, merged: dict[str, Any]) -> dict[str, Any]:
+            return left_over.of(merged)
+
+    try:
+        settings: Settings = FromFile()
+    except SettingsError as error:
+        raise ConfigurationError(_of_a_variable(error)) from error
+    return settings
+
+
+def _of_a_variable(error: SettingsError) -> str:
+    found = re.search(r'field "(\w+)"', str(error))
+    if found is None:
+        return f"a {semconv.SETTINGS_ENV_PREFIX}* variable of the environment: {error}"
+    name = found[1].upper()
+    return (
+        f"{semconv.SETTINGS_ENV_PREFIX}{name} of the environment is no JSON: {error.__cause__}; write for example "
+        f"""{semconv.SETTINGS_ENV_PREFIX}METRICS='["faithfulness"]' or {semconv.SETTINGS_ENV_PREFIX}SAMPLING__RATE=0.2"""
+    )
+
+
+class _LeftOver:
+    """What was given, without what turned out to be wrong.
+
+    Attributes:
+        lost_metrics: entries of ``metrics`` were dropped.
+        no_metrics: none was left; a built-in stands in for them, as there must be one.
+    """
+
+    def __init__(self) -> None:
+        self._tree: dict[str, Any] | None = None
+        self.lost_metrics = False
+        self.no_metrics = False
+
+    def of(self, merged: dict[str, Any]) -> dict[str, Any]:
+        """Return what is left of it: at first all."""
+        if self._tree is None:
+            self._tree = deepcopy(merged)
+        return self._tree
+
+    def drop(self, entries: Iterable[Any]) -> bool:
+        """Drop what pydantic complains of, and what lacks something; whether there was anything to drop."""
+        assert self._tree is not None  # validated, and so given
+        places = {_place(entry)[: -1 if entry["type"] == "missing" else None] for entry in entries}
+        dropped = [_drop(self._tree, place) for place in sorted(places, key=_order, reverse=True)]
+        lost = any(place[:1] in ((), ("metrics",)) for place in places)
+        if lost and not self._tree.get("metrics"):
+            self._tree["metrics"], self.no_metrics = ["exact_match"], True
+        self.lost_metrics |= lost
+        return lost or any(dropped)
+
+
+def _place(entry: Any) -> tuple[int | str, ...]:
+    """Return where it is, without what pydantic adds: which of the types that a metric's entry could have it tried."""
+    location: tuple[int | str, ...] = entry["loc"]
+    return location[:2] if location[:1] == ("metrics",) else location
+
+
+def _order(place: tuple[int | str, ...]) -> list[tuple[bool, int | str]]:
+    """Return a key by which places can be sorted; backwards, a list loses its last element first and the others stay put."""
+    return [(isinstance(part, str), part) for part in place]
+
+
+def _drop(tree: dict[str, Any], place: tuple[int | str, ...]) -> bool:
+    holder: Any = None
+    key, inner = None, tree
+    for part in place:
         try:
-            settings: Settings = FromFile()
-        except pydantic.ValidationError as error:
-            raise ConfigurationError(_explained(error, file)) from None
-        except Exception as error:  # what YAML says of its syntax names the line
-            raise ConfigurationError(f"{file} cannot be read: {error}") from error
-        return settings
+            holder, key, inner = inner, part, inner[part]  # type: ignore[index]  # checked by doing
+        except (LookupError, TypeError):  # where a place was made of a plain value: serve_metrics: 9464
+            break
+    if holder is not None:
+        del holder[key]
+    return holder is not None
 
 
-def _explained(error: pydantic.ValidationError, file: Path) -> str:
-    lines = list(dict.fromkeys(_line(entry) for entry in error.errors(include_url=False)))
-    return "\n".join([f"{file}: {len(lines)} wrong setting{'s' if len(lines) > 1 else ''}", *lines])
-
-
+_LONGEST = 100
+"""Characters of a wrong value that are shown."""
 _METRICS = (
     "write a list of names, each alone or with its parameters: [response_relevancy, {faithfulness: {pass_at: 0.7}}]"
 )
+_METRIC = "write a name, alone or with its parameters: faithfulness, or faithfulness: {pass_at: 0.7}"
+
+
+def _told(entries: Iterable[Any]) -> tuple[str, ...]:
+    """Return a line per place."""
+    lines: dict[tuple[int | str, ...], str] = {}
+    for entry in entries:
+        lines.setdefault(_place(entry), _line(entry))
+    return tuple(lines.values())
 
 
 def _line(entry: Any) -> str:
-    given = "" if entry["type"] == "missing" else f" (given: {entry['input']!r})"
-    if entry["loc"][0] == "metrics":  # what pydantic says of it is a line per type that an entry could have
-        place = ".".join(map(str, entry["loc"][:2]))
-        told = "Field required; " if entry["type"] == "missing" else ""
-        return f"  {place}: {told}{_METRICS}" + ("" if len(entry["loc"]) > 1 else given)
-    key = ".".join(str(part) for part in entry["loc"])
-    if entry["type"] != "extra_forbidden":
-        return f"  {key}: {entry['msg']}{given}"
-    allowed = _allowed(entry["loc"])
-    near = difflib.get_close_matches(str(entry["loc"][-1]), allowed, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return f"  {key}: no such setting{meant} Allowed here: {', '.join(allowed)}"
+    place, kind, given = _place(entry), entry["type"], f" (given: {_shown(entry['input'])})"
+    key = ".".join(map(str, place))
+    if place[0] == "metrics":  # pydantic says of it which types it could have
+        wrong = "is required" if kind == "missing" else f"names no metric{given}"
+        return f"{key}: {wrong}; {_METRIC if len(place) > 1 else _METRICS}"
+    if kind == "missing":
+        return f"{key}: is required"
+    if kind in ("model_type", "model_attributes_type"):
+        return f"{key}: is a single value{given}; write keys with values, of {', '.join(_allowed((*place, '')))}"
+    if kind != "extra_forbidden":
+        return f"{key}: {entry['msg'].removeprefix('Value error, ')}{given}"
+    allowed = _allowed(place)
+    near = difflib.get_close_matches(str(place[-1]), allowed, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    return f"{key}: no such setting{given}{meant} Allowed here: {', '.join(allowed)}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _allowed(location: tuple[Any, ...]) -> list[str]:

@@ -153,7 +153,7 @@ class Telemetry:
     ) -> None:
         self.counts = counts
         self.gauges = dict(gauges or {})
-        self._segments = _checked(segments or {})
+        self._segments = checked_segments(segments or {})
         self._names: set[str] = set()
         self._sums = _Sums(max_sets)
         self._exported: Mapping[Meter, _Instruments] = {}
@@ -288,7 +288,12 @@ class Telemetry:
         self._sums.begin_at_zero()
 
 
-def _checked(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return segments with their values as text, each once.
+
+    Raises:
+        ConfigurationError: one has the name of an attribute of ours.
+    """
     ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES} & set(segments)
     if ours:
         raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")

@@ -205,11 +205,117 @@ def test_embeddings_that_are_missing_beside_a_model_are_told(tmp_path: Path, mon
     assert ["response_relevancy needs embeddings" in fault for fault in faults] == [True]
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_json_where_asked(tmp_path: Path) -> None:
-    text = "metrics: [exact_match]\nsampling: {rte: 3}"
+FOUR = """
+metrics: [faithfullness, exact_match]
+sampling: {rte: 3, rate: 5}
+judge: {model: 'opnai:gpt-4o-mini'}
+"""
+"""An unknown key, an unknown metric, a rate that is none, and a judge that is none."""
 
-    told, as_json = ran(tmp_path, text), ran(tmp_path, text, "--json")
 
-    assert isinstance(told.exception, ConfigurationError)
+def test_faults_of_every_kind_are_told_in_one_run(tmp_path: Path) -> None:
+    told = ran(tmp_path, FOUR)
+
+    headline, *faults = told.stderr.splitlines()
+    assert headline.endswith("spanscore.yaml: 4 wrong settings")
+    assert [fault.split(":")[0].strip() for fault in faults] == [
+        "sampling.rate",
+        "sampling.rte",
+        "judge.model",
+        "metrics",
+    ]
+    for words in ("given: 5", "given: 3", "did you mean 'rate'", "'opnai:gpt-4o-mini'", "did you mean faithfulness"):
+        assert words in told.stderr
+    assert "did you mean 'openai:gpt-4o-mini'? Write 'lexical' or 'provider:model', with one of " in told.stderr
+    assert "openai, openrouter" in faults[2]
+
+
+def test_a_program_gets_the_same_faults(tmp_path: Path) -> None:
+    told = ran(tmp_path, FOUR, "--json")
+
+    assert told.exit_code == 2
+    assert len(json.loads(told.stdout)["faults"]) == 4
+
+
+ALSO_WRONG: dict[str, list[str]] = {
+    "metrics: [{faithfulness: 0.7}, 3]\nalerts: {exact: {}}": ["metrics.0", "metrics.1"],  # names are not known then
+    "metrics: faithfulness\njudge: lexical": ["metrics", "judge"],
+    "sampling: {rules: [{when: {status: bad}, rate: 7}, {when: {}}, 4]}\nmetrics: [exact_match]": [
+        "sampling.rules.0.when.status",
+        "sampling.rules.0.rate",
+        "sampling.rules.1.rate",
+        "sampling.rules.2",
+    ],
+    "metrics: [exact_match]\nserve_metrics: 99999\nalerts: {1: {}, exact_match: {min_drop: 2, baseline: 0.04}}": [
+        "serve_metrics.port",
+        "alerts.1.[key]",
+        "alerts.exact_match.min_drop",
+    ],
+    "metrics: [exact_match]\nmonitoring: {windows: [x, 9]}\njudge: {model: 'openai:'}": [
+        "monitoring.windows.0",
+        "judge.model",
+    ],
+    "metrics: [exact_match, faithfullness]\nsampling: {rates: {faithfulness: 0.1, exact: 0.2}}\nalerts: {exat: {}}": [
+        "metrics",
+        "sampling.rates.exact",
+        "alerts.exat",
+    ],
+    "metrics: [exact_match]\nsampling: {key: ''}\ncapture: {user_input: a.b, response: c}\n"
+    "monitoring: {segments: {spanscore.series: [a]}}": [
+        "sampling.key has 0 bytes; allowed are 1 to 64",
+        "monitoring.segments",
+        "capture.user_input='a.b'",
+        "capture.response='c'",
+    ],
+}
+
+
+@pytest.mark.parametrize("text", ALSO_WRONG)
+def test_each_fault_is_told_once_and_none_that_another_causes(tmp_path: Path, text: str) -> None:
+    faults = plan(tmp_path, text)["faults"]
+
+    assert [fault.split(": ")[0] for fault in faults] == ALSO_WRONG[text], faults
+
+
+def test_what_a_variable_of_the_environment_says_is_told_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANSCORE_SAMPLING__RATE", "often")
+
+    faults = plan(tmp_path, "metrics: [faithfullness]")["faults"]
+
+    assert [fault.split(":")[0] for fault in faults] == ["sampling.rate", "metrics"]
+    assert "(given: 'often')" in faults[0]
+
+
+def test_a_variable_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPANSCORE_METRICS", "faithfulness")
+
+    told = ran(tmp_path, "metrics: [faithfulness]")
+
+    assert "SPANSCORE_METRICS of the environment is no JSON" in str(told.exception)
+
+
+UNREADABLE = {
+    b"\x89PNG\xff\x00": "no text in UTF-8",
+    b"- a\n- b\n": "holds no settings",
+    b"metrics: [a": "is no YAML: .* line 1",
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_a_file_that_is_no_configuration_is_an_error_and_json_where_asked(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "spanscore.yaml"
+    file.write_bytes(content)
+
+    told, as_json = (CliRunner().invoke(app(), ["check", str(file), *more]) for more in ([], ["--json"]))
+
+    with pytest.raises(ConfigurationError, match="(?s)" + UNREADABLE[content]):
+        raise told.exception or AssertionError
     assert as_json.exit_code == 2
-    assert "did you mean 'rate'" in json.loads(as_json.stdout)["faults"][1]
+    assert json.loads(as_json.stdout)["faults"] == [str(told.exception)]
+
+
+def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is a folder"):
+        raise CliRunner().invoke(app(), ["check", str(tmp_path)]).exception or AssertionError

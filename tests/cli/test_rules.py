@@ -96,6 +96,15 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
         raise done.exception
 
 
+def test_all_faults_of_the_configuration_are_told_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+    file = config(tmp_path, "metrics: [faithfullness]\nsampling: {rte: 3, rate: 5}\njudge: {model: 'nonesuch:x'}")
+
+    done = ran(file, "--out", tmp_path / "out")
+
+    assert str(done.exception).startswith(f"{file}: 4 wrong settings\n")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     file = config(tmp_path, "metrics: [exact_match]")
 

@@ -105,6 +105,16 @@ def test_what_is_wrong_is_named(samples: Path, arguments: list[str], words: str)
         raise told.exception
 
 
+def test_all_faults_of_a_configuration_are_told_at_once(samples: Path, tmp_path: Path) -> None:
+    config = tmp_path / "spanscore.yaml"
+    config.write_text("metrics: [faithfullness]\nsampling: {rte: 3, rate: 5}\njudge: {model: 'nonesuch:x'}")
+
+    own, other = ran(samples, "--config", config), ran(samples, "--config", config, "--judge", "lexical")
+
+    assert str(own.exception).startswith(f"{config}: 4 wrong settings\n")
+    assert str(other.exception).startswith(f"{config}: 3 wrong settings\n")  # its judge is not asked
+
+
 def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
 

@@ -1,24 +1,15 @@
-"""Settings → plan: what a scorer of this configuration would do, and what in it cannot be. Nobody is asked for it."""
+"""A configuration → plan: what a scorer of it would do. Nobody is asked for it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import Any
 
-from spanscore.build import rules_of
+from spanscore.cli._faults import Examined
 from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.dialects.extract import ANSWER_KEYS, CONTEXT_KEYS, QUESTION_KEYS
-from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.judges import embedder
-from spanscore.judges.keys import missing_key
 from spanscore.judges.prices import price_of, prices_of
 from spanscore.metrics.card import card_of
-from spanscore.metrics.configured import entries, judge_of
-from spanscore.metrics.registry import create
-from spanscore.model.score import refuse_taken_name
 from spanscore.protocols import Metric
 from spanscore.settings import AlertSettings, JudgeSettings, Settings
 
@@ -98,106 +89,23 @@ class Plan:
     gaps: tuple[str, ...] = ()
 
 
-def plan_of(settings: Settings) -> Plan:
-    """Return the plan of a configuration that could be read. Makes the judge's client and the metrics; contacts nobody."""
-    problems = [*_judge_problems(settings), *_embeddings_problems(settings)]
-    metrics: list[Metric] = []
-    for name, parameters in entries(settings):
-        try:
-            made = create(name, judge="lexical", embeddings="lexical", **parameters)
-            refuse_taken_name(made.name)
-            metrics.append(made)
-        except ConfigurationError as error:
-            problems.append(_problem(error, _of_metric(name, error)))
-    problems += map(ConfigurationError, _name_faults(settings, metrics))
-    try:
-        rules_of(settings.sampling)
-    except ConfigurationError as error:
-        problems.append(ConfigurationError(f"sampling.rules: {error}"))
+def plan_of(examined: Examined) -> Plan:
+    """Return the plan of a configuration."""
+    settings, metrics = examined.settings, examined.metrics
     volumes = volumes_of(settings, metrics)
-    planned = tuple(_metric(metric, settings) for metric in metrics)
     return Plan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
         rules=tuple(_rules(settings)),
-        metrics=planned,
+        metrics=tuple(_metric(metric, settings) for metric in metrics),
         alerts=tuple(
             _alert(metric, volumes[metric.name], settings) for metric in metrics if metric.name in settings.alerts
         ),
         notes=tuple(_notes(settings)),
-        faults=tuple(str(one) for one in problems if not isinstance(one, NotReadyError)),
-        gaps=tuple(dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))),
+        faults=examined.faults,
+        gaps=examined.gaps,
     )
-
-
-def _problem(error: ConfigurationError, fault: str) -> ConfigurationError:
-    """Return a fault told with its place; a gap as it is: two places may lack the same library, and it is told once."""
-    return error if isinstance(error, NotReadyError) else ConfigurationError(fault)
-
-
-def _of_metric(name: str, error: ConfigurationError) -> str:
-    return f"metrics: {error}" if name in str(error) else f"metrics: {name}: {error}"
-
-
-def _judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
-    return _named_problems("judge.model", settings.judge.model, lambda: judge_of(settings))
-
-
-def _embeddings_problems(settings: Settings) -> Iterator[ConfigurationError]:
-    named = settings.embeddings
-    if named is not None:
-        yield from _named_problems("embeddings", named, lambda: embedder(named))
-    elif settings.judge.model != "lexical":  # beside the offline judge the offline embeddings are the default
-        yield from _without_embeddings(settings)
-
-
-def _named_problems(place: str, named: str, make: Callable[[], object]) -> Iterator[ConfigurationError]:
-    key = missing_key(named)
-    if key is not None:
-        yield NotReadyError(f"{key} is not set; {place} {named!r} needs it")
-    try:
-        make()
-    except NotReadyError as error:
-        yield error
-    except ConfigurationError as error:
-        if key is None:  # else it is the key that the client misses
-            yield ConfigurationError(f"{place}: {error}")
-
-
-def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
-    for name, parameters in entries(settings):
-        try:
-            create(name, judge=_AnyJudge(), **parameters)
-        except NotReadyError:
-            continue  # told where the metrics are made
-        except ConfigurationError as error:
-            if "embeddings" in str(error):
-                yield ConfigurationError(f"embeddings: {error}; set embeddings: 'provider:model'")
-
-
-class _AnyJudge:
-    """Stands for a chat model where only the other parameters are looked at."""
-
-    model = "any"
-
-    async def ask(self, prompt: Any) -> Any:
-        raise NotImplementedError
-
-
-def _name_faults(settings: Settings, metrics: list[Metric]) -> Iterator[str]:
-    names = Counter(metric.name for metric in metrics)
-    for name, times in names.items():
-        if times > 1:
-            yield f"metrics: {times} are called {name!r}; give each but one another name="
-    if len(metrics) < sum(1 for _ in entries(settings)):
-        return  # some could not be made: their names are not known
-    for place, given in (("sampling.rates", settings.sampling.rates), ("alerts", settings.alerts)):
-        for name in given:
-            if name not in names:
-                near = get_close_matches(name, names, n=1)
-                meant = f"did you mean {near[0]!r}? " if near else ""
-                yield f"{place}.{name}: no metric has this name; {meant}There are {', '.join(names)}"
 
 
 def _rules(settings: Settings) -> Iterator[str]:

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spanscore.cli._faults import examined
 from spanscore.cli._plan import AlertPlan, MetricPlan, Plan, plan_of
 from spanscore.errors import ConfigurationError
-from spanscore.settings import Settings
+from spanscore.settings import wrong_settings
 
 __all__ = ["check"]
 
@@ -47,11 +48,11 @@ def check(
     scorer.
     """
     try:
-        plan = plan_of(Settings.read(config))
+        plan = plan_of(examined(config))
     except ConfigurationError as error:
         if not as_json:
             raise
-        _tell_json(faults=str(error).splitlines(), gaps=())
+        _tell_json(faults=[str(error)], gaps=())
         raise typer.Exit(_WRONG) from None
     if as_json:
         _tell_json(**(asdict(plan) if not plan.faults else {"faults": plan.faults, "gaps": plan.gaps}))
@@ -71,10 +72,10 @@ def _tell_json(*, faults: Sequence[str], gaps: Sequence[str], **rest: Any) -> No
 def _tell(plan: Plan, config: Path) -> None:
     notes = Console(stderr=True)
     if plan.faults:
-        count = len(plan.faults)
-        notes.print(Text(f"{config}: {count} wrong setting{'s' if count > 1 else ''}", style="red"))
-        for fault in plan.faults:
-            notes.print(Text(f"  {fault}"), soft_wrap=True)
+        headline, *faults = str(wrong_settings(config, plan.faults)).splitlines()
+        notes.print(Text(headline, style="red"))
+        for fault in faults:
+            notes.print(Text(fault), soft_wrap=True)
     else:
         console = Console()
         console.print(_table(plan))

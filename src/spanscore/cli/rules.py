@@ -12,11 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from spanscore.cli._faults import sound
 from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.errors import ConfigurationError
-from spanscore.judges import judge
-from spanscore.metrics import create
-from spanscore.metrics.configured import entries
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.alerts import Plan, plans_of
 from spanscore.monitoring.rules import rule_files
@@ -61,8 +59,8 @@ def rules(
     alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test
     rules[/bold] on the files in prometheus/, [bold]amtool check-config[/bold] on Alertmanager's.
     """
-    settings = Settings.read(config)
-    metrics = _metrics(settings)
+    found = sound(config)
+    settings, metrics = found.settings, found.metrics
     written = [
         _write(out / path, text) for path, text in rule_files(settings.alerts, metrics, settings.monitoring).items()
     ]
@@ -82,12 +80,6 @@ def rules(
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     for path in written:
         console.print(str(path), highlight=False, markup=False, soft_wrap=True)
-
-
-def _metrics(settings: Settings) -> list[Metric]:
-    """Return the metrics, judged by nobody: what is asked of them is their name and their scale."""
-    nobody: dict[str, Any] = {"judge": judge("lexical"), "embeddings": "lexical"}
-    return [create(name, **nobody, **parameters) for name, parameters in entries(settings)]
 
 
 def _write(path: Path, text: str) -> Path:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from spanscore.cli._faults import sound
 from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
@@ -95,7 +96,7 @@ def score(
     Ctrl-C keeps what there is; the same command again goes on from there. What could not be scored is counted by reason and is
     in no mean.
     """
-    settings = None if config is None else Settings.read(config)
+    settings = None if config is None else sound(config, judge=not judge, embeddings=not (judge or embeddings)).settings
     made = _metrics([name.strip() for name in metrics.split(",") if name.strip()], settings, judge, embeddings)
     deadline_s = timeout or (settings.limits.timeout if settings else 60.0)
     if report is not None:
