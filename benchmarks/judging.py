@@ -125,9 +125,10 @@ def _rows(item: Mapping[str, Any], defs: Mapping[str, Any], name: str) -> list[A
 
 
 class OurJudge:
-    """Answers at once, and keeps what it was sent: ballots of a vote as one request, as from a model with ``n``."""
+    """Answers at once, and keeps what it was sent, as a chat model with ``n`` is: ballots, or two ratings, as one request."""
 
     model = "instant"
+    reads_instructions = True
 
     def __init__(self) -> None:
         self.sent: list[str] | None = []

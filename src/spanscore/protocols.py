@@ -155,7 +155,11 @@ class Queue(Protocol):
 
 
 class Judge(Protocol):
-    """Prompt → Reply. Loop thread."""
+    """Prompt → Reply. Loop thread.
+
+    A judge that answers any question by what it says, whatever its step is called, may have ``reads_instructions = True``:
+    metrics then put questions about the same texts into one, where they have such a question.
+    """
 
     @property
     def model(self) -> str:

@@ -28,7 +28,7 @@ def test_evidence_cannot_end_its_fence(attack: str) -> None:
     text = fenced({"response": attack})
 
     assert len(re.findall(r"<\s*/?\s*evidence\s*>", text, re.IGNORECASE)) == 2
-    assert json.loads(text.removeprefix("<evidence>\n").removesuffix("\n</evidence>")) == {"response": attack}
+    assert json.loads(text.removeprefix("<evidence>").removesuffix("</evidence>")) == {"response": attack}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.judges.models import PlainModel
 from tests.metrics.side_by_side import SideBySide
 
+from spanscore.judges import LexicalJudge
+from spanscore.judges import judge as limited
+from spanscore.judges.build import reads_instructions
 from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
 from spanscore.metrics.ratings import Rating012, Rating024
 from spanscore.model.sample import SingleTurnSample
@@ -98,6 +102,104 @@ def test_a_judge_that_is_away_is_not_asked_again(family: str) -> None:
 
     assert score.ballots == Ballots(asked=2, received=1)
     assert len(judge.calls) == 2
+
+
+class Reader(ScriptedJudge):
+    """A judge that reads questions, as a chat model does."""
+
+    reads_instructions = True
+
+
+shared = pytest.mark.parametrize("family", ["relevance", "groundedness"])
+
+
+def asked(judge: ScriptedJudge) -> list[tuple[str, int]]:
+    return sorted((prompt.step, prompt.ballot) for prompt in judge.calls)
+
+
+@shared
+def test_a_judge_that_reads_is_sent_the_texts_once(family: str) -> None:
+    judge = Reader([rated(family, '{"first": 2, "second": 1}')])
+
+    score = METRICS[family](judge).score_sync(SAMPLE)
+
+    assert (score.value, score.explanation) == (0.75, "Rated 2 of 2 and 1 of 2.")
+    assert score.ballots == Ballots(asked=2, received=2)
+    assert asked(judge) == [(f"judge_{family}", 0)]
+
+
+@shared
+@pytest.mark.parametrize("answer", ["hm", "2", '{"rating": 2}', '{"first": 2}', '{"first": 2, "second": 7}'])
+def test_two_ratings_that_cannot_be_read_are_asked_for_one_by_one(family: str, answer: str) -> None:
+    judge = Reader([rated(family, answer), rated(f"{family}_1", "2"), rated(f"{family}_2", "0")])
+
+    score = METRICS[family](judge).score_sync(SAMPLE)
+
+    assert score.value == 0.5
+    assert asked(judge) == [(f"judge_{family}", 0), (f"judge_{family}_1", 1), (f"judge_{family}_2", 1)]
+
+
+@shared
+def test_unreadable_answers_are_no_more_calls_when_asked_at_once(family: str) -> None:
+    judge = Reader([rated(f"{family}{step}", "hm") for step in ("", "_1", "_2") for _ in range(9)])
+
+    score = METRICS[family](judge).score_sync(SAMPLE)
+
+    assert score.outcome is Outcome.JUDGE_ERROR
+    assert len(judge.calls) == 1 + 4 + 4
+
+
+@shared
+def test_a_users_own_words_are_asked_at_once_too(family: str) -> None:
+    judge = Reader([rated(family, '{"first": 2, "second": 2}')])
+    prompts = {f"judge_{family}_2": {"instruction": "Is it any good?"}}
+
+    METRICS[family](judge, prompts=prompts).score_sync(SAMPLE)
+
+    assert "Second: Is it any good?" in judge.calls[0].instruction
+
+
+@shared
+def test_a_users_own_examples_are_asked_with_their_question(family: str) -> None:
+    judge = Reader([rated(f"{family}_1", "2"), rated(f"{family}_2", "2")])
+    example = {"evidence": {"question": "q", "context": "c"}, "output": {"rating": 0}}
+
+    METRICS[family](judge, prompts={f"judge_{family}_1": {"examples": [example]}}).score_sync(SAMPLE)
+
+    assert asked(judge) == [(f"judge_{family}_1", 0), (f"judge_{family}_2", 0)]
+
+
+def test_two_answers_that_change_places_are_two_questions_to_any_judge() -> None:
+    judge = Reader([rated("accuracy_1", "4"), rated("accuracy_2", "4")])
+
+    AnswerAccuracy(judge).score_sync(SAMPLE)
+
+    assert asked(judge) == [("judge_accuracy_1", 0), ("judge_accuracy_2", 0)]
+
+
+@pytest.mark.parametrize("wrap", [lambda judge: judge, lambda judge: limited(judge, timeout=9, attempts=2, prices={})])
+def test_a_chat_model_reads_whatever_stands_around_it(wrap: Any) -> None:
+    assert reads_instructions(wrap(limited(PlainModel())))
+    assert not reads_instructions(wrap(ScriptedJudge()))
+
+
+def test_the_offline_judge_gives_the_same_ratings_at_once() -> None:
+    for family in ("relevance", "groundedness"):
+        apart, at_once = METRICS[family]("lexical"), METRICS[family](Lexical())
+        assert apart.score_sync(SAID).value == at_once.score_sync(SAID).value == 0.5
+
+
+class Lexical(LexicalJudge):
+    """The offline judge, asked as a chat model is."""
+
+    reads_instructions = True
+
+
+SAID = SingleTurnSample(
+    user_input="When was the bridge opened, and how long is it?",
+    response="The bridge was opened in 1931. It is green.",
+    retrieved_contexts=["The bridge was opened in 1931."],
+)
 
 
 def test_the_second_accuracy_rating_sees_the_answers_with_their_places_changed() -> None:

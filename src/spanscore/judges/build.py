@@ -14,7 +14,7 @@ from spanscore.judges.limits import Limited, Retrying, Timed
 from spanscore.judges.prices import Priced
 from spanscore.protocols import Judge
 
-__all__ = ["judge", "shared_judge"]
+__all__ = ["judge", "reads_instructions", "shared_judge"]
 
 _MAX_CONCURRENCY = 16
 _TIMEOUT_S = 30.0
@@ -74,6 +74,13 @@ def shared_judge(model: Any) -> Judge:
         known = Retrying(Limited(Timed(LangChainJudge(model), _TIMEOUT_S), _MAX_CONCURRENCY), _ATTEMPTS)
         _shared[id(model)] = known
     return known
+
+
+def reads_instructions(judge: Judge) -> bool:
+    """Whether a judge goes by what a question says, as a model does, and not by the name of its step (``protocols.Judge``)."""
+    while isinstance(judge, Limited | Priced | Retrying | Timed):
+        judge = judge.judge
+    return getattr(judge, "reads_instructions", False) is True
 
 
 def _chat_model(name: str) -> Any:

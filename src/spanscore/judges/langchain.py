@@ -46,6 +46,8 @@ class LangChainJudge:
         structured: False asks in plain text from the start.
     """
 
+    reads_instructions = True
+
     def __init__(self, model: Runnable[Any, Any], *, structured: bool = True) -> None:
         if not callable(getattr(model, "ainvoke", None)):
             raise ConfigurationError(f"{type(model).__name__} is no LangChain chat model: it has no ainvoke")

@@ -118,6 +118,10 @@ def _relevance_by_kind(prompt: Prompt) -> Mapping[str, Any]:
     return {"rating": 0 if best is None else 1 + (best >= _SPEAKS_OF_IT)}
 
 
+def _relevance(prompt: Prompt) -> Mapping[str, Any]:
+    return {"first": _relevance_by_words(prompt)["rating"], "second": _relevance_by_kind(prompt)["rating"]}
+
+
 def _extract_sentences(prompt: Prompt) -> Mapping[str, Any]:
     """The sentences that speak of what is asked."""
     question = str(prompt.evidence.get("question", ""))
@@ -163,6 +167,7 @@ ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
     {
         "judge_context": _judge_context,
         "classify_reference_sentences": _classify_reference_sentences,
+        "judge_relevance": _relevance,
         "judge_relevance_1": _relevance_by_words,
         "judge_relevance_2": _relevance_by_kind,
         "extract_sentences": _extract_sentences,

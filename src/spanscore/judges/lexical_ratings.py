@@ -34,6 +34,10 @@ def _groundedness_by_sentence(prompt: Prompt) -> Mapping[str, Any]:
     return {"rating": _grade(share, some=0.5)}
 
 
+def _groundedness(prompt: Prompt) -> Mapping[str, Any]:
+    return {"first": _groundedness_by_clause(prompt)["rating"], "second": _groundedness_by_sentence(prompt)["rating"]}
+
+
 def _grade(share: float, *, some: float) -> int:
     """Return 2 for all, 1 from the least share that is some, else 0."""
     return (share >= some) + (share >= 1.0)
@@ -54,6 +58,7 @@ ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
     {
         "judge_accuracy_1": _agreement,
         "judge_accuracy_2": _agreement,
+        "judge_groundedness": _groundedness,
         "judge_groundedness_1": _groundedness_by_clause,
         "judge_groundedness_2": _groundedness_by_sentence,
     }

@@ -62,7 +62,7 @@ class AnswerAccuracy(TwoRatings):
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Rate the answer by the reference, and the reference by the answer."""
         question, one, other = sample.user_input, sample.response, sample.reference
-        return await self._both(
+        return await self._rated(
             {"question": question, "answer": one, "reference": other},
             {"question": question, "answer": other, "reference": one},
         )

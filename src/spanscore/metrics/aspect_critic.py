@@ -19,12 +19,10 @@ from spanscore.model.score import BINARY, Ballots, Direction
 __all__ = ["AspectCritic", "Critique"]
 
 _INSTRUCTION = """\
-Judge one aspect of the exchange in the evidence, and nothing else:
-
+Judge this aspect alone:
 {definition}
 
-First the reason, in a sentence that points to the deciding words; then the verdict: 1 when the aspect holds (or the answer is \
-yes), else 0."""
+Reason: a sentence on the deciding words. Verdict: 1 if it holds (or the answer is yes), else 0."""
 
 
 class Critique(BaseModel):

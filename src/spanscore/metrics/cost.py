@@ -126,6 +126,7 @@ class _Counting:
     """The offline judge, counting; a question it has no heuristic for is answered with the question's own first example."""
 
     model = "counting"
+    reads_instructions = True  # what a chat model is asked is what is counted
 
     def __init__(self) -> None:
         self.calls = self.read = self.written = 0

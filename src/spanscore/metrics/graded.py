@@ -73,8 +73,14 @@ def evidence_of(sample: Sample) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def bounded(shape: type[T], bounds: Bounds) -> type[T]:
-    """Return a shape whose score lies inside the bounds; the same one every time, so that its schema is built once."""
+def bounded(shape: type[T], bounds: Bounds, *, told: bool = True) -> type[T]:
+    """Return a shape whose score lies inside the bounds; the same one every time, so that its schema is built once.
+
+    Args:
+        shape: feedback or reason, and a score.
+        bounds: lowest and highest score.
+        told: whether the form says so to the judge; False where the instruction does.
+    """
     # The schema says the bounds in words: half of the providers' structured modes refuse them as numbers.
     if bounds is None:
         return shape
@@ -85,8 +91,8 @@ def bounded(shape: type[T], bounds: Bounds) -> type[T]:
             raise ValueError(f"a score lies from {low} to {high}")
         return score
 
-    said = {"type": "integer", "description": f"{low} to {high}"}
-    score = Annotated[int, AfterValidator(inside), WithJsonSchema(said)]
+    said = {"description": f"{low} to {high}"} if told else {}
+    score = Annotated[int, AfterValidator(inside), WithJsonSchema({"type": "integer", **said})]
     return create_model(shape.__name__, __base__=shape, __doc__=shape.__doc__, score=(score, ...))
 
 

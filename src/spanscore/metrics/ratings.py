@@ -1,6 +1,7 @@
 """Two ratings of one thing, by two differently worded questions → their mean. What NVIDIA's three metrics share.
 
-A rating that cannot be read is asked for again, up to five times: one number is cheaper asked again than repaired.
+A rating that cannot be read is asked for again, up to five times: one number is cheaper asked again than repaired. Where both
+questions are about the same texts, a chat model is asked both at once: the texts are most of what is paid for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, field_validator
 
 from spanscore.errors import JudgeUnparseable
+from spanscore.judges.build import reads_instructions
+from spanscore.judges.render import render
 from spanscore.metrics.base import Finding
 from spanscore.metrics.judged import JudgedMetric
 from spanscore.metrics.step import Step
@@ -24,19 +27,23 @@ _ATTEMPTS = 5
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-class _Rating(BaseModel):
-    """A whole number out of a few."""
+class _Rated(BaseModel):
+    """Whole numbers out of a few."""
 
     allowed: ClassVar[tuple[int, ...]]
 
-    rating: int
-
-    @field_validator("rating")
+    @field_validator("*")
     @classmethod
     def _is_allowed(cls, value: int) -> int:
         if value not in cls.allowed:
             raise ValueError(f"a rating is one of {cls.allowed}")
         return value
+
+
+class _Rating(_Rated):
+    """A whole number out of a few."""
+
+    rating: int
 
     @classmethod
     def from_plain_text(cls, text: str, _: Mapping[str, Any]) -> Self | None:
@@ -58,6 +65,15 @@ class Rating012(_Rating):
     allowed = (0, 1, 2)
 
 
+class Both012(_Rated):
+    """Two of them, of one thing."""
+
+    allowed = (0, 1, 2)
+
+    first: int
+    second: int
+
+
 class TwoRatings(JudgedMetric):
     """The mixin of a metric that is the mean of two ratings, each divided by the highest.
 
@@ -67,6 +83,7 @@ class TwoRatings(JudgedMetric):
         name: under which its scores appear.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
+        both: name of the step that asks both questions at once, where they are about the same texts.
     """
 
     votes = 2
@@ -79,35 +96,68 @@ class TwoRatings(JudgedMetric):
         name: str,
         pass_at: float | None,
         prompts: Mapping[str, Mapping[str, Any]] | None,
+        both: str | None = None,
     ) -> None:
         super().__init__(judge, steps=questions, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
-        self._questions = tuple(questions)
+        self._questions = tuple(self.steps.values())
+        self._both = _together(both, self._questions) if both else None
 
-    async def _both(self, *evidence: Mapping[str, Any]) -> Finding:
+    async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
         """Ask both questions side by side, each with its evidence, and return the mean of the ratings that came back."""
-        shown = list(zip(self._questions, evidence, strict=True))
-        found = await cast_ballots(lambda place: self._rating(*shown[place]), len(shown))
-        shares = [answer.rating / answer.allowed[-1] for answer in found]
-        told = " and ".join(f"{answer.rating} of {answer.allowed[-1]}" for answer in found)
-        lost = "" if len(found) == len(shown) else "; the other rating could not be had"
+        both = self._both if reads_instructions(self._judge) else None
+        found = await self._at_once(both, evidence[0]) if both else []
+        if not found:
+            asked = list(zip(self._questions, evidence, strict=True))
+            tried = 1 if both else 0
+            found = await cast_ballots(lambda place: self._rating(*asked[place], tried), len(asked))
+        top = self._questions[0].output.allowed[-1]
+        told = " and ".join(f"{rating} of {top}" for rating in found)
+        lost = "" if len(found) == self.votes else "; the other rating could not be had"
         return Finding(
-            value=sum(shares) / len(shares),
+            value=sum(found) / top / len(found),
             explanation=f"Rated {told}{lost}.",
-            ballots=Ballots(asked=len(shown), received=len(found)),
+            ballots=Ballots(asked=self.votes, received=len(found)),
         )
 
-    async def _rating(self, step: Step[Any], evidence: Mapping[str, Any]) -> _Rating:
-        """Ask until a rating can be read.
+    async def _at_once(self, both: Step[Both012], evidence: Mapping[str, Any]) -> list[int]:
+        """Return the two ratings of one answer; none when they cannot be read.
+
+        Raises:
+            JudgeError: there was no answer.
+        """
+        try:
+            answer = await both.ask(self._judge, evidence, repair=False)
+        except JudgeUnparseable:
+            return []
+        return [answer.first, answer.second]
+
+    async def _rating(self, step: Step[Any], evidence: Mapping[str, Any], tried: int) -> int:
+        """Ask until a rating can be read; ``tried`` attempts are gone.
 
         Raises:
             JudgeError: none could, or there was no answer.
         """
         unread: JudgeUnparseable | None = None
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(tried, _ATTEMPTS):
             try:
-                rating: _Rating = await self._ask(step, evidence, ballot=attempt, repair=False)
+                answer: _Rating = await step.ask(self._judge, evidence, ballot=attempt, repair=False)
             except JudgeUnparseable as error:
                 unread = error
             else:
-                return rating
+                return answer.rating
         raise unread or JudgeUnparseable(f"{step.name}: no attempt was made")
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what the version is a hash of: the question of both, too."""
+        both = {} if self._both is None else {self._both.name: render(self._both.prompt({}))}
+        known = super()._identity()
+        return {**known, "prompts": {**known["prompts"], **both}}
+
+
+def _together(name: str, questions: Sequence[Step[Any]]) -> Step[Both012] | None:
+    """Return two questions as one; None where a user gave one of them examples, which are of that one's form."""
+    if any(question.examples for question in questions):
+        return None
+    first, second = (question.instruction for question in questions)
+    instruction = f"Give two ratings, each on its own.\nFirst: {first}\nSecond: {second}"
+    return Step(name=name, instruction=instruction, output=Both012)

@@ -39,11 +39,6 @@ DEFAULT_RUBRICS: Mapping[str, str] = MappingProxyType(
 )
 """Grades for an answer of any kind; one's own say more."""
 
-_TASK = """\
-Find the grade that describes the exchange best{where}"""
-_ORDER = """\
-First the feedback, a sentence on what sets it apart from its neighbours; then its number as the score."""
-
 
 class Feedback(BaseModel):
     """What decided, and the grade."""
@@ -59,13 +54,16 @@ class Feedback(BaseModel):
 
 def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
     grades = "\n".join(f"{_short(key)}: {description}" for key, description in rubrics.items())
-    instruction = "\n\n".join((_TASK.format(where=":"), grades, _ORDER))
-    return Step(name="score_rubric", instruction=instruction, output=bounded(Feedback, bounds))
+    return Step(
+        name="score_rubric",
+        instruction=f"Which grade fits best (score), and why (feedback, a sentence)?\n\n{grades}",
+        output=bounded(Feedback, bounds, told=bounds != bounds_of(rubrics)),  # the grades' own numbers tell it
+    )
 
 
 SCORE_INSTANCE_RUBRIC: Step[Feedback] = Step(
     name="score_rubric",
-    instruction="\n\n".join((_TASK.format(where='; the grades stand there under "rubrics".'), _ORDER)),
+    instruction='Which grade under "rubrics" fits the rest of the evidence best (score), and why (feedback, a sentence)?',
     output=bounded(Feedback, None),
 )
 
@@ -184,7 +182,7 @@ class InstanceRubrics(JudgedMetric):
             return Finding(value=None, reason="the sample's rubric has no grades")
         bounds = self._bounds or bounds_of(rubrics)
         own = cast("Step[Feedback]", self.steps["score_rubric"])
-        step = replace(own, output=bounded(Feedback, bounds))
+        step = replace(own, output=bounded(Feedback, bounds, told=bounds != bounds_of(rubrics)))
         evidence = {**_shown(sample), "rubrics": rubrics}
         finding = await voted(lambda ballot: step.ask(self._judge, evidence, ballot=ballot), self.votes)
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))

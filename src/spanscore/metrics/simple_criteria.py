@@ -28,10 +28,9 @@ __all__ = ["SimpleCriteria"]
 
 _INSTRUCTION = """\
 Grade the exchange by this criterion alone:
-
 {definition}
 
-First the reason, a sentence on the words that decide; then the score."""
+Reason: a sentence on the deciding words; then the score."""
 
 
 class Criticism(BaseModel):
