@@ -73,7 +73,7 @@ def _written_s(scores: int, page: Path) -> float:
 def _interactive_s(page: Path) -> float:
     with tempfile.TemporaryDirectory() as folder, chromium.running(Path(folder)) as browser, browser.tab() as tab:
         begun = time.perf_counter()
-        tab.open(page.as_uri())
+        tab.open(page.as_uri(), watched=False)
         while not tab.evaluate(IN_SIGHT_DRAWN):
             pass
         tab.press("Tab")

@@ -17,7 +17,7 @@ from spanscore import semconv
 from spanscore.errors import MissingExtraError
 from spanscore.model.score import JudgeCall, Usage
 from spanscore.model.span import SpanData
-from spanscore.report import Row, charts, summarize, write, write_scores
+from spanscore.report import Row, charts, plotly_js, summarize, write, write_scores
 from spanscore.report.rows import Spans
 from spanscore.report.story import story_of_spans
 
@@ -241,6 +241,15 @@ def test_tree_that_bites_its_tail_is_drawn_once() -> None:
         ("71", 1),
         ("72", 2),
     ]
+
+
+def test_the_charts_code_keeps_its_notice_and_loses_its_wrapper() -> None:
+    code = plotly_js.source()
+
+    assert code.isascii()
+    assert "Licensed under the MIT license" in code[:500]
+    assert "factory()" not in code
+    assert code.rstrip().endswith("window.Plotly = Plotly;")
 
 
 def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

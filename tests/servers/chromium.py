@@ -48,9 +48,14 @@ class Tab:
     requests: list[str] = field(default_factory=list)
     _loaded: bool = False
 
-    def open(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a page in a window of this size; returns when it has loaded and every chart in sight is drawn."""
-        for domain in ("Page", "Runtime", "Network", "Log"):
+    def open(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False, watched: bool = True) -> None:
+        """Open a page in a window of this size; returns when it has loaded.
+
+        Args:
+            watched: note ``problems`` and ``requests``. False for a measurement: while somebody listens, V8 looks up the
+                source line of every frame for each error that a script throws and catches, and reads the script again for it.
+        """
+        for domain in ("Page", "Runtime", "Network", "Log") if watched else ("Page",):
             self.send(f"{domain}.enable")
         self.dark(dark)
         self.size(width, height)
