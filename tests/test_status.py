@@ -1,6 +1,7 @@
 """What ``scorer.status()`` says that no table holds: only when there is something to say."""
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from rich.console import Console
@@ -9,8 +10,9 @@ from tests.line import QUESTION, Failing, Grounded, a_line, rag
 
 from spanscore import ConfigurationError, OnlineScorer, metric, notice
 from spanscore.judges import judge
-from spanscore.metrics import AspectCritic
+from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
 from spanscore.model.score import Scale
+from spanscore.model.status import Status
 from spanscore.model.tables import Fitting
 from spanscore.sampling import Rule
 
@@ -225,3 +227,47 @@ def sums(reader):
         for metric in scope.metrics
         if hasattr(metric.data, "is_monotonic") and metric.data.data_points
     }
+
+
+def test_what_a_provider_that_is_the_applications_did_is_called_unknown():
+    with a_line(meter_provider=None) as (scorer, _):
+        status = asked(scorer)
+
+    assert list(status.providers[0]) == ["traces", "given", "", ""]
+    assert "sent by your provider: how it went is not known here" in str(status)
+    assert "yours" in str(status)
+
+
+def test_metrics_that_lack_the_same_field_say_it_once_and_that_it_may_be_no_fault():
+    with a_line(Faithfulness("lexical"), Faithfulness("lexical", name="grounding")) as (scorer, _):
+        RunnableLambda(lambda question: "In Rome.").invoke("Where?", config=config(scorer))
+        assert scorer.flush(5)
+        text = " ".join(str(scorer.status()).split())
+
+    assert text.count("needs retrieved_contexts") == 1
+    assert "faithfulness, grounding, latest missing_field: needs retrieved_contexts" in text
+    assert "missing_field is no fault where a metric does not fit a unit" in text
+
+
+def test_where_the_units_are_is_told_in_words():
+    hold = {"parked": 2, "done": 3, "deadline": 1, "overflow": 0, "lost": 4}
+    status = Status([], 1_200, 7, {}, {}, {}, {}, {}, (5, 1_000), hold, closed=True)
+
+    text = " ".join(str(status).split())
+
+    assert "shut down: 1,200 units seen; 5 of at most 1,000 waiting for their scores" in text
+    assert "spans of 2 units held back until they are scored; of 3 left with their scores; of 1 left before" in text
+    assert "4 spans lost, as their provider was shut down first" in text
+    assert "7 units refused, as the inbox was full: raise inbox_size" in text
+    assert "too many were waiting" not in text
+
+
+def test_what_the_offline_judge_is_blind_to_stands_below_its_numbers():
+    with a_line(ResponseRelevancy("lexical"), harmless()) as (scorer, _):
+        told = str(scorer.status())
+    with a_line(harmless()) as (scorer, _):
+        other = str(scorer.status())
+
+    assert "Offline, response_relevancy counts the words" in told
+    assert "harmless passes" not in told  # its judge is a model
+    assert "ffline" not in other

@@ -289,6 +289,8 @@ class OnlineScorer:
 
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""
+        from spanscore.metrics.offline import offline_notes  # not for those who never look
+
         line = self._line
         outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}
         for (metric, outcome), units in line.ledger.outcomes().items():
@@ -310,6 +312,7 @@ class OnlineScorer:
             folded=0 if line.telemetry is None else line.telemetry.folded,
             rates=line.rates(),
             means=line.means(),
+            notes=offline_notes(line.metrics.values()),
         )
 
     def _as_served(self, row: ProviderRow) -> ProviderRow:

@@ -59,6 +59,25 @@ def test_what_will_be_scored_is_told(tmp_path: Path) -> None:
         assert words in told.stdout
 
 
+def test_what_the_offline_judge_is_blind_to_is_told_where_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    text = "metrics: [response_relevancy, {aspect_critic: {name: safe, definition: x}}]\n"
+
+    offline, vectors, model = (
+        plan(tmp_path, text + judged)["notes"]
+        for judged in ("", "embeddings: 'openai:e'", "embeddings: 'openai:e'\njudge: {model: 'openai:gpt'}")
+    )
+
+    assert [note.partition(" c")[0].partition(" p")[0] for note in offline] == [
+        "Offline, response_relevancy",
+        "Offline, safe",
+    ]
+    assert [note.partition(" p")[0] for note in vectors] == ["Offline, safe"]
+    assert not any("ffline" in note for note in model)
+
+
 def test_each_field_says_where_it_comes_from(tmp_path: Path) -> None:
     fields = {metric["name"]: metric["fields"] for metric in plan(tmp_path, WHOLE)["metrics"]}
 

@@ -44,6 +44,7 @@ def test_it_plays_without_any_network_and_prints_nothing_else() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "Retrieval was broken in requests 25–39" in done.stdout
     assert 'chain.invoke(question, config={"callbacks": [scorer.handler]})' in done.stdout
+    assert " ".join(done.stdout.split()).count("Offline, response_relevancy counts the words") == 1
 
 
 def test_a_seed_gives_the_same_words_in_every_process() -> None:

@@ -45,6 +45,17 @@ def test_a_file_is_scored_and_told_as_a_table(samples: Path) -> None:
     assert "No --judge was given" in told.stderr
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
+def test_what_the_offline_judge_is_blind_to_is_told_where_the_numbers_are(samples: Path, more: list[str]) -> None:
+    told = ran(samples, "-m", "response_relevancy,exact_match", *more).stdout
+    plain = ran(samples, "-m", "exact_match", *more).stdout
+
+    words = " ".join(told.split())
+    assert words.count("The offline judge compares words: a first look, no verdict.") == 1
+    assert words.count("response_relevancy counts the words that answer and question share") == 1
+    assert "ffline" not in plain
+
+
 def test_standard_input_and_json_make_it_part_of_a_pipe() -> None:
     told = ran("-", "-m", "exact_match", "--json", input=json.dumps(RECORD))
 

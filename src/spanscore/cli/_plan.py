@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spanscore.cli._faults import Examined
@@ -10,6 +10,7 @@ from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.dialects.extract import ANSWER_KEYS, CONTEXT_KEYS, QUESTION_KEYS
 from spanscore.judges.prices import price_of, prices_of
 from spanscore.metrics.card import card_of
+from spanscore.metrics.offline import blind_spots
 from spanscore.protocols import Metric
 from spanscore.settings import AlertSettings, JudgeSettings, Settings
 
@@ -102,7 +103,7 @@ def plan_of(examined: Examined) -> Plan:
         alerts=tuple(
             _alert(metric, volumes[metric.name], settings) for metric in metrics if metric.name in settings.alerts
         ),
-        notes=tuple(_notes(settings)),
+        notes=(*_notes(settings), *_offline(settings, metrics)),
         faults=examined.faults,
         gaps=examined.gaps,
     )
@@ -173,6 +174,13 @@ def _without_a_price(judge: JudgeSettings) -> Iterator[str]:
     model = judge.model.partition(":")[2] or judge.model
     if judge.model != "lexical" and price_of(model, prices) is None:
         yield f"judge.prices has no price of {model}: what its answers cost is not counted"
+
+
+def _offline(settings: Settings, metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield what the offline judge makes of metrics, where it is the one that is asked: here all are made with it."""
+    if settings.judge.model == "lexical":
+        own = settings.embeddings not in (None, "lexical")
+        yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
 
 
 def _notes(settings: Settings) -> Iterator[str]:

@@ -79,6 +79,8 @@ def _tell(plan: Plan, config: Path) -> None:
     else:
         console = Console()
         console.print(_table(plan))
+        console.print(Text("\nfields: where a live trace holds them"))
+        console.print(_fields(plan))
         for line in _lines(plan):
             console.print(Text(line))
         console.print(Text(f"{config} has no fault." if plan.gaps else f"{config} can be used."))
@@ -102,11 +104,17 @@ def _rate(metric: MetricPlan) -> str:
     return f"{metric.rate:g}" + (f" … {metric.highest:g}" if metric.highest > metric.rate else "")
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _fields(plan: Plan) -> Table:
+    """Return where each field comes from, those that no trace holds last."""
     kinds = [(kind, fields) for metric in plan.metrics for kind, fields in metric.fields.items()]
-    found = {(kind, name): where for kind, fields in kinds for name, where in fields.items()}
-    places = {f"{_told(kind, name)}: {where}" for (kind, name), where in found.items()}
-    yield from sorted(places, key=lambda line: ("expected(" in line, line))
+    found = {_told(kind, name): where for kind, fields in kinds for name, where in fields.items()}
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, where in sorted(found.items(), key=lambda one: ("expected(" in one[1], one)):
+        table.add_row(Text(f"  {name}"), Text(where))
+    return table
+
+
+def _lines(plan: Plan) -> Iterator[str]:
     if plan.embeddings:
         yield f"embeddings: {plan.embeddings}"
     for model, price in plan.prices.items():

@@ -104,7 +104,9 @@ def score(
     total = None if file == "-" else _counted(file)
     notes = Console(stderr=True)
     if not judge and settings is None and any(isinstance(getattr(m, "_judge", None), LexicalJudge) for m in made):
-        notes.print("No --judge was given: the offline lexical judge compares words. A first look, no verdict.")
+        notes.print(
+            "No --judge was given: the offline one is asked. A model: --judge openai:gpt-4o-mini", highlight=False
+        )
     with _bar(notes) as bar:
         task = bar.add_task("scored", total=total)
         scoring = Scoring(

@@ -67,6 +67,7 @@ class Result:
         taken_over: rows of an earlier run that were not paid for again.
         interrupted: whether samples are missing because it was stopped.
         scales: metric → the scale of its values; its keys are all the metrics.
+        notes: what must be known of the numbers, a sentence each.
     """
 
     rows: Sequence[Row]
@@ -75,6 +76,7 @@ class Result:
     taken_over: int = 0
     interrupted: bool = False
     scales: Mapping[str, Scale] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of a metric's values, on its own scale; None where nothing was scored.
@@ -113,6 +115,7 @@ class Result:
             "rows": len(self.rows),
             "taken_over": self.taken_over,
             "interrupted": self.interrupted,
+            "notes": list(self.notes),
             "bad": [asdict(bad) for bad in self.bad],
             "metrics": {summary.metric: asdict(summary) for summary in self.summaries()},
         }
@@ -148,6 +151,7 @@ class Result:
     def _lines(self) -> list[str]:
         summaries = self.summaries()
         lines = [_LOWER] if any(summary.direction == "lower" for summary in summaries) else []
+        lines += self.notes
         lines += [line for summary in summaries for line in self._reasons(summary)]
         lines += [f"Not read, {bad}" for bad in self.bad[:_NAMED]]
         if len(self.bad) > _NAMED:

@@ -21,6 +21,7 @@ from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.evaluation import Evaluation
+from spanscore.metrics.offline import offline_notes
 from spanscore.metrics.registry import by_name, create
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import MultiTurnSample, Sample, Samples
@@ -163,6 +164,7 @@ class Scoring:
             taken_over=self._taken_over,
             interrupted=not self._whole,
             scales=self._scales(),
+            notes=offline_notes(self._metrics.values()),
         )
 
     def _scales(self) -> dict[str, Scale]:

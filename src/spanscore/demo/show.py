@@ -49,7 +49,7 @@ def overview(
     return Group(
         Text(_what_ran(played)),
         *_section("The worst traces", *(_trace(trace) for trace in results.worst(traces))),
-        *_section("Mean quality, with its 95 % interval", _means(results)),
+        *_section("Mean quality, with its 95 % interval", _means(results), *_cautions(played)),
         *_section("What was scored, and how often", _outcomes(played), *_reasons(played)),
         *_section("What happened", *_findings(results)),
         *_section("What next", *_next(played, written)),
@@ -157,6 +157,10 @@ def _means(results: Results) -> RenderableType:
         ]
         table.add_row(metric, *cells)
     return table
+
+
+def _cautions(played: Played) -> Iterator[RenderableType]:
+    yield from (Text(note, style="dim") for note in played.status.notes)
 
 
 def _mean(found: Mean | None, *, low: bool) -> Text:

@@ -25,6 +25,7 @@ def summary(played: Played, results: Results, *, traces: int = 3) -> dict[str, A
         "eligible": dict(sorted(played.status.eligible.items())),
         "outcomes": {metric: dict(sorted(counts.items())) for metric, counts in sorted(played.status.outcomes.items())},
         "stretches": {stretch: _stretch(results, stretch) for stretch in STRETCHES if results.requests(stretch)},
+        "notes": list(played.status.notes),
         "drops": [_drop(drop) for drop in results.drops()],
         "open_first": None if first is None else _trace(first),
         "worst": [_trace(trace) for trace in results.worst(traces)],

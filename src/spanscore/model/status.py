@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shutil import get_terminal_size
+from types import MappingProxyType
 from typing import Any
 
 from spanscore.model.tables import Fitting
@@ -13,11 +14,32 @@ __all__ = ["Status"]
 
 WIDTH = 110
 """Columns at most, and where no terminal says how many it has."""
+_LEFT: Mapping[str, str] = MappingProxyType(
+    {
+        "done": "left with their scores",
+        "deadline": "left before their scores: the wait was over (hold)",
+        "overflow": "left before their scores: too many were waiting",
+        "shutdown": "left before their scores: it was shut down",
+    }
+)
+"""Why a unit's spans left → what that means."""
+_WHOSE: Mapping[str, str] = MappingProxyType({"given": "yours", "global": "yours, global", "own": "spanscore's"})
+_THEIRS = ("given", "global")
+_NOT_SEEN = "sent by your provider: how it went is not known here"
+_DOES_NOT_FIT = (
+    "missing_field is no fault where a metric does not fit a unit; "
+    "the unit's span says spanscore.status=partial if others scored it"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """The state of a scorer at one moment. ``print(scorer.status())`` shows it as tables.
+
+    The first table has a row per metric: its judge; the share of units that it scores; their mean quality so far, from 0 to 1
+    where 1 is good, above its 95 % interval; the units it could have scored (``eligible``); and how they ended, each in one
+    outcome, or pending. The second says for traces, metrics and logs whose provider sends them, where to, and how that went.
+    Below stand how many units are waiting, what their spans wait for, and the latest reason of each outcome that is no score.
 
     Attributes:
         providers: rows of (what, which, endpoint, last result).
@@ -36,6 +58,7 @@ class Status:
         folded: measurements whose attributes became ``other``, as an instrument had too many sets of them.
         rates: metric → the least and the most of its sampling rate; they differ where rules raise it.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
+        notes: what must be known of the numbers, a sentence each.
     """
 
     providers: Sequence[Sequence[str]]
@@ -54,6 +77,7 @@ class Status:
     folded: int = 0
     rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     means: Mapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -70,10 +94,10 @@ class Status:
         """Return the tables."""
         from rich.console import Group
 
-        return Group(self._metrics_table(), self._providers_table(), self._line(), *self._notes())
+        return Group(self._metrics_table(), self._providers_table(), *self._flow(), *self._reasons(), *self._remarks())
 
     def _metrics_table(self) -> Fitting:
-        headers = ("metric", "judge", "rate", "mean (95 %)", "eligible", "outcomes")
+        headers = ("metric", "judge", "rate", "mean quality (95 %)", "eligible", "outcomes")
         return Fitting(headers, [self._row(name) for name in self.eligible], title="spanscore")
 
     def _row(self, name: str) -> Sequence[str]:
@@ -90,10 +114,39 @@ class Status:
         )
 
     def _providers_table(self) -> Fitting:
-        return Fitting(("signal", "provider", "endpoint", "last result"), self.providers)
+        rows = [
+            (what, _WHOSE.get(which, which), endpoint, last or (_NOT_SEEN if which in _THEIRS else ""))
+            for what, which, endpoint, last in self.providers
+        ]
+        return Fitting(("signal", "provider", "sent to", "last result"), rows)
 
-    def _notes(self) -> Iterator[str]:
-        yield from (f"{key}: {reason}" for key, reason in self.reasons.items())
+    def _flow(self) -> Iterator[str]:
+        """Yield where the units are: seen, waiting, left, turned away."""
+        waiting, places = self.queue
+        state = "shut down" if self.closed else "running"
+        yield f"{state}: {_units(self.units)} seen; {waiting} of at most {places:,} waiting for their scores"
+        told = [f"of {count} {_LEFT[reason]}" for reason, count in self.hold.items() if reason in _LEFT and count]
+        yield "; ".join([f"spans of {_units(self.hold.get('parked', 0))} held back until they are scored", *told])
+        if self.hold.get("lost"):
+            yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
+        if self.refused:
+            yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size, or lower the rates"
+        if self.neighbours:
+            yield f"also traced by {', '.join(self.neighbours)}"
+
+    def _reasons(self) -> Iterator[str]:
+        """Yield why there was no score: the latest of each outcome, once for metrics that say the same."""
+        said: dict[str, list[str]] = {}
+        for key, reason in self.reasons.items():
+            metric, _, outcome = key.partition(" ")
+            said.setdefault(f"{outcome}: {reason.removeprefix(f'{metric} ')}", []).append(metric)
+        for why, metrics in said.items():
+            yield f"{', '.join(metrics)}, latest {why}"
+        if any(key.endswith(" missing_field") for key in self.reasons):
+            yield _DOES_NOT_FIT
+
+    def _remarks(self) -> Iterator[str]:
+        yield from self.notes
         if self._none_sampled():
             rates = {least for least, _ in self.rates.values()}
             rate = f"sample_rate={rates.pop():g}" if len(rates) == 1 else "the sampling rates are low"
@@ -107,12 +160,9 @@ class Status:
         ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}
         return ended == {"not_sampled"} and not any(self.pending.values())
 
-    def _line(self) -> str:
-        hold = ", ".join(f"{name} {count}" for name, count in self.hold.items())
-        state = "shut down" if self.closed else "running"
-        beside = f"; also traced by {', '.join(self.neighbours)}" if self.neighbours else ""
-        units = f"units {self.units}, refused {self.refused}; queue {self.queue[0]} of {self.queue[1]}"
-        return f"{state}; {units}; hold: {hold}{beside}"
+
+def _units(number: int) -> str:
+    return f"{number:,} unit{'' if number == 1 else 's'}"
 
 
 def _rate(rate: tuple[float, float] | None) -> str:
