@@ -7,11 +7,14 @@ import threading
 from email.utils import formatdate
 from time import time
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableLambda
-from langsmith.run_helpers import get_tracing_context
+from langsmith.run_helpers import get_tracing_context, tracing_context
+from langsmith.run_trees import RunTree
+from langsmith.utils import tracing_is_enabled
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 from tests.judges.models import (
@@ -159,6 +162,21 @@ async def test_a_judges_call_is_marked_for_everybody_who_traces(model: type[Plai
 
     assert seen == {"opentelemetry": True, "plain key": True, "langsmith": False, "ours": True}
     assert context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
+
+
+async def test_a_langsmith_run_around_a_judge_s_call_is_not_seen_in_it_and_is_there_after_it() -> None:
+    run = RunTree(name="request", id=uuid4())
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.append((tracing_is_enabled(), get_tracing_context()["parent"]))
+
+    with tracing_context(parent=run, enabled="local", tags=["application"]):
+        await LangChainJudge(PlainModel(before=look)).ask(QUESTION)
+        after = get_tracing_context()
+
+    assert seen == [(False, None)]
+    assert (after["parent"], after["enabled"], after["tags"]) == (run, "local", ["application"])
 
 
 @pytest.mark.parametrize("model", [PlainModel, ToolModel])

@@ -8,8 +8,9 @@ plain string), LangSmith only its own switch, and handlers of a configure hook, 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
@@ -40,6 +41,13 @@ def _without_langsmith() -> AbstractContextManager[None]:
     """Switch LangSmith off, if it is loaded at all: importing it costs half a second, and unloaded it traces nothing."""
     if "langsmith" not in sys.modules and "langchain_core" not in sys.modules:
         return nullcontext()
+    # No parent: looking for the run we are in takes longer than all the rest, and nothing in here is traced.
+    return _langsmith_context()(enabled=False, parent=False)
+
+
+@cache
+def _langsmith_context() -> Callable[..., AbstractContextManager[None]]:
+    """Return LangSmith's switch. Once: its package looks each name up anew, which takes 10 µs."""
     from langsmith import tracing_context
 
-    return tracing_context(enabled=False)
+    return tracing_context

@@ -23,7 +23,7 @@ from spanscore.judges.record import recorded_calls
 from spanscore.judges.render import render
 from spanscore.metrics.step import Step
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
-from spanscore.model.score import UNIT_INTERVAL, Ballots, Outcome, Scale, Score, Usage
+from spanscore.model.score import UNIT_INTERVAL, Ballots, JudgeCall, Outcome, Scale, Score, Usage
 from spanscore.pool import driven
 from spanscore.protocols import Judge
 
@@ -124,59 +124,56 @@ class BaseMetric:
 
     async def _scored(self, sample: Sample) -> Score:
         with recorded_calls() as calls:
-            score = await self._outcome(sample)
-        answered = next((call.model for call in reversed(calls) if call.model), None)
-        return replace(
-            score,
-            series=self.series,
-            usage=Usage(tuple(calls)) if calls else score.usage,
-            judge_model=answered or score.judge_model or (self._judge.model if self._judge else None),
-        )
+            return await self._outcome(sample, calls)
 
-    async def _outcome(self, sample: Sample) -> Score:
+    async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
+        """Measure, and return what became of it; ``calls`` fills while the judge is asked."""
         try:
             refusal = self._refusal(sample)
-            return refusal or self._judged(await self.measure(sample))
+            if refusal is not None:
+                return self._ended(Outcome.MISSING_FIELD, calls, reason=refusal)
+            return self._judged(await self.measure(sample), calls)
         except JudgeTimeout as error:
-            return self._failed(Outcome.TIMEOUT, str(error), error.error_type)
+            return self._ended(Outcome.TIMEOUT, calls, reason=str(error), error_type=error.error_type)
         except JudgeError as error:
-            return self._failed(Outcome.JUDGE_ERROR, str(error), error.error_type)
+            return self._ended(Outcome.JUDGE_ERROR, calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
             name = type(error).__name__
-            return self._failed(Outcome.METRIC_ERROR, f"{self.name} raised {name}", name)
+            return self._ended(Outcome.METRIC_ERROR, calls, reason=f"{self.name} raised {name}", error_type=name)
 
-    def _refusal(self, sample: Sample) -> Score | None:
-        """Return the score of a sample that cannot be measured, None where it can."""
+    def _refusal(self, sample: Sample) -> str | None:
+        """Say why a sample cannot be measured, None where it can."""
         turns = _turns(sample)
         if turns not in self.requires:
             kinds = " or ".join(kind.replace("_", "-") for kind in self.requires)
-            return self._without_value(Outcome.MISSING_FIELD, f"{self.name} needs a {kinds} sample, not a {turns} one")
-        reason = self.missing(sample)
-        return self._without_value(Outcome.MISSING_FIELD, reason) if reason else None
+            return f"{self.name} needs a {kinds} sample, not a {turns} one"
+        return self.missing(sample)
 
-    def _judged(self, measured: Measured) -> Score:
+    def _judged(self, measured: Measured, calls: Sequence[JudgeCall]) -> Score:
         if isinstance(measured, Score):
-            return replace(measured, metric=self.name, version=self.version)
+            return self._adopted(measured, calls)
         finding = measured if isinstance(measured, Finding) else Finding(value=measured)
         value = _number(finding.value)
         if value is None:
-            undefined = self._without_value(
-                Outcome.UNDEFINED, finding.reason or f"{self.name} has no value on this sample"
+            return self._ended(
+                Outcome.UNDEFINED,
+                calls,
+                reason=finding.reason or f"{self.name} has no value on this sample",
+                explanation=finding.explanation,
+                ballots=finding.ballots,
             )
-            return replace(undefined, explanation=finding.explanation, ballots=finding.ballots)
-        return self._valued(value, finding)
+        return self._valued(value, finding, calls)
 
-    def _valued(self, value: float, finding: Finding) -> Score:
+    def _valued(self, value: float, finding: Finding, calls: Sequence[JudgeCall]) -> Score:
         scale = finding.scale or self.scale
         bounded = _within(value, scale)
         if bounded is None:
             reason = f"{self.name} came out as {value:g}, outside its range {scale.range}"
-            return self._failed(Outcome.METRIC_ERROR, reason, "out_of_range")
+            return self._ended(Outcome.METRIC_ERROR, calls, reason=reason, error_type="out_of_range")
         quality = scale.quality(bounded)
-        return Score(
-            metric=self.name,
-            version=self.version,
-            outcome=Outcome.SCORED,
+        return self._ended(
+            Outcome.SCORED,
+            calls,
             scale=scale,
             value=bounded,
             quality=quality,
@@ -185,11 +182,36 @@ class BaseMetric:
             ballots=finding.ballots,
         )
 
-    def _without_value(self, outcome: Outcome, reason: str | None) -> Score:
-        return Score(metric=self.name, version=self.version, outcome=outcome, scale=self.scale, reason=reason)
+    def _adopted(self, score: Score, calls: Sequence[JudgeCall]) -> Score:
+        """Return a score that ``measure`` made itself, as this metric's."""
+        return replace(
+            score,
+            metric=self.name,
+            version=self.version,
+            series=self.series,
+            usage=Usage(tuple(calls)) if calls else score.usage,
+            judge_model=self._answered(calls, score.judge_model),
+        )
 
-    def _failed(self, outcome: Outcome, reason: str, error_type: str) -> Score:
-        return replace(self._without_value(outcome, reason), error_type=error_type)
+    def _ended(
+        self, outcome: Outcome, calls: Sequence[JudgeCall], *, scale: Scale | None = None, **fields: Any
+    ) -> Score:
+        """Return a score with what all scores of this metric carry."""
+        return Score(
+            metric=self.name,
+            version=self.version,
+            outcome=outcome,
+            scale=scale or self.scale,
+            series=self.series,
+            usage=Usage(tuple(calls)),
+            judge_model=self._answered(calls),
+            **fields,
+        )
+
+    def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
+        """Return the model that answered last; without one what is known, else the judge's own, None where there is none."""
+        answered = next((call.model for call in reversed(calls) if call.model), None)
+        return answered or known or (self._judge.model if self._judge else None)
 
     def _identity(self) -> dict[str, Any]:
         """Return what the version is a hash of."""

@@ -59,7 +59,7 @@ class GradedMetric(JudgedMetric):
 
     def missing(self, sample: Sample) -> str | None:
         """Single turn: any one field will do."""
-        if isinstance(sample, MultiTurnSample) or evidence_of(sample):
+        if isinstance(sample, MultiTurnSample) or any(getattr(sample, field, None) is not None for field in FIELDS):
             return super().missing(sample)
         return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
 
