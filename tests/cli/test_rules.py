@@ -53,7 +53,7 @@ def test_it_prints_what_a_drop_needs_and_how_to_get_a_baseline(tmp_path: Path) -
 
     assert all(word in done.stdout for word in ("1h, 6h, 1d", "4.32", "100", "1,809"))
     assert "1,809 requests" in done.stdout  # the rate is 1
-    assert "z: standard errors below what is tolerated" in done.stdout
+    assert "z        standard errors below what is tolerated" in done.stdout
     assert "faithfulness: no baseline" in done.stdout
     assert "alerts: {faithfulness: {baseline: <that mean>}}" in done.stdout
 
@@ -67,6 +67,19 @@ def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
     assert "monitoring.dashboard_url is the default: alerts link to localhost:3000" in default
     assert "monitoring.trace_url is not set" in default
     assert "_url" not in told
+
+
+def test_no_line_is_wider_than_the_terminal_and_how_to_get_a_baseline_is_told_once(tmp_path: Path) -> None:
+    text = "metrics: [exact_match, faithfulness, response_relevancy]\nalerts: {exact_match: {baseline: 0.4}}"
+    out = tmp_path / "a" / "folder" / "with" / "a" / "long" / "way" / "to" / "it"
+
+    done = CliRunner().invoke(app(), ["rules", str(config(tmp_path, text)), "--out", str(out)], env={"COLUMNS": "80"})
+
+    lines = [line for line in done.stdout.splitlines() if str(out) not in line]
+    assert max(map(len, lines)) <= 80
+    assert "– faithfulness, response_relevancy: no baseline, so no drop is watched." in done.stdout
+    assert " ".join(done.stdout.split()).count("Let it run for a week") == 1
+    assert f"written to {out}:\n  prometheus/spanscore.rules.yml\n" in done.stdout
 
 
 def test_a_program_reads_the_same(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ _HOUR_S = 3_600.0
 
 
 def check(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A spanscore.yaml.", show_default=False)],
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="The configuration, such as spanscore.yaml.", show_default=False)
+    ],
     ready: Annotated[
         bool,
         typer.Option(
@@ -39,7 +41,7 @@ def check(
         bool, typer.Option("--json", help="Print ok, ready, faults, gaps and, without a fault, the plan as JSON.")
     ] = False,
 ) -> None:
-    """Read a configuration and say what will be scored, at which rate, by which judge, and from which fields of a trace.
+    """Say what is wrong with a configuration, or what it will score, at which rate, by which judge, from which fields.
 
     What is wrong in the file is named with its key, the value and what is allowed, and the exit code is 2. What this
     environment lacks, a key or a library, is a warning; with [bold]--ready[/bold] the exit code is 3. Else it is 0.
@@ -89,7 +91,10 @@ def _tell(plan: Plan, config: Path) -> None:
 
 
 def _table(plan: Plan) -> Table:
-    table = Table("metric", "rate", "needs", title=f"judge: {plan.judge}", title_justify="left")
+    table = Table(title=f"judge: {plan.judge}", title_justify="left")
+    table.add_column("metric", overflow="fold")
+    table.add_column("rate", no_wrap=True)
+    table.add_column("needs", overflow="fold")
     for metric in plan.metrics:
         table.add_row(metric.name, _rate(metric), _needs(metric))
     return table

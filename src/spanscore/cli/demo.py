@@ -35,7 +35,9 @@ def demo(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same requests, answers, ids and scores.")] = 7,
-    rate: Annotated[float, typer.Option(help="Share of the chain's runs that is scored, above 0 to 1.")] = 0.5,
+    rate: Annotated[
+        float, typer.Option(help="Share of the chain's runs that is scored: more than 0, at most 1.")
+    ] = 0.5,
     traces: Annotated[int, typer.Option(min=0, help="How many of the worst traces are shown.")] = 3,
     model: Annotated[
         str | None,
@@ -61,17 +63,19 @@ def demo(
         int | None,
         typer.Option(
             metavar="PORT",
-            help="Serve metrics with exemplars to a Prometheus on this port, 0 for any; when all is shown, until Ctrl-C.",
+            help="Let a Prometheus fetch the metrics from this port (0 = any free one), until Ctrl-C.",
             show_default=False,
         ),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write one HTML page that needs no network.", show_default=False)
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write what is shown as a picture.", show_default=False)] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write what is shown as an SVG picture, too.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
-    """Play a RAG chain and an agent, score them live, break retrieval on the way: see where the scores show it.
+    """Run a small RAG chain and an agent, score them live, break retrieval half-way, and see which scores notice.
 
     No key, no server, no network. Ctrl-C ends it with what there is.
     """

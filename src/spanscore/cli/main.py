@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from io import TextIOWrapper
 from pkgutil import iter_modules
 
 import typer
@@ -24,7 +25,8 @@ def app() -> typer.Typer:
     """Return the whole command line, made anew."""
     made = typer.Typer(
         name="spanscore",
-        help="Score the live traces of an LLM application, and see the scores on the spans.",
+        help="Score the live traces of an LLM application, and see the scores on the spans.\n\n"
+        "New here? [bold]spanscore demo[/bold] needs no key, no server and no network.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
@@ -39,6 +41,11 @@ def app() -> typer.Typer:
 
 def main() -> None:
     """Run the command line. What a user did wrong is said on stderr without a traceback; the exit code is 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(
+                errors="replace"
+            )  # a pipe that is not UTF-8 gets a ? for a line of a table, and no traceback
     try:
         app()()
     except SpanscoreError as error:

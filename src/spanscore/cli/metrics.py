@@ -140,7 +140,7 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(
         title=headline, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=(0, 1), expand=True
     )
-    table.add_column("metric: question, fields it needs", ratio=1)
+    table.add_column("metric: question, fields it needs", ratio=1, overflow="fold")  # a narrow terminal cuts no name
     table.add_column("range", width=_RANGE_WIDTH)
     for name in ("calls", "tokens"):
         table.add_column(name, justify="right", no_wrap=True)

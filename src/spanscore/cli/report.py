@@ -31,7 +31,7 @@ def report(
     ),
     title: Annotated[str | None, typer.Option(help="Names what was scored; the services' names if not given.")] = None,
 ) -> None:
-    """Write scores that stand on stored spans into one HTML page: trends, outcomes, the worst traces. Needs no network.
+    """Turn a file of spans with their scores into one HTML page: trends, outcomes, the worst traces. Needs no network.
 
     Get such a file with [bold]spanscore demo --out FILE[/bold] or from the OpenTelemetry Collector's file exporter.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +11,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from spanscore.cli._faults import sound
 from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.errors import ConfigurationError
+from spanscore.model.tables import Fitting
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.alerts import Plan, plans_of
 from spanscore.monitoring.rules import rule_files
@@ -31,12 +33,14 @@ _FALSE_ALARMS = (
     "a continuous metric with a baseline below 0.5: false alarms may be more frequent than false_alarm_every says"
 )
 _NO_QUALITY = "an open scale, so no mean is watched; give the metric range="
-_READING = (
-    "z: standard errors below what is tolerated (the baseline less a quarter of min drop); computed from false_alarm_every",
-    "scores: effective ones in a window. As many as there are at one rate, fewer where sampling rules take some units more "
-    "often; to see min drop half of the time, a continuous metric needs fewer than is said here",
-    "requests: units that the application must see in a window for that, at the metric's rate without rules",
-)
+_READING = {
+    "drop": "the smallest that matters, min_drop",
+    "z": "standard errors below what is tolerated (the baseline less a quarter of the drop); computed from false_alarm_every",
+    "to speak": "what a window must hold before anything is said of it",
+    "scores": "effective ones in a window. As many as there are at one rate, fewer where sampling rules take some units more "
+    "often; to see the drop half of the time, a continuous metric needs fewer than is said here",
+    "requests": "units that the application must see in a window for that, at the metric's rate without rules",
+}
 _DEFAULT_URL = MonitoringSettings.model_fields["dashboard_url"].default
 
 
@@ -49,11 +53,11 @@ def rules(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written and planned as JSON.")] = False,
 ) -> None:
-    """Write alert rules, their unit tests, a route and dashboards for a configuration.
+    """Write what watches the scores of a configuration: Prometheus rules and tests, an Alertmanager route, Grafana dashboards.
 
-    [bold]alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1, false_alarm_every: 30d, threshold: 0.7}}[/bold] says when a
-    metric is worth a page; [bold]monitoring: {dashboard_url: …, trace_url: …}[/bold] where an alert links to, and windows,
-    segments and interval. No judge is asked.
+    In the configuration [bold]alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1, false_alarm_every: 30d,
+    threshold: 0.7}}[/bold] says when a metric is worth waking somebody; [bold]monitoring: {dashboard_url: …,
+    trace_url: …}[/bold] where an alert links to, and windows, segments and interval. No judge is asked.
 
     Then: rule_files of prometheus.yml takes prometheus/spanscore.rules.yml, Grafana's provisioning what is in grafana/;
     alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test
@@ -71,15 +75,13 @@ def rules(
     if as_json:
         typer.echo(json.dumps(_as_json(written, plans, volumes, settings, notes), indent=2))
         return
-    console = Console()
+    console = Console(highlight=False, markup=False)
     if plans:
-        console.print(_table(plans, volumes, settings))
-        for line in _READING:
-            console.print(line, highlight=False, markup=False)
-    for note in notes:
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        console.print(_table(plans, volumes, settings), _listed(_READING.items()), "")
+    console.print(_listed(("–", note) for note in _together(notes, metrics)))
+    console.print(f"\nwritten to {out}:", soft_wrap=True)
     for path in written:
-        console.print(str(path), highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {path.relative_to(out)}", soft_wrap=True)
 
 
 def _write(path: Path, text: str) -> Path:
@@ -107,6 +109,24 @@ def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[Plan])
     return [*notes, *_link_notes(settings.monitoring)]
 
 
+def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield the notes, and how to get a baseline once for all metrics that lack one."""
+    lacking = {f"{metric.name}: {_HOW_TO_GET_A_BASELINE.format(name=metric.name)}": metric.name for metric in metrics}
+    names = [lacking[note] for note in notes if note in lacking]
+    if names:
+        how, _, line = _HOW_TO_GET_A_BASELINE.format(name=names[0]).partition("alerts: ")
+        yield f"{', '.join(names)}: {how.rstrip()}\nalerts: {line}"
+    yield from (note for note in notes if note not in lacking)
+
+
+def _listed(lines: Iterable[tuple[str, str]]) -> Table:
+    """Return what something is called, and beside it what it says, wrapped to the terminal."""
+    table = Table.grid(padding=(0, 1))
+    for name, text in lines:
+        table.add_row(Text(name), Text(text))
+    return table
+
+
 def _link_notes(shared: MonitoringSettings) -> Iterator[str]:
     if shared.dashboard_url == _DEFAULT_URL:
         yield "monitoring.dashboard_url is the default: alerts link to localhost:3000; set it to your Grafana's"
@@ -114,18 +134,17 @@ def _link_notes(shared: MonitoringSettings) -> Iterator[str]:
         yield "monitoring.trace_url is not set: alerts link to no traces"
 
 
-def _table(plans: Sequence[Plan], volumes: Mapping[str, Volume], settings: Settings) -> Table:
+def _table(plans: Sequence[Plan], volumes: Mapping[str, Volume], settings: Settings) -> Fitting:
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
-    table = Table(title=f"drops, watched over {windows}", title_justify="left")
-    for title in ("metric", "base-\nline", "min\ndrop", "z", "to speak", "to see min drop"):
-        table.add_column(title, justify="left" if title == "metric" else "right")
+    rows = []
     for plan in plans:
         one = plan.settings
         of = volumes[plan.metric]
         speaks = _needed(of.min_scores, of.min_requests)
         sees = _needed(of.scores_to_see, of.requests_to_see)
-        table.add_row(plan.metric, f"{one.baseline:g}", f"{one.min_drop:g}", f"{plan.z:.2f}", speaks, sees)
-    return table
+        rows.append((plan.metric, f"{one.baseline:g}", f"{one.min_drop:g}", f"{plan.z:.2f}", speaks, sees))
+    headers = ("metric", "baseline", "drop", "z", "to speak", "to see the drop")
+    return Fitting(headers, rows, title=f"drops, watched over {windows}")
 
 
 def _needed(scores: int | None, requests: int | None) -> str:

@@ -62,7 +62,7 @@ def score(
     embeddings: Annotated[
         str,
         typer.Option(
-            help="For metrics that compare meanings: provider:model (openai:text-embedding-3-small), or lexical, word counts "
+            help="For metrics that compare meanings: provider:model, such as openai:MODEL; or lexical, which counts words "
             "(default beside the lexical judge)."
         ),
     ] = "",
@@ -83,13 +83,18 @@ def score(
             "(failures are tried again). --fresh drops the file's rows and scores all anew.",
         ),
     ] = True,
-    concurrency: Annotated[int, typer.Option(min=1, help="Samples at once.")] = 32,
+    concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Samples at once.")] = 32,
     timeout: Annotated[
-        float, typer.Option(help="Seconds for one metric on one sample; 0 = limits.timeout of --config, else 60.")
+        float,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Seconds for one metric on one sample; 0 = limits.timeout of --config, else 60.",
+        ),
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,
 ) -> None:
-    """Score stored samples with the parts that score live traces.
+    """Score the samples in a file, with the metrics that score live traces.
 
     [bold]spanscore score samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out scores.jsonl[/bold]
 

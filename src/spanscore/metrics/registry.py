@@ -142,7 +142,7 @@ def found(metric: str) -> Any:
     module, colon, attribute = path.partition(":")
     if not colon:
         close = get_close_matches(metric, [*BUILT_IN, *ALIASES], n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(BUILT_IN))}"
+        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(BUILT_IN))}."
         raise ConfigurationError(
             f"unknown metric {metric!r}: {hint} One from outside is written 'my_pkg.metrics:Politeness'"
         )

@@ -1,0 +1,83 @@
+"""The command line as a shell sees it: pipes that close, pipes that are not UTF-8, colours that nobody wants."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import _commands, app
+
+COMMAND = [sys.executable, "-c", "from spanscore.cli.main import main; main()"]
+LONG = "metrics: [" + ", ".join(f"{{exact_match: {{name: m{n}}}}}" for n in range(2_000)) + "]"
+
+
+def spanscore(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    env = {**os.environ, "COLUMNS": "80", **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
+def test_a_reader_that_has_seen_enough_causes_no_traceback(tmp_path: Path, more: list[str]) -> None:
+    file = tmp_path / "spanscore.yaml"
+    file.write_text(LONG)  # more than a pipe holds
+    command = [*COMMAND, "check", str(file), *more]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stderr
+        first = process.stdout.readline()
+        process.stdout.close()
+        complaints = process.stderr.read()
+
+    assert first
+    assert complaints == ""
+
+
+def test_a_pipe_that_is_not_utf_8_gets_what_it_can_take(tmp_path: Path) -> None:
+    file = tmp_path / "spanscore.yaml"
+    file.write_text("metrics: [exact_match]")
+
+    done = spanscore("check", file, PYTHONIOENCODING="ascii")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "exact_match" in done.stdout
+    assert "can be used" in done.stdout
+
+
+def test_a_program_can_read_what_it_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "spanscore.yaml"
+    file.write_text("metrics: [exact_match]")
+
+    done = spanscore("check", file, "--json", FORCE_COLOR="1")
+
+    assert json.loads(done.stdout)["ok"]
+
+
+@pytest.mark.parametrize("command", ["metrics", "check", "rules"])
+def test_a_narrow_terminal_cuts_no_name(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "spanscore.yaml"
+    name = "answers_in_the_words_of_the_documents_that_were_found"
+    file.write_text(f"metrics: [{{exact_match: {{name: {name}}}}}]\nalerts: {{{name}: {{baseline: 0.8}}}}")
+    arguments = {"metrics": ["--online"], "check": [str(file)], "rules": [str(file), "--out", str(tmp_path / "out")]}
+
+    told = CliRunner().invoke(app(), [command, *arguments[command]], env={"COLUMNS": "50"}).stdout
+
+    assert told
+    assert "…" not in told.replace("reference=…", "")
+
+
+@pytest.mark.parametrize("command", ["", *_commands()])
+def test_help_says_no_word_in_pieces_at_80_columns(command: str) -> None:
+    told = CliRunner().invoke(app(), [*filter(None, [command]), "--help"], env={"COLUMNS": "80"})
+
+    assert told.exit_code == 0
+    assert max(map(len, told.stdout.splitlines())) <= 80
+    assert not re.search(r"[\w-]…", told.stdout)
