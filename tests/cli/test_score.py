@@ -103,12 +103,18 @@ def test_a_page_is_written_with_the_worst_samples(samples: Path, tmp_path: Path)
         ([], "say what to score"),
         (["-m", "faithfullness"], "did you mean faithfulness"),
         (["-m", "exact_match", "--judge", "nonesuch:x"], "nonesuch"),
+        (["-m", "exact_match", "--judge", "opnai:x"], "--judge: 'opnai:x' .*did you mean 'openai:x'"),
+        (["-m", "exact_match", "--judge", "openai:x"], "OPENAI_API_KEY is not set; --judge 'openai:x' needs it"),
         (["-m", "exact_match", "--out", "scores.xml"], r"\.jsonl or \.csv"),
         (["-m", "exact_match", "--report", "nowhere/page.html"], "cannot be written"),
         (["-m", "exact_match", "--config", "nowhere.yaml"], r"nowhere\.yaml"),
     ],
 )
-def test_what_is_wrong_is_named(samples: Path, arguments: list[str], words: str) -> None:
+def test_what_is_wrong_is_named(
+    samples: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
     told = ran(samples, *arguments)
 
     assert isinstance(told.exception, ConfigurationError)  # main() prints it and exits with 2

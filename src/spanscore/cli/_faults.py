@@ -24,7 +24,7 @@ from spanscore.sampling import RateSampler
 from spanscore.settings import Settings, wrong_settings
 from spanscore.telemetry import checked_segments
 
-__all__ = ["Examined", "examined", "sound"]
+__all__ = ["Examined", "examined", "named_problems", "sound"]
 
 _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IGNORECASE)
 """In LangChain's words on a provider it does not know; behind it stand those it knows."""
@@ -73,7 +73,7 @@ def examined(config: Path, *, judge: bool = True, embeddings: bool = True) -> Ex
     reading = Settings.examine(config)
     settings, problems = reading.settings, list[ConfigurationError]()
     if judge:
-        problems += _named_problems("judge.model", settings.judge.model, lambda: judge_of(settings))
+        problems += named_problems("judge.model", settings.judge.model, lambda: judge_of(settings))
     if embeddings:
         problems += _embeddings_problems(settings)
     made, unmade = _metrics(settings, problems)
@@ -136,12 +136,19 @@ def _name_faults(settings: Settings, made: Sequence[Metric], unmade: Sequence[st
 def _embeddings_problems(settings: Settings) -> Iterator[ConfigurationError]:
     named = settings.embeddings
     if named is not None:
-        yield from _named_problems("embeddings", named, lambda: embedder(named))
+        yield from named_problems("embeddings", named, lambda: embedder(named))
     elif settings.judge.model != "lexical":  # beside the offline judge the offline embeddings are the default
         yield from _without_embeddings(settings)
 
 
-def _named_problems(place: str, named: str, make: Callable[[], object]) -> Iterator[ConfigurationError]:
+def named_problems(place: str, named: str, make: Callable[[], object]) -> Iterator[ConfigurationError]:
+    """Yield what keeps a judge or embeddings from being made by name: what is wrong with it, or what this environment lacks.
+
+    Args:
+        place: where the name stands: a key, an option.
+        named: ``lexical`` or ``provider:model``.
+        make: makes it.
+    """
     key = missing_key(named)
     provider, colon, model = named.partition(":")
     if colon and not model.strip():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from spanscore.cli._faults import sound
+from spanscore.cli._faults import named_problems, sound
 from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
@@ -20,7 +21,7 @@ from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as make_judge
 from spanscore.metrics.configured import entries, judge_of
 from spanscore.metrics.registry import create
-from spanscore.protocols import Metric
+from spanscore.protocols import Judge, Metric
 from spanscore.settings import Settings
 
 __all__ = ["score"]
@@ -165,9 +166,19 @@ def _metrics(names: Sequence[str], settings: Settings | None, asked: str, embedd
         listed = [configured.get(name, (name, {})) for name in names]
     if not listed:
         raise ConfigurationError("say what to score: --metrics faithfulness,exact_match or --config spanscore.yaml")
-    judging = judge_of(settings) if settings is not None and not asked else make_judge(asked or "lexical")
+    judging = _judge(settings, asked)
     vectors = embeddings or (settings.embeddings if settings else None)
     return [create(name, judge=judging, embeddings=vectors, **parameters) for name, parameters in listed]
+
+
+def _judge(settings: Settings | None, asked: str) -> Judge:
+    if settings is not None and not asked:
+        place, named, make = "judge.model", settings.judge.model, partial(judge_of, settings)
+    else:
+        place, named, make = "--judge", asked or "lexical", partial(make_judge, asked or "lexical")
+    for problem in named_problems(place, named, make):
+        raise problem
+    return make()
 
 
 def _bar(console: Console) -> Progress:
