@@ -28,6 +28,7 @@ WRITTEN_WITHIN_S = 5.0
 INTERACTIVE_WITHIN_S = 2.0
 METRICS = ("faithfulness", "response_relevancy", "harmless", "topic_adherence")
 BEGIN_NS = 1_795_255_200_000_000_000
+FERRIES = 300
 HOUR_NS = 3_600_000_000_000
 RUNS = 3
 IN_SIGHT_DRAWN = """
@@ -81,7 +82,7 @@ def _interactive_s(page: Path) -> float:
 
 
 def _spans(scores: int) -> Iterator[SpanData]:
-    """Yield units of four spans and their evaluations: a question, an answer and two documents on each."""
+    """Yield units of four spans and their evaluations: one of 300 questions, an answer and two documents on each."""
     dice = random.Random(1)
     units = scores // len(METRICS)
     for at in range(units):
@@ -116,7 +117,7 @@ def _unit(dice: random.Random, end_ns: int, scores: list[Score]) -> Iterator[Spa
 
     documents = [{"id": str(n), "content": "The harbour ferry leaves every 20 minutes. " * 20} for n in range(2)]
     texts = {
-        semconv.INPUT_VALUE: {"question": "When does the ferry leave?"},
+        semconv.INPUT_VALUE: {"question": f"When does ferry {root_id % FERRIES} leave?"},
         semconv.OUTPUT_VALUE: {"answer": "At noon. " * 20},
     }
     yield span("guide", semconv.INVOKE_WORKFLOW, None, root_id, **unit_attributes(scores), **texts)
@@ -132,6 +133,7 @@ def _unit(dice: random.Random, end_ns: int, scores: list[Score]) -> Iterator[Spa
             semconv.QUALITY: score.quality,
             semconv.METRIC_RANGE: [0.0, 1.0],
             semconv.METRIC_DIRECTION: "higher",
+            semconv.METRIC_PASS_AT: UNIT_INTERVAL.pass_at,
             semconv.PROBABILITY + score.metric: score.probability,
         }
         yield span(f"evaluation {score.metric}", semconv.EVALUATION, root_id, dice.getrandbits(64), **told)

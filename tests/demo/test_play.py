@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -23,6 +24,7 @@ from spanscore.demo.summary import summary
 from spanscore.demo.times import spread
 from spanscore.errors import ConfigurationError
 from spanscore.report import summary as reported
+from spanscore.report import write
 from spanscore.report.findings import headline
 
 SMALL = Options(requests=60)
@@ -124,7 +126,27 @@ def test_the_page_says_what_the_terminal_says(seed: int) -> None:
             assert two(metric.stretch.usual, metric.stretch.inside) == two(drop.before.mean, drop.during.mean)
     top = told.open_first()
     assert top is not None
-    assert (top.stretch, top.trace_id) == ("during", page.worst[0].rows[0].trace_id)
+    assert (top.stretch, top.trace_id) == ("during", page.ranking[0].rows[0].trace_id)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 7])
+def test_the_page_and_the_terminal_count_alike(seed: int, tmp_path: Path) -> None:
+    this = play(Options(seed=seed))
+    write(map(span_data, this.spans), page := tmp_path / "demo.html")
+    told, said, paper = results(map(span_data, this.spans)), " ".join(shown(200, this).split()), page.read_text("utf-8")
+
+    top, (drop, *_) = told.open_first(), told.drops()
+
+    assert top is not None
+    alike = told.as_low[drop.metric]
+    among = f"one of {alike} at {top.of(drop.metric):.2f}"
+    assert (f"Its {drop.metric} is {among} in the bad stretch" in said) is (alike > 1)
+    assert (f"{drop.metric} {top.of(drop.metric):.2f} ({among}; usual:" in paper) is (alike > 1)
+    times = told.times(top)
+    assert (f"failed ×{times}" in said) is (times > 1)
+    assert (f'<span class="times">×{times}</span>' in paper) is (times > 1)
+    assert "pass at 0.7" in said
+    assert "pass at 0.7" in paper
 
 
 def test_correct_refusals_are_not_among_the_worst() -> None:

@@ -15,7 +15,7 @@ from tests.report.builders import a_score, a_unit_span, evaluations, rows
 
 from spanscore import semconv
 from spanscore.errors import MissingExtraError
-from spanscore.model.score import JudgeCall, Usage
+from spanscore.model.score import JudgeCall, Outcome, Usage
 from spanscore.model.span import SpanData
 from spanscore.report import Row, charts, plotly_js, summarize, write, write_scores
 from spanscore.report.rows import Spans
@@ -160,10 +160,62 @@ def test_what_to_open_first_says_why_and_leads_to_the_unit(tmp_path: Path) -> No
     assert next(at["id"] for tag, at in outline(page).tags if "unit" in (at.get("class") or "").split()) == "unit-1"
 
 
+def test_a_question_that_failed_several_times_is_one_entry_with_its_count(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    spans = [span for value in (0.1, 0.9, 0.2, 0.3) for span in a_scored_unit(f"Lyon {value}.", value=value)]
+
+    write(spans, page)
+
+    assert sum("unit" in (at.get("class") or "").split() for _, at in outline(page).tags) == 1
+    assert "3 units fail a metric" in words(page)
+    assert "Why? ×3" in words(page)
+    assert re.search(
+        r"Also failed on this question .* faithfulness 0.20, trace .* faithfulness 0.30, trace", words(page)
+    )
+
+
+def test_the_threshold_is_said_and_drawn(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write([*a_scored_unit("Lyon.", value=0.1), *a_scored_unit("Paris.", value=0.9)], page)
+
+    assert "50\u00a0% pass at 0.5 (default)".replace("\u00a0", " ") in words(page)
+    assert "pass at quality 0.5 (default)" in words(page)
+    assert '"text":"pass at 0.5 (default)"' in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "not_said"),
+    [
+        (Outcome.MISSING_FIELD, "nothing to score", "score lost"),
+        (Outcome.JUDGE_ERROR, "score lost", "nothing to score"),
+    ],
+)
+def test_only_a_failure_has_the_colour_of_alarm(tmp_path: Path, outcome: Outcome, said: str, not_said: str) -> None:
+    page = tmp_path / "report.html"
+    missing = a_score(None, outcome=outcome)
+    span = a_unit_span(missing, minute=1)
+
+    write([*a_scored_unit("fine"), span, *evaluations(span, missing)], page)
+
+    assert said in words(page)
+    assert not_said not in words(page)
+    assert ('"$lost"' in page.read_text(encoding="utf-8")) is (said == "score lost")
+
+
+def test_as_many_as_are_as_low_are_said_beside_the_usual(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    write_scores(rows(*[0.9, 0.8] * 60, *[0.0] * 5, *[0.3] * 25, *[0.9] * 60, every_s=2.0), page)
+
+    assert "faithfulness 0.00 (one of 5 at 0.00; usual: 0.85)" in words(page)
+
+
 def test_where_all_passes_nothing_is_to_be_opened_first(tmp_path: Path) -> None:
     write(a_scored_unit("fine", value=0.9), tmp_path / "report.html")
 
     assert "Open first" not in words(tmp_path / "report.html")
+    assert "No unit fails a metric" in words(tmp_path / "report.html")
 
 
 def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import pytest
 from tests.report.builders import TEN_O_CLOCK, rows
 
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
+from spanscore.model.score import Kind
 from spanscore.report import Row, summarize
-from spanscore.report.findings import headline, metric_finding, period
+from spanscore.report.findings import headline, metric_finding, period, threshold
+from spanscore.report.ranking import as_low, cases, some_of_each
 from spanscore.report.stretch import worst_stretch
 
 GOOD, BAD = [0.9, 0.8, 1.0, 0.7] * 30, [0.3, 0.2, 0.4] * 10
@@ -38,6 +40,17 @@ def test_time_without_scores_is_a_gap_with_its_outcomes() -> None:
     assert empty
     assert all(bucket.mean is None and bucket.low is None for bucket in empty)
     assert sum(bucket.outcomes["judge_error"] for bucket in empty) >= 50
+
+
+def test_what_has_nothing_to_score_is_apart_from_what_was_lost() -> None:
+    outcomes = ["missing_field", "undefined", "judge_error", "queue_full", "not_sampled", "filtered",
+                "missing_field or not_sampled", "judge_error or missing_field"]  # fmt: skip
+    given = [replace(row, outcome=outcome) for row, outcome in zip(rows(*[None] * 8), outcomes, strict=True)]
+
+    buckets = summarize(given).metrics[0].buckets
+
+    assert sum(bucket.nothing_to_score for bucket in buckets) == 3
+    assert sum(bucket.lost for bucket in buckets) == 3
 
 
 def test_buckets_are_neighbours_on_round_times_and_hold_every_score() -> None:
@@ -93,6 +106,20 @@ def test_nothing_happened_is_said_with_its_level() -> None:
     assert metric_finding(found.metrics[0], found) == "faithfulness held at 0.85 on 120 scores"
 
 
+@pytest.mark.parametrize(
+    ("kind", "pass_at", "said"),
+    [
+        ("continuous", (0.5,), "pass at 0.5 (default)"),
+        ("continuous", (0.7,), "pass at 0.7"),
+        ("continuous", (0.5, 0.7), "pass at 0.5 or 0.7"),
+        ("continuous", (), ""),
+        ("binary", (1.0,), ""),
+    ],
+)
+def test_from_where_a_score_passes_is_said(kind: Kind, pass_at: tuple[float, ...], said: str) -> None:
+    assert threshold(kind, pass_at) == said
+
+
 def test_metric_that_was_never_scored_says_why() -> None:
     found = summarize(rows(None, None, outcome="missing_field"))
 
@@ -142,12 +169,33 @@ def test_funnel_loses_each_evaluation_once() -> None:
     }
 
 
-def test_worst_units_come_first_with_all_their_scores_and_no_perfect_one() -> None:
-    found = summarize([*rows(0.9, 0.2, 1.0, None), *rows(1.0, 1.0, 1.0, 1.0, metric="harmless")])
+def test_only_units_that_fail_are_ranked_the_worst_first_with_all_their_scores() -> None:
+    found = summarize([*rows(0.9, 0.4, 1.0, None, 0.2), *rows(1.0, 1.0, 1.0, 1.0, 0.9, metric="harmless")])
 
-    assert [(worst.unit, worst.quality, len(worst.rows)) for worst in found.worst] == [
-        ("unit 1", 0.2, 2),
-        ("unit 0", 0.9, 2),
+    assert [(worst.unit, worst.quality, len(worst.rows)) for worst in found.ranking] == [
+        ("unit 4", 0.2, 2),
+        ("unit 1", 0.4, 2),
+    ]
+
+
+def test_a_label_outweighs_the_default_threshold_and_a_known_one_replaces_it() -> None:
+    labelled = [*rows(0.6, label="fail"), *(replace(row, unit="passes") for row in rows(0.4, label="pass"))]
+    strict = [replace(row, unit="strict") for row in rows(0.6, pass_at=0.7)]
+
+    assert {worst.unit for worst in summarize([*labelled, *strict]).ranking} == {"unit 0", "strict"}
+
+
+def test_one_question_is_one_case_in_the_order_of_its_worst_unit() -> None:
+    asked = {"unit 0": "Why?", "unit 1": "When?", "unit 2": "Why? ", "unit 3": None, "unit 4": None}
+    ranking = summarize(rows(0.4, 0.3, 0.1, 0.2, 0.25)).ranking
+
+    found = cases(ranking, lambda worst: asked[worst.unit])
+
+    assert [[worst.unit for worst in case.units] for case in found] == [
+        ["unit 2", "unit 0"],
+        ["unit 3"],
+        ["unit 4"],
+        ["unit 1"],
     ]
 
 
@@ -157,10 +205,22 @@ def test_units_of_the_bad_stretch_come_first_by_what_fell() -> None:
         [*rows(*GOOD, *BAD, *GOOD, every_s=2.0), *(replace(row, unit=f"x{row.unit}") for row in always_low)]
     )
 
-    top = found.worst[0]
+    top = found.ranking[0]
     assert (top.fell, top.quality) == (True, 0.2)
-    assert "tone" in {row.metric for worst in found.worst for row in worst.rows}
-    assert [worst.unit for worst in found.worst] == [one.unit for one in found.ranking if one in found.worst]
+    every = cases(found.ranking, lambda _: None)
+    shown = some_of_each(every, found.falls)
+    assert shown[0].worst is top
+    assert {metric for case in shown for metric in case.failed} == {"faithfulness", "tone"}
+    assert list(shown) == [case for case in every if case in shown]
+
+
+def test_how_many_are_as_low_is_counted_in_the_bad_stretch_only() -> None:
+    before = [*GOOD, 0.2]
+    found = summarize(rows(*before, *BAD[1:], *GOOD, every_s=2.0, label=None))
+    (fall,) = found.falls
+
+    assert as_low(found.ranking, fall, 0.3) == 9
+    assert as_low(found.ranking, fall, 0.31) == 0
 
 
 def test_a_refusal_that_keeps_to_its_topics_is_no_flaw() -> None:
@@ -185,7 +245,10 @@ def test_no_metric_hides_the_worst_of_another() -> None:
         [*rows(*[0.0] * 200), *(replace(row, unit=f"other {row.unit}") for row in rows(0.4, metric="harmless"))]
     )
 
-    assert "other unit 0" in {worst.unit for worst in found.worst}
+    shown = some_of_each(cases(found.ranking, lambda _: None), found.falls)
+
+    assert "other unit 0" in {case.worst.unit for case in shown}
+    assert len(shown) < len(found.ranking)
 
 
 def test_rows_without_a_time_have_means_and_no_trend() -> None:
@@ -197,7 +260,7 @@ def test_rows_without_a_time_have_means_and_no_trend() -> None:
 def test_nothing_gives_an_empty_summary() -> None:
     found = summarize([])
 
-    assert (found.units, found.scores, found.start_ns, found.metrics, found.worst) == (0, 0, None, (), ())
+    assert (found.units, found.scores, found.start_ns, found.metrics, found.ranking) == (0, 0, None, (), ())
 
 
 def test_start_and_end_are_of_all_rows() -> None:

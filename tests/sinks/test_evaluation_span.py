@@ -113,6 +113,7 @@ def test_it_carries_all_that_the_conventions_and_we_have_for_a_score(memory: Mem
         "spanscore.metric.kind": "continuous",
         "spanscore.metric.direction": "higher",
         "spanscore.metric.range": (0.0, 1.0),
+        "spanscore.metric.pass_at": 0.5,
         "spanscore.sampling.rule": "base",
         "spanscore.sampling.threshold": "80000000000000",
         "spanscore.series": "1+judge",

@@ -83,6 +83,7 @@ def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[Row]:
             kind=scale.kind,
             range=scale.range,
             direction=scale.direction,
+            pass_at=None if scale.range is None else scale.pass_at,
             judge_model=row.judge_model,
             input_tokens=row.input_tokens,
             output_tokens=row.output_tokens,

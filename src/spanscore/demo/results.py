@@ -15,7 +15,8 @@ from spanscore.dialects.extract import Extract
 from spanscore.dialects.genai import GenAIDialect
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
-from spanscore.report import summary
+from spanscore.report import Summary, summary
+from spanscore.report.ranking import as_low
 from spanscore.sampling import probability
 
 __all__ = ["Drop", "Evaluation", "Mean", "Results", "Trace", "results"]
@@ -31,6 +32,7 @@ class Evaluation:
         label: ``pass`` or ``fail``; None without a quality.
         weight: 1 / the probability with which it was chosen.
         binary: whether the metric knows only 0 and 1.
+        pass_at: the lowest quality that passes; None where the scale is open.
         failed: whether the evaluation, not the answer, failed.
         note: the judge's explanation, or why there is no value.
     """
@@ -41,6 +43,7 @@ class Evaluation:
     label: str | None
     weight: float
     binary: bool
+    pass_at: float | None
     failed: bool
     note: str
 
@@ -111,13 +114,15 @@ class Results:
         traces: in the order of time.
         metrics: in the order of their names.
         means: stretch → metric → mean; a metric without a score in a stretch is not there.
-        ranking: those with a flaw, the one to open first at the top: as on the page of a report.
+        ranking: those that fail a metric, the one to open first at the top: as on the page of a report.
+        as_low: metric that fell → how many traces of its bad stretch have the score of the one to open first.
     """
 
     traces: tuple[Trace, ...]
     metrics: tuple[str, ...]
     means: Mapping[str, Mapping[str, Mean]]
     ranking: tuple[Trace, ...]
+    as_low: Mapping[str, int]
 
     def requests(self, stretch: str) -> tuple[int, int] | None:
         """Return the first and last request of a stretch, None where it has none."""
@@ -137,6 +142,19 @@ class Results:
         chosen = list(dict.fromkeys(trace.number for trace in (*applications, *distinct)))[:count]
         return [trace for trace in distinct if trace.number in chosen]
 
+    def times(self, trace: Trace) -> int:
+        """Return how many traces failed on the question of this one."""
+        return sum(other.question == trace.question for other in self.ranking)
+
+    def pass_at(self, metric: str) -> tuple[float, ...]:
+        """Return the lowest quality that passes, ascending where it was changed."""
+        every = (one for trace in self.traces for one in trace.evaluations if one.metric == metric)
+        return tuple(sorted({one.pass_at for one in every if one.pass_at is not None and one.label}))
+
+    def binary(self, metric: str) -> bool:
+        """Whether a metric knows only 0 and 1."""
+        return any(one.binary for trace in self.traces for one in trace.evaluations if one.metric == metric)
+
     def open_first(self) -> Trace | None:
         """Return the trace at the top of the ranking; None where none has a flaw."""
         return next(iter(self.ranking), None)
@@ -152,17 +170,21 @@ def results(spans: Iterable[SpanData]) -> Results:
     traces = tuple(_trace(number, root, group) for number, (root, group) in enumerate(whole, start=1))
     metrics = tuple(sorted({one.metric for trace in traces for one in trace.evaluations}))
     by_id = {trace.trace_id: trace for trace in traces}
+    page = summary(spans)
+    ranked = [str(worst.rows[0].trace_id) for worst in page.ranking]  # each request is one unit
     return Results(
         traces=traces,
         metrics=metrics,
         means={stretch: _means(traces, stretch, metrics) for stretch in STRETCHES},
-        ranking=tuple(by_id[trace_id] for trace_id in _ranking(spans) if trace_id in by_id),
+        ranking=tuple(by_id[trace_id] for trace_id in ranked if trace_id in by_id),
+        as_low=_as_low(page),
     )
 
 
-def _ranking(spans: Sequence[SpanData]) -> list[str]:
-    """Return trace ids, each request being one unit."""
-    return [str(worst.rows[0].trace_id) for worst in summary(spans).ranking]
+def _as_low(page: Summary) -> dict[str, int]:
+    first = {row.metric: row.value for worst in page.ranking[:1] for row in worst.rows}
+    return {fall.metric: as_low(page.ranking, fall, value) for fall in page.falls
+            if (value := first.get(fall.metric)) is not None}  # fmt: skip
 
 
 def _first_of_each(traces: Iterable[Trace], kind: Callable[[Trace], str]) -> list[Trace]:
@@ -205,6 +227,7 @@ def _evaluation(span: SpanData) -> Evaluation:
         label=attributes.get(semconv.EVALUATION_SCORE_LABEL),
         weight=1.0 if threshold is None else 1 / probability(int(threshold, 16)),
         binary=attributes.get(semconv.METRIC_KIND) == "binary",
+        pass_at=attributes.get(semconv.METRIC_PASS_AT),
         failed=semconv.ERROR_TYPE in attributes,
         note=attributes.get(semconv.EVALUATION_EXPLANATION) or attributes.get(semconv.REASON) or "",
     )

@@ -20,7 +20,9 @@ from spanscore.demo.results import Drop, Evaluation, Mean, Results, Trace
 from spanscore.demo.run import Played, unused_key
 from spanscore.demo.scenario import STRETCHES
 from spanscore.demo.times import MINUTES
+from spanscore.model.score import Kind
 from spanscore.model.span import SpanData
+from spanscore.report.findings import threshold, value_among
 
 __all__ = ["overview", "svg"]
 
@@ -48,7 +50,7 @@ def overview(
     """
     return Group(
         Text(_what_ran(played)),
-        *_section("The worst traces", *(_trace(trace) for trace in results.worst(traces))),
+        *_section("The worst traces", *_worst(results, traces)),
         *_section("Mean quality, with its 95 % interval", _means(results), *_cautions(played)),
         *_section("What was scored, and how often", _outcomes(played), *_reasons(played)),
         *_section("What happened", *_findings(results)),
@@ -89,8 +91,19 @@ def _what_ran(played: Played) -> str:
 # --- traces ---------------------------------------------------------------------------------------------------------
 
 
-def _trace(trace: Trace) -> RenderableType:
+def _worst(results: Results, count: int) -> Iterator[RenderableType]:
+    worst = results.worst(count)
+    if not worst:
+        yield Text("No trace fails a metric.")
+    for trace in worst:
+        yield _trace(trace, results.times(trace))
+
+
+def _trace(trace: Trace, times: int) -> RenderableType:
+    """Return a trace; ``times`` traces failed on its question."""
     title = _line(f"request {trace.number}", f"  {trace.stretch}  ", style="bold").append(trace.trace_id, style="dim")
+    if times > 1:
+        title.append(f"  failed ×{times}", style="dim")
     talk = Table.grid(padding=(0, 1))
     talk.add_row(Text("Q", style="dim"), trace.question)
     talk.add_row(Text("A", style="dim"), trace.answer)
@@ -155,7 +168,9 @@ def _means(results: Results) -> RenderableType:
             _mean(results.means[stretch].get(metric), low=stretch == "during" and metric in fallen)
             for stretch in STRETCHES
         ]
-        table.add_row(metric, *cells)
+        kind: Kind = "binary" if results.binary(metric) else "continuous"
+        known = threshold(kind, results.pass_at(metric))
+        table.add_row(Text(metric).append(f"\n{known}" if known else "", style="dim"), *cells)
     return table
 
 
@@ -229,7 +244,7 @@ def _findings(results: Results) -> Iterator[RenderableType]:
             yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
     first = results.open_first()
     if first is not None:
-        yield from _first(first, clear[0] if clear and first.stretch == "during" else None)
+        yield from _first(first, clear[0] if clear and first.stretch == "during" else None, results)
 
 
 def _fall(drop: Drop) -> Text:
@@ -238,14 +253,14 @@ def _fall(drop: Drop) -> Text:
     return text.append(f"; after it {drop.after.mean:.2f}." if drop.after else ".")
 
 
-def _first(trace: Trace, drop: Drop | None) -> Iterator[RenderableType]:
+def _first(trace: Trace, drop: Drop | None, results: Results) -> Iterator[RenderableType]:
     yield Text()
     yield Text("Open first: trace ").append(trace.trace_id, style="bold").append(f" (request {trace.number}).")
     value = None if drop is None else trace.of(drop.metric)
     if drop is not None and value is not None:
-        yield Text(
-            f"Its {drop.metric} is the lowest of the bad stretch: {value:.2f}, where {drop.before.mean:.2f} was usual."
-        )
+        alike = results.as_low.get(drop.metric, 1)
+        among = f"{value_among(value, alike)}{' in the bad stretch' if alike > 1 else ''}"
+        yield Text(f"Its {drop.metric} is {among}, where {drop.before.mean:.2f} was usual.")
     found = ", ".join(trace.found) or "nothing"
     yield Text(f"Asked “{trace.question}”, it retrieved {found} and said “{trace.answer}”")
     named = [one for one in trace.evaluations if one.label == "fail" and (drop is None or one.metric == drop.metric)]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from spanscore.report.findings import bucket_words, clock, figure
+from spanscore.report.findings import bucket_words, clock, figure, threshold
 from spanscore.report.summaries import Bucket, MetricSummary, Summary
 
 __all__ = ["histograms", "trend"]
@@ -26,6 +26,10 @@ _QUALITY = "quality (1 = good)"
 _TREND_PX, _HISTOGRAM_PX = 320, 230
 _TREND_MARGIN_PX = 34
 """To the right of a trend: half of its longest label of time."""
+_WORDS_MARGIN_PX = 24
+"""Above a histogram: one line of words."""
+_EDGE = 0.3
+"""Share of a histogram's width in which words would not fit on both sides of a line."""
 _DAYS = 3
 _COUNTS_DOMAIN, _MEANS_DOMAIN = [0.0, 0.17], [0.25, 1.0]
 """Shares of the height: how many scores below, how good they were above."""
@@ -59,7 +63,8 @@ def histograms(metric: MetricSummary) -> list[Chart]:
         return []
     charts = []
     if metric.on_quality:
-        charts.append(_histogram([(w, y) for w, y, _ in metric.points], _bins(metric, (0.0, 1.0)), _QUALITY))
+        spread = _histogram([(w, y) for w, y, _ in metric.points], _bins(metric, (0.0, 1.0)), _QUALITY)
+        charts.append(_with_thresholds(spread, metric))
     if not metric.on_quality or metric.range != (0.0, 1.0) or metric.direction == "lower":
         bounds = metric.range or _bounds([value for _, _, value in metric.points])
         charts.append(_histogram([(w, v) for w, _, v in metric.points], _bins(metric, bounds), _own_scale(metric)))
@@ -144,12 +149,13 @@ def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
 
 
 def _counts(metric: MetricSummary, summary: Summary) -> list[Chart]:
-    """Return bars of how many units were scored, and how many of the chosen ones were not."""
-    lost = [sum(bucket.outcomes.values()) - bucket.outcomes.get("not_sampled", 0) for bucket in metric.buckets]
-    return [
-        _bars(metric.buckets, [bucket.scores for bucket in metric.buckets], "$count", summary),
-        _bars(metric.buckets, lost, "$lost", summary),
-    ]
+    """Return bars of how many units were scored, how many had nothing to score, and how many scores were lost."""
+    heights = {
+        "$count": [bucket.scores for bucket in metric.buckets],
+        "$absent": [bucket.nothing_to_score for bucket in metric.buckets],
+        "$lost": [bucket.lost for bucket in metric.buckets],
+    }
+    return [_bars(metric.buckets, height, colour, summary) for colour, height in heights.items() if any(height)]
 
 
 def _bars(buckets: Sequence[Bucket], heights: Sequence[int], colour: str, summary: Summary) -> Chart:
@@ -242,6 +248,34 @@ def _histogram(pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float,
             "xaxis": _axis(title=_titled(title), range=[bins[0][0], bins[-1][1]], showgrid=False, **_ticks(bins)),
             "yaxis": _axis(title=_titled("units, %"), rangemode="tozero", nticks=4),
         },
+    }  # fmt: skip
+
+
+def _with_thresholds(chart: Chart, metric: MetricSummary) -> Chart:
+    """Draw from where a score passes, and say it above; pass/fail metrics have nothing between."""
+    words = threshold(metric.kind, metric.pass_at)
+    if not words:
+        return chart
+    layout = chart["layout"]
+    margin = {**layout["margin"], "t": _WORDS_MARGIN_PX}
+    lines = [_from_here(pass_at) for pass_at in metric.pass_at]
+    return {**chart, "layout": {**layout, "margin": margin, "shapes": lines,
+                                "annotations": [_above(metric.pass_at[-1], words)]}}  # fmt: skip
+
+
+def _from_here(threshold: float) -> Chart:
+    return {
+        "type": "line", "line": {"color": "$muted", "width": 1.5, "dash": "dot"},
+        "xref": "x", "x0": threshold, "x1": threshold, "yref": "paper", "y0": 0, "y1": 1,
+    }  # fmt: skip
+
+
+def _above(x: float, words: str) -> Chart:
+    """Return words above a line, no part of them beyond the chart."""
+    side = "left" if x < _EDGE else "right" if x > 1 - _EDGE else "center"
+    return {
+        "x": x, "xanchor": side, "y": 1, "yref": "paper", "yanchor": "bottom", "text": words, "showarrow": False,
+        "font": {"color": "$muted", "size": 12},
     }  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from spanscore.model.score import Kind
+from spanscore.report.rows import default_threshold
 from spanscore.report.summaries import Bucket, MetricSummary, Summary
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "outcome_words",
     "period",
     "readable",
+    "threshold",
+    "value_among",
     "width_words",
 ]
 
@@ -161,6 +165,25 @@ def outcome_name(outcome: str) -> str:
 def bucket_words(bucket: Bucket) -> str:
     """Return what happened in a bucket besides its scores."""
     return outcome_words(bucket.outcomes)
+
+
+def threshold(kind: Kind, pass_at: Sequence[float]) -> str:
+    """Return from which quality on a score passes: "pass at 0.5 (default)".
+
+    Empty for pass/fail metrics, which know nothing between, and where it is not known.
+
+    Args:
+        pass_at: ascending; several where it was changed.
+    """
+    if kind == "binary" or not pass_at:
+        return ""
+    default = " (default)" if tuple(pass_at) == (default_threshold(kind),) else ""
+    return f"pass at {' or '.join(f'{quality:g}' for quality in pass_at)}{default}"
+
+
+def value_among(value: float, alike: int) -> str:
+    """Return a value of the bad stretch, and whether other units there have it too: "one of 5 at 0.00"."""
+    return f"one of {alike:,} at {figure(value)}" if alike > 1 else figure(value)
 
 
 def _subject(metric: MetricSummary, name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from spanscore.codec.text import safe_text
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
-from spanscore.report.ranking import Worst
+from spanscore.report.ranking import Case, Worst, as_low, cases, failing, some_of_each
 from spanscore.report.rows import Row
 from spanscore.report.story import Branch, Story
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
@@ -21,6 +21,8 @@ __all__ = ["page"]
 MAX_CHARS = 4_000
 """Of a question, an answer or a context; what is longer is cut, and says so."""
 MAX_CONTEXTS = 20
+MAX_OTHERS = 10
+"""Units that failed on the same question as one that is shown."""
 _ROUGH_CHARS = 140
 _EXPLAINED_CHARS = 280
 _NO_TITLE = "(question not captured)"
@@ -30,14 +32,16 @@ def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str
     """Return the page as one HTML text.
 
     Args:
-        tell: gives the story of a unit; called for the worst ones only.
+        tell: gives the story of a unit; called for those that fail a metric only.
         title: names what was scored, beside the finding.
 
     Raises:
         MissingExtraError: jinja2 or plotly is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
-    units = [_unit(worst, tell(worst), summary, metrics) for worst in summary.worst]
+    every = cases(summary.ranking, lambda worst: tell(worst).question)
+    shown = some_of_each(every, summary.falls)
+    units = [_unit(case, tell(case.worst), summary, metrics) for case in shown]
     return jinja2_page.render(
         plotly_js.source(),
         title=safe_text(title),
@@ -52,6 +56,7 @@ def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str
         errors=[(say.readable(metric.metric), safe_text(error), f"{count:,}")
                 for metric in metrics for error, count in sorted(metric.errors.items(), key=lambda one: -one[1])],
         worst_finding=_worst_finding(summary),
+        worst_note=_worst_note(shown, every),
         units=units,
         duration=_duration,
         min_drop=say.figure(MIN_DROP, 1),
@@ -90,6 +95,8 @@ def _metric(metric: MetricSummary, at: int, summary: Summary) -> dict[str, Any]:
         "unit": _unit_of(metric),
         "lines": [*_tile(metric)],
         "fell": _fell(metric, summary),
+        "lost": any(bucket.lost for bucket in metric.buckets),
+        "absent": any(bucket.nothing_to_score for bucket in metric.buckets),
         "finding": say.metric_finding(metric, summary),
         "about": _about(metric),
         "trend": charts.trend(metric, summary),
@@ -108,7 +115,8 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
     if metric.low is not None and metric.high is not None:
         yield f"95 % interval {say.level(metric, metric.low)} to {say.level(metric, metric.high)}"
     if metric.pass_share is not None and metric.kind != "binary":
-        yield f"{metric.pass_share * 100:.0f}\u00a0% pass"
+        known = say.threshold(metric.kind, metric.pass_at)
+        yield f"{metric.pass_share * 100:.0f}\u00a0% {known or 'pass'}"
     yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), 'unit')} scored"
 
 
@@ -124,6 +132,8 @@ def _about(metric: MetricSummary) -> str:
     """Say what the numbers are: scale, direction, judge, what is missing."""
     scale = "an open scale" if metric.range is None else f"{metric.range[0]:g} to {metric.range[1]:g}"
     parts = [f"Own scale: {scale}, {metric.direction} is better".replace("-", "−")]
+    if known := say.threshold(metric.kind, metric.pass_at):
+        parts.append(known.replace("pass at", "pass at quality"))
     if metric.own_mean is not None and metric.range != (0.0, 1.0):
         parts.append(f"mean value {say.figure(metric.own_mean)}")
     if metric.judges:
@@ -173,33 +183,43 @@ def _step(step: Step, steps: Sequence[Step]) -> dict[str, Any]:
 
 def _open_first(units: Sequence[_Unit], summary: Summary) -> dict[str, Any] | None:
     """Return what is said of the unit at the top, and why it is bad; None where it passes all that it has."""
-    if not units or not units[0].failed:
+    if not units:
         return None
-    stretches = {metric.metric: metric for metric in summary.metrics if metric.stretch is not None}
-    failed = [row for row in summary.worst[0].rows if row.label == "fail"]
-    failed.sort(key=lambda row: [*stretches].index(row.metric) if row.metric in stretches else len(stretches))
+    fallen = [fall.metric for fall in summary.falls]
+    failed = failing(summary.ranking[0].rows)
+    failed.sort(key=lambda row: fallen.index(row.metric) if row.metric in fallen else len(fallen))
     return {
         "unit": units[0],
         "answer": _rough(units[0].story.answer),
-        "reasons": [_reason(row, stretches.get(row.metric)) for row in failed],
+        "reasons": [_reason(row, summary) for row in failed],
     }
 
 
-def _reason(row: Row, fallen: MetricSummary | None) -> dict[str, str]:
-    usual = "" if fallen is None or fallen.stretch is None else f" (usual: {say.level(fallen, fallen.stretch.usual)})"
+def _reason(row: Row, summary: Summary) -> dict[str, str]:
     return {
-        "metric": f"{say.readable(row.metric)} {say.figure(row.value)}{usual}",
+        "metric": f"{say.readable(row.metric)} {say.figure(row.value)}{_beside(row, summary)}",
         "explanation": _rough(row.explanation, _EXPLAINED_CHARS),
     }
+
+
+def _beside(row: Row, summary: Summary) -> str:
+    """Return what is usual where the metric fell, and how many of that time are as low."""
+    metric = next((one for one in summary.metrics if one.metric == row.metric), None)
+    fall = next((one for one in summary.falls if one.metric == row.metric), None)
+    if metric is None or metric.stretch is None or fall is None or row.value is None:
+        return ""
+    alike = as_low(summary.ranking, fall, row.value)
+    among = f"{say.value_among(row.value, alike)}; " if alike > 1 else ""
+    return f" ({among}usual: {say.level(metric, metric.stretch.usual)})"
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
     title: str
+    times: str
     when: str
     low: str
     chips: Sequence[dict[str, str]]
-    failed: bool
     story: Story
     question: str | None
     answer: str | None
@@ -207,6 +227,8 @@ class _Unit:
     rows: Sequence[dict[str, str]]
     trace_id: str | None
     stands_for: str
+    others: Sequence[dict[str, str]]
+    more: int
 
     def left(self, branch: Branch) -> str:
         """Return where a span's bar begins, in percent of the root's duration."""
@@ -222,18 +244,16 @@ class _Unit:
         return max((branch.after_ms + branch.took_ms for branch in self.story.branches), default=0.0) or 1.0
 
 
-def _unit(worst: Worst, story: Story, summary: Summary, metrics: Sequence[MetricSummary]) -> _Unit:
+def _unit(case: Case, story: Story, summary: Summary, metrics: Sequence[MetricSummary]) -> _Unit:
     keys = {metric.metric: f"m{at}" for at, metric in enumerate(metrics)}
-    first = worst.rows[0]
-    own = [row for row in worst.rows if row.metric]
+    first = case.worst.rows[0]
+    own = [row for row in case.worst.rows if row.metric]
     return _Unit(
         title=_rough(story.question) or safe_text(first.name) or _NO_TITLE,
+        times=f"×{len(case.units):,}" if case.others else "",
         when=", ".join(filter(None, [_when(first, summary), safe_text(first.name) if story.question else ""])),
-        low=" ".join(
-            keys[row.metric] for row in own if row.label == "fail" or (row.quality or 0.0) <= worst.quality < 1.0
-        ),
+        low=" ".join(key for metric, key in keys.items() if metric in case.failed),
         chips=[_chip(row) for row in own if row.value is not None],
-        failed=any(row.label == "fail" for row in own),
         story=story,
         question=_cut(story.question),
         answer=_cut(story.answer),
@@ -241,7 +261,15 @@ def _unit(worst: Worst, story: Story, summary: Summary, metrics: Sequence[Metric
         rows=[_row(row) for row in own],
         trace_id=first.trace_id,
         stands_for=_stands_for(own),
+        others=[_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
+        more=max(0, len(case.others) - MAX_OTHERS),
     )
+
+
+def _other(worst: Worst, summary: Summary) -> dict[str, str]:
+    scores = ", ".join(_chip(row)["text"] for row in failing(worst.rows))
+    first = worst.rows[0]
+    return {"told": ": ".join(filter(None, [_when(first, summary), scores])), "trace_id": first.trace_id or ""}
 
 
 def _when(row: Row, summary: Summary) -> str:
@@ -289,12 +317,23 @@ def _rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
 
 
 def _worst_finding(summary: Summary) -> str:
-    if not summary.worst:
-        return "No unit scored below the best" if summary.scores else "There are no scores to rank"
-    if len(summary.worst) == 1:
-        return "The one unit that scored below the best"
-    first = ", those of the bad stretch first" if summary.worst[0].fell else ""
-    return f"{say.counted(len(summary.worst), 'unit')} with the lowest scores{first}"
+    number = len(summary.ranking)
+    if not number:
+        return "No unit fails a metric" if summary.scores else "There are no scores to rank"
+    first = ", those of the bad stretch first" if number > 1 and summary.ranking[0].fell else ""
+    return f"{say.counted(number, 'unit')} {'fails' if number == 1 else 'fail'} a metric{first}"
+
+
+def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
+    """Say what of it is shown, and how."""
+    of = f"{len(every):,} {'questions' if any(case.others for case in every) else 'units'}"
+    some = f"Shown: {len(shown)} of {of}, of each metric the worst. " if len(shown) < len(every) else ""
+    folded = (
+        "×2: two units failed on the same question; the worse one is shown."
+        if any(case.others for case in shown)
+        else ""
+    )
+    return (some + folded).strip()
 
 
 def _duration(milliseconds: float) -> str:

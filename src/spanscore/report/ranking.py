@@ -1,18 +1,18 @@
-"""Rows → units, the one to open first at the top.
+"""Rows → units that fail a metric, the one to open first at the top; and units → cases, one per question.
 
 What fell stands out from what is always a little bad: units of a bad stretch come first, lowest first by the metrics that fell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 from spanscore.report.rows import Row
 
-__all__ = ["Fall", "Worst", "flawed", "ranked", "some_of_each"]
+__all__ = ["Case", "Fall", "Worst", "as_low", "cases", "failing", "ranked", "some_of_each"]
 
 WORST_PER_METRIC = 8
 WORST_AT_MOST = 24
@@ -30,7 +30,7 @@ class Fall:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """A unit with low scores.
+    """A unit that fails a metric.
 
     Attributes:
         quality: the lowest of its qualities.
@@ -44,8 +44,31 @@ class Worst:
     fell: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What was asked, and failed, once or several times.
+
+    Attributes:
+        worst: the unit to open.
+        others: that failed on the same question, in the order of their ranks.
+    """
+
+    worst: Worst
+    others: tuple[Worst, ...] = ()
+
+    @property
+    def units(self) -> tuple[Worst, ...]:
+        """All of them, the worst first."""
+        return (self.worst, *self.others)
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """The metrics that any of them fails."""
+        return frozenset(row.metric for unit in self.units for row in failing(unit.rows))
+
+
 def ranked(rows: Iterable[Row], falls: Sequence[Fall]) -> tuple[Worst, ...]:
-    """Return every unit with a flaw, the one to open first at the top.
+    """Return every unit that fails a metric, the one to open first at the top.
 
     Args:
         rows: in any order.
@@ -54,17 +77,58 @@ def ranked(rows: Iterable[Row], falls: Sequence[Fall]) -> tuple[Worst, ...]:
     of_unit: dict[str, list[Row]] = {}
     for row in rows:
         of_unit.setdefault(row.unit, []).append(row)
-    keyed = [
-        (_rank(flaws, own, falls), _worst(flaws, own, falls)) for own in of_unit.values() if (flaws := flawed(own))
-    ]
+    keyed = [(_rank(flaws, own, falls), _worst(flaws, own, falls)) for own in of_unit.values()
+             if any(map(_fails, flaws := _flawed(own)))]  # fmt: skip
     return tuple(worst for _, worst in sorted(keyed, key=lambda pair: pair[0]))
 
 
-def flawed(own: Sequence[Row]) -> list[Row]:
-    """Return the rows of a unit whose score is not the best one.
+def failing(own: Sequence[Row]) -> list[Row]:
+    """Return the rows of a unit that fail their metric.
 
     A refusal that keeps to the allowed topics is what its application is there for: that it commits to nothing is no flaw.
     """
+    return [row for row in _flawed(own) if _fails(row)]
+
+
+def cases(ranking: Iterable[Worst], question: Callable[[Worst], str | None]) -> tuple[Case, ...]:
+    """Return one case per question, in the order of their worst units; a unit without a question is its own."""
+    asked: dict[str, list[Worst]] = {}
+    for worst in ranking:
+        said = " ".join((question(worst) or "").split())
+        asked.setdefault(f"asked {said}" if said else f"unit {worst.unit}", []).append(worst)
+    return tuple(Case(first, tuple(rest)) for first, *rest in asked.values())
+
+
+def some_of_each(ranking: Sequence[Case], falls: Sequence[Fall]) -> tuple[Case, ...]:
+    """Return some of the cases, in their order: the worst by every metric, so that no metric hides another one's."""
+    fallen = {fall.metric for fall in falls}
+    of_metric: dict[str, list[tuple[float, int]]] = {}
+    for place, case in enumerate(ranking):
+        for metric in case.failed:
+            lowness = 0.0 if metric in fallen else _lowest(case, metric)
+            of_metric.setdefault(metric, []).append((lowness, place))
+    share = max(1, min(WORST_PER_METRIC, WORST_AT_MOST // max(1, len(of_metric))))
+    chosen = {place for own in of_metric.values() for _, place in sorted(own)[:share]}
+    return tuple(ranking[place] for place in sorted(chosen)[:WORST_AT_MOST])
+
+
+def as_low(ranking: Iterable[Worst], fall: Fall, value: float) -> int:
+    """Return how many units of a metric's bad stretch fail it with this value, as two digits show it."""
+    rows = (row for worst in ranking for row in failing(worst.rows) if row.metric == fall.metric and _within(row, fall))
+    return sum(row.value is not None and f"{row.value:.2f}" == f"{value:.2f}" for row in rows)
+
+
+def _fails(row: Row) -> bool:
+    """Whether its label says so, or, where it has none, the metric's threshold does."""
+    return row.label == "fail" or (row.label is None and _quality(row) < row.threshold)
+
+
+def _lowest(case: Case, metric: str) -> float:
+    return min(_quality(row) for unit in case.units for row in failing(unit.rows) if row.metric == metric)
+
+
+def _flawed(own: Sequence[Row]) -> list[Row]:
+    """Return the rows whose score is not the best one, a refusal's apart."""
     keeps = any(row.metric == _TOPICS and row.label == "pass" for row in own)
     return [
         row
@@ -73,19 +137,6 @@ def flawed(own: Sequence[Row]) -> list[Row]:
         and (row.quality < 1.0 or row.label == "fail")
         and not (keeps and row.explanation == NONCOMMITTAL)
     ]
-
-
-def some_of_each(ranking: Sequence[Worst], falls: Sequence[Fall]) -> tuple[Worst, ...]:
-    """Return some of the ranked units, in their order: the worst by every metric, so that no metric hides another one's."""
-    fallen = {fall.metric for fall in falls}
-    of_metric: dict[str, list[tuple[float, int]]] = {}
-    for place, worst in enumerate(ranking):
-        for row in flawed(worst.rows):
-            lowness = 0.0 if row.metric in fallen else _quality(row)
-            of_metric.setdefault(row.metric, []).append((lowness, place))
-    share = max(1, min(WORST_PER_METRIC, WORST_AT_MOST // max(1, len(of_metric))))
-    chosen = {place for own in of_metric.values() for _, place in sorted(own)[:share]}
-    return tuple(ranking[place] for place in sorted(chosen)[:WORST_AT_MOST])
 
 
 def _worst(flaws: Sequence[Row], own: Sequence[Row], falls: Sequence[Fall]) -> Worst:
@@ -103,11 +154,12 @@ def _rank(flaws: Sequence[Row], own: Sequence[Row], falls: Sequence[Fall]) -> tu
 def _fell(flaws: Sequence[Row], falls: Sequence[Fall]) -> bool:
     stretch = {fall.metric: fall for fall in falls}
     return any(
-        (fall := stretch.get(row.metric)) is not None
-        and fall.begin_ns <= (row.time_ns or 0) < fall.end_ns
-        and row.label != "pass"
-        for row in flaws
+        (fall := stretch.get(row.metric)) is not None and _within(row, fall) and row.label != "pass" for row in flaws
     )
+
+
+def _within(row: Row, fall: Fall) -> bool:
+    return fall.begin_ns <= (row.time_ns or 0) < fall.end_ns
 
 
 def _quality(row: Row) -> float:

@@ -14,10 +14,10 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.text import as_text, safe_text
-from spanscore.model.score import Direction, Kind, Label, Outcome, Scale
+from spanscore.model.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome, Scale
 from spanscore.model.span import SpanData, UnitKey
 
-__all__ = ["PENDING", "Row", "Spans", "unit_name"]
+__all__ = ["PENDING", "Row", "Spans", "default_threshold", "unit_name"]
 
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
@@ -40,6 +40,7 @@ class Row:
         reason: what happened instead of a score; low cardinality.
         probability: with which this (unit × metric) was chosen, (0, 1]; None = it was not sampled.
         range: lowest and highest value; None = open or not known.
+        pass_at: lowest quality that passes; None = not known.
         name: of the unit.
         trace_id: 32 hex digits.
         question: None where it was not captured; likewise ``answer`` and ``contexts``.
@@ -59,6 +60,7 @@ class Row:
     kind: Kind = "continuous"
     range: tuple[float, float] | None = None
     direction: Direction = "higher"
+    pass_at: float | None = None
     judge_model: str | None = None
     input_tokens: int = 0
     output_tokens: int = 0
@@ -73,6 +75,16 @@ class Row:
     def weight(self) -> float:
         """1 / probability: how many units of the traffic this one stands for."""
         return 1.0 / self.probability if self.probability else 1.0
+
+    @property
+    def threshold(self) -> float:
+        """Lowest quality that passes; the default of its kind where it is not known."""
+        return self.pass_at if self.pass_at is not None else default_threshold(self.kind)
+
+
+def default_threshold(kind: Kind) -> float:
+    """Return the lowest quality that passes where nobody chose another."""
+    return BINARY.pass_at if kind == "binary" else UNIT_INTERVAL.pass_at
 
 
 def unit_name(key: UnitKey) -> str:
@@ -236,6 +248,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         kind=scale.kind,
         range=scale.range,
         direction=scale.direction,
+        pass_at=_number(held.get(semconv.METRIC_PASS_AT)),
         judge_model=None if held.get(semconv.JUDGE_MODEL) is None else as_text(held[semconv.JUDGE_MODEL]),
         input_tokens=int(_number(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
         output_tokens=int(_number(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),

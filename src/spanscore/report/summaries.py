@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from spanscore.model.score import Direction, Kind
 from spanscore.monitoring import estimates
-from spanscore.report.ranking import Fall, Worst, ranked, some_of_each
+from spanscore.report.ranking import Fall, Worst, ranked
 from spanscore.report.rows import Row
 from spanscore.report.stretch import Stretch, worst_stretch
 
@@ -52,6 +52,10 @@ _Scale: TypeAlias = Literal["binary", "unit", "open"]
 
 _NOT_CHOSEN = frozenset({"not_sampled", "filtered", "not_exported", "refused"})
 _NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete", "too_late"})
+_NOT_WANTED = frozenset({"not_sampled", "filtered", "not_exported"})
+_NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "undefined", "pending"})
+"""Nobody has to act on these: an agent's turn without retrieval has no faithfulness."""
+_HARMLESS = _NOT_WANTED | _NOTHING_TO_SCORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,24 @@ class Bucket:
     scores: int
     outcomes: Mapping[str, int]
 
+    @property
+    def lost(self) -> int:
+        """How many were to be scored and failed or were dropped: a judge's failure, a full queue."""
+        return sum(count for outcome, count in self.outcomes.items() if not _parts(outcome) <= _HARMLESS)
+
+    @property
+    def nothing_to_score(self) -> int:
+        """How many were to be scored and had nothing that the metric could be about."""
+        return sum(
+            count for outcome, count in self.outcomes.items()
+            if _parts(outcome) <= _HARMLESS and not _parts(outcome) <= _NOT_WANTED
+        )  # fmt: skip
+
+
+def _parts(outcome: str) -> set[str]:
+    """Return the outcomes of which it is one: a span cannot always tell them apart."""
+    return set(outcome.split(" or "))
+
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
@@ -85,6 +107,7 @@ class MetricSummary:
         range: of the own scale; None = open.
         points: (weight, quality, value) of each score; quality is the value where the scale is open.
         pass_share: weighted share of ``pass`` among the labelled; None without labels.
+        pass_at: the lowest quality that passes, ascending where it was changed; empty where it is not known.
         outcomes: outcome → units, ``scored`` among them.
         errors: error type → units, of evaluations that failed.
         buckets: neighbours in time, without holes; empty when no row has a time.
@@ -102,6 +125,7 @@ class MetricSummary:
     high: float | None
     own_mean: float | None
     pass_share: float | None
+    pass_at: tuple[float, ...]
     points: tuple[tuple[float, float, float], ...]
     outcomes: Mapping[str, int]
     errors: Mapping[str, int]
@@ -140,8 +164,8 @@ class Summary:
         units: how many have a score, or an outcome that says why not.
         metrics: those with the clearest bad stretch first, then by name.
         steps: the funnel, over all (unit × metric).
-        ranking: every unit with a flaw, the one to open first at the top.
-        worst: some of them, in that order: of every metric the worst.
+        falls: the bad stretches, in the order of the metrics.
+        ranking: every unit that fails a metric, the one to open first at the top.
         width_ns: of a bucket; 0 when no row has a time.
     """
 
@@ -151,8 +175,8 @@ class Summary:
     width_ns: int
     metrics: tuple[MetricSummary, ...]
     steps: tuple[Step, ...]
+    falls: tuple[Fall, ...]
     ranking: tuple[Worst, ...]
-    worst: tuple[Worst, ...]
 
     @property
     def scores(self) -> int:
@@ -170,8 +194,7 @@ def summarize(rows: Iterable[Row]) -> Summary:
     edges = _edges(times, max((_scores(own) for own in of_metric.values()), default=0))
     metrics = [_metric(name, own, edges) for name, own in sorted(of_metric.items())]
     metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
-    falls = [fall for metric in metrics if (fall := _fall(metric)) is not None]
-    ranking = ranked(rows, falls)
+    falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
     return Summary(
         units=len({row.unit for row in rows}),
         start_ns=min(times, default=None),
@@ -179,8 +202,8 @@ def summarize(rows: Iterable[Row]) -> Summary:
         width_ns=edges[1] - edges[0] if edges else 0,
         metrics=tuple(metrics),
         steps=_steps(rows),
-        ranking=ranking,
-        worst=some_of_each(ranking, falls),
+        falls=falls,
+        ranking=ranked(rows, falls),
     )
 
 
@@ -234,6 +257,7 @@ def _metric(name: str, rows: Sequence[Row], edges: Sequence[int]) -> MetricSumma
         high=high,
         own_mean=_mean([(w, value) for w, _, value in points]),
         pass_share=_mean(labelled),
+        pass_at=tuple(sorted({row.pass_at for row in scored if row.pass_at is not None and row.label})),
         points=points,
         outcomes=Counter(row.outcome for row in rows),
         errors=Counter(row.reason for row in rows if row.value is None and row.reason),

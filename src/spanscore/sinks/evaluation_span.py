@@ -100,6 +100,7 @@ def _ours(score: Score, identity: str) -> dict[str, Any]:
         semconv.METRIC_KIND: score.kind,
         semconv.METRIC_DIRECTION: score.direction,
         semconv.METRIC_RANGE: None if score.range is None else [float(bound) for bound in score.range],
+        semconv.METRIC_PASS_AT: None if score.range is None else float(score.scale.pass_at),
         semconv.QUALITY: None if score.quality is None else float(score.quality),
         semconv.SAMPLING_RULE: score.rule,
         semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
