@@ -122,7 +122,7 @@ class Line:
             self.queue,
             pipeline,
             self.evaluation,
-            post=lambda settled: self.inbox.post(lambda: self.units.settled(settled)),
+            post=lambda settled: self.span_thread.leave(lambda: self.units.settled(settled)),
             workers=options.workers,
         )
         self.assembler = Assembler(remembered=_REMEMBERED)
@@ -140,6 +140,7 @@ class Line:
             self.handler.close()
         self.recorder = Recorder(
             self.units,
+            self.ledger,
             tracer=self.tracer,
             forget=self.handler.forget,
             content=self.content,

@@ -71,9 +71,16 @@ class Inbox(Generic[Event]):
         return True
 
     def post(self, item: Any) -> None:
-        """Hand over something of ours (scores, a command): unbounded here because it is bounded where it is made."""
+        """Hand over a command of ours, read at once: unbounded here because it is bounded where it is made."""
         self._urgent.append(item)
         self.nudge()
+
+    def leave(self, item: Any) -> None:
+        """Hand over something of ours that is read with the next batch (scores): no wake-up for each."""
+        self._urgent.append(item)
+        if self._asleep:
+            self._asleep = False
+            self._wake.set()
 
     def nudge(self) -> None:
         """Wake the reader now, without gathering."""
@@ -100,7 +107,7 @@ class Inbox(Generic[Event]):
     def _gather(self, timeout_s: float | None) -> bool:
         """Wait for a batch, a nudge or the moment's end; return whether there is something to read."""
         self._gathering = True
-        if len(self._events) < self._batch and not self._urgent:
+        if len(self._events) < self._batch and not self._nudged:
             self._full.wait(self._gather_s if timeout_s is None else min(self._gather_s, timeout_s))
         self._gathering = False
         self._full.clear()

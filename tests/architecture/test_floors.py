@@ -9,7 +9,7 @@
     pipeline  evaluation  report
     metrics  assembly  sessions  sampling  hooks  hold  monitoring
     judges  capture  dialects  queues  sinks  sources
-    ledger  inbox  providers  codec
+    ledger  inbox  providers  chosen  codec
     protocols  telemetry  loop  exporters
     model  context  settings  pool
     semconv  errors  notice

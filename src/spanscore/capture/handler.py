@@ -1,8 +1,8 @@
 """SpanCallbackHandler: what happens on the application's thread, and nothing more.
 
 Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the inbox.
-Only the root's span is started here, so that its trace id, its head-sampling decision and the ambient parent are real at
-once; every other span is made by the span thread, with its true times. Parents come from ``parent_run_id``; no context is
+Of a root its ids, its head-sampling decision and the ambient parent are real at once; the spans are made by the span
+thread, with their true times. Parents come from ``parent_run_id``; no context is
 ever attached.
 """
 
@@ -24,12 +24,13 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every in
 from spanscore import context, semconv
 from spanscore.capture.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.langgraph import hear_graphs
-from spanscore.capture.runs import CLIENTS, Event, Root, Run
+from spanscore.capture.roots import RootSpans
+from spanscore.capture.runs import Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.text import safe_text
 from spanscore.inbox import Inbox
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import Facts
 from spanscore.notice import harmless
 from spanscore.protocols import Sampler, Turnstile
 
@@ -40,7 +41,6 @@ _LINGER_NS: Final = 5_000_000_000
 _MAX_TRACE_IDS: Final = 1_000
 """Recent roots whose trace can be asked for: 0.3 kB each."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
-_CLIENT, _INTERNAL = trace.SpanKind.CLIENT, trace.SpanKind.INTERNAL
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
 _HAND_OVER: Final = "ParentCommand"
@@ -115,7 +115,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     def reset(self) -> None:
         """Forget every run: in a forked child, where roots open at the fork are never ended."""
-        self._tracer: trace.Tracer | None = None
+        self._spans: RootSpans | None = None
         self._runs: dict[int, Run] = {}
         self._roots: OrderedDict[int, Root] = OrderedDict()
         self._lingering: deque[tuple[int, Root]] = deque()
@@ -365,7 +365,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return None if parent is None or parent.root.ended or context.is_judging() else parent
 
     def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, given: Any) -> Root | None:
-        """Open a root: its span is started here, in the caller's context."""
+        """Open a root: what only the caller's context can tell is read here."""
         if run_id in self._roots:  # the same handler attached twice
             return None
         now = time_ns()
@@ -393,7 +393,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return root
 
     def _admit(self, root: Root) -> bool:
-        """Start the root's span; False when it is not to be recorded, and the reason has been counted."""
+        """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
         ambient = otel_context.get_current()
         if self.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
@@ -401,25 +401,13 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self.refused += 1
             self._turnstile.turned_away(Outcome.REFUSED)
             return False
-        if self._tracer is None:
+        if self._spans is None:
             self._ready()
-            self._tracer = self._get_tracer()
-        span = self._tracer.start_span(
-            safe_text(f"{root.operation} {root.name}"),
-            context=ambient,
-            kind=_CLIENT if root.operation in CLIENTS else _INTERNAL,
-            attributes={semconv.OPERATION_NAME: root.operation or ""},
-            start_time=root.start_ns,
-        )
-        ids = span.get_span_context()
-        if not ids.trace_flags & 1 or not span.is_recording():
+            self._spans = RootSpans(self._get_tracer())
+        if not self._spans.decide(root, ambient) or root.key is None:
             self._turnstile.turned_away(Outcome.NOT_EXPORTED)
             return False
-        root.span, root.key = span, UnitKey(ids.trace_id, ids.span_id)
-        root.is_trace_root = getattr(span, "parent", None) is None
-        root.trace_state = ids.trace_state.to_header() if ids.trace_state else ""
-        root.context = ambient
-        self._trace_ids[root.id] = ids.trace_id
+        self._trace_ids[root.id] = root.key.trace_id
         if len(self._trace_ids) > _MAX_TRACE_IDS:
             self._trace_ids.popitem(last=False)
         return True

@@ -12,17 +12,19 @@ from functools import partial
 from typing import Any, Final
 
 from opentelemetry import trace
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
 from spanscore.capture.handler import conversation_id, end_detached
+from spanscore.capture.roots import RootSpans, kind_of
 from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
-from spanscore.codec.text import safe_text, wire_value
+from spanscore.codec.text import safe_text
+from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, SpanData, UnitKey
 from spanscore.notice import harmless
-from spanscore.protocols import Recorded, Redactor
+from spanscore.protocols import Recorded, Redactor, Turnstile
 
 __all__ = ["LiveEnding", "Recorder"]
 
@@ -65,6 +67,7 @@ class Recorder:
 
     Args:
         port: where finished spans go.
+        turnstile: counts the roots of which the tracer makes no span.
         tracer: gives the tracer of the capture scope.
         forget: called with each finished root: the handler drops what it remembers.
         content: whether prompts, answers and documents are exported.
@@ -75,6 +78,7 @@ class Recorder:
     def __init__(
         self,
         port: Recorded,
+        turnstile: Turnstile,
         *,
         tracer: Callable[[], trace.Tracer],
         forget: Callable[[Root], None],
@@ -83,6 +87,7 @@ class Recorder:
         max_age_ns: int = 3_600_000_000_000,
     ) -> None:
         self._port = port
+        self._turnstile = turnstile
         self._tracer = tracer
         self._forget = forget
         self._content = content
@@ -93,6 +98,7 @@ class Recorder:
 
     def reset(self) -> None:
         """Forget every open unit: in a forked child."""
+        self._spans: RootSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
 
@@ -108,7 +114,9 @@ class Recorder:
         """Replay one event."""
         run, end_ns, _, _ = event
         root = run.root
-        if root.key is None:
+        if root.key is None or root.ignored:
+            if end_ns and run is root:
+                self._forget(root)
             return
         if root.detached:
             if run is root and end_ns:  # it ended while it was being detached: nobody else will
@@ -116,8 +124,7 @@ class Recorder:
         elif run is not root:
             self._end_child(event, now_ns)
         elif not end_ns:
-            self._open[root.key] = root
-            self._port.opened(root.key, now_ns)
+            self._open_root(root, root.key, now_ns)
         elif root.key in self._open:
             self._closing[root.key] = (now_ns + _GRACE_NS, _with_run_end(event))
             self._finish_if_whole(root, now_ns)
@@ -164,7 +171,7 @@ class Recorder:
             run.closed = True
             LiveEnding(self._span_of(run, attributes), end_ns, None, 0).end()
             return
-        self._close_span(run, end_ns, attributes, _content_of(run, output), error, now_ns)
+        self._close_span(run, end_ns, attributes, output, error, now_ns)
         if root.key in self._closing:
             self._finish_if_whole(root, now_ns)
 
@@ -173,25 +180,24 @@ class Recorder:
         run: Run,
         end_ns: int,
         attributes: dict[str, Any],
-        render: Callable[[], Mapping[str, Any]],
+        output: Any,
         error: BaseException | None,
         now_ns: int,
     ) -> None:
         root, key = run.root, run.root.key
         assert key is not None
         run.closed = True
-        on_span = attributes
+        on_span, render = attributes, None
         if self._content:
-            content = _rendered(render)
-            on_span = {**attributes, **self._exported(content)}
-            render = partial(_same, content)
+            content = _rendered(_content_of(run, output))
+            on_span, render = {**attributes, **self._exported(content)}, partial(_same, content)
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
         ending = LiveEnding(span, end_ns, on_span if run is root else None, _SPAN_BYTES + _size(on_span))
         if root.may:
-            data = _span_data(run, span, end_ns, Attributes(attributes, render), error)
-            self._port.ended(key, data, ending, now_ns)
+            held = Attributes(attributes, render or _content_of(run, output))
+            self._port.ended(key, _span_data(run, span, end_ns, held, error), ending, now_ns)
         elif run is root:
             self._port.passed(key, ending, now_ns)
         else:
@@ -205,7 +211,7 @@ class Recorder:
             run.span = self._tracer().start_span(
                 _span_name(run, attributes or {}),
                 context=trace.set_span_in_context(self._span_of(parent), run.root.context),
-                kind=SpanKind.CLIENT if run.operation in CLIENTS else SpanKind.INTERNAL,
+                kind=kind_of(run),
                 attributes=attributes,
                 start_time=run.start_ns,
             )
@@ -214,6 +220,20 @@ class Recorder:
         return run.span
 
     # --- roots -------------------------------------------------------------------------------------------------
+
+    def _open_root(self, root: Root, key: UnitKey, now_ns: int) -> None:
+        made = False
+        try:
+            self._spans = self._spans or RootSpans(self._tracer())
+            made = self._spans.make(root)
+        finally:
+            if not made:  # also where a processor of the application raised
+                root.ignored = True
+                self._turnstile.turned_away(Outcome.NOT_EXPORTED)
+        if not made:
+            return
+        self._open[key] = root
+        self._port.opened(key, now_ns)
 
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
         if root.key is not None and not any(list(root.open.values())):
@@ -230,14 +250,15 @@ class Recorder:
         if root.broken:
             self._port.broken(key, now_ns)
         attributes = {**_plain(root, output, error), semconv.RUN_END: run_end}
-        self._close_span(root, end_ns, attributes, _content_of(root, output), error, now_ns)
+        self._close_span(root, end_ns, attributes, output, error, now_ns)
         del self._open[key]
         self._forget(root)
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
         attributes = {**_plain(child, None, None), semconv.RUN_END: "cancelled"}
+        child.given = None  # half a conversation is nobody's sample
         try:
-            self._close_span(child, end_ns, attributes, _nothing, None, now_ns)
+            self._close_span(child, end_ns, attributes, None, None, now_ns)
         except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
             harmless("end a span", error)
 
@@ -279,33 +300,31 @@ def _stopped(error: BaseException | None) -> bool:
 def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
     """Return the attributes that quote nothing, as a span can hold them. Never raises."""
     try:
-        found = _described(run, output, error)
+        return _described(run, output, error)
     except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
         harmless("describe a run", fault)
-        found = {semconv.OPERATION_NAME: run.operation}
-    return {name: value for name, given in found.items() if (value := wire_value(given)) is not None}
+        return {semconv.OPERATION_NAME: run.operation} if run.operation else {}
 
 
 def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
     attributes: dict[str, Any] = {semconv.OPERATION_NAME: run.operation} if run.operation else {}
     if run.operation in _MODELS:
         metadata, parameters = run.details if isinstance(run.details, tuple) else (run.details, None)
-        attributes |= codec.chat_attributes(run.name, metadata, parameters, output)
+        attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
     elif run.operation == semconv.EXECUTE_TOOL:
-        attributes[semconv.TOOL_NAME] = run.name
+        attributes[semconv.TOOL_NAME] = safe_text(run.name)
         if isinstance(run.details, str):
-            attributes[semconv.TOOL_CALL_ID] = run.details
+            attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     elif run.operation == semconv.INVOKE_AGENT:
-        attributes[semconv.AGENT_NAME] = run.name
+        attributes[semconv.AGENT_NAME] = safe_text(run.name)
     elif run.operation == semconv.INVOKE_WORKFLOW:
-        attributes[semconv.WORKFLOW_NAME] = run.name
-    conversation = conversation_id(_metadata(run)) if run is run.root else None
-    if conversation is not None:
+        attributes[semconv.WORKFLOW_NAME] = safe_text(run.name)
+    if run is run.root and (conversation := conversation_id(_metadata(run))) is not None:
         attributes[semconv.CONVERSATION_ID] = conversation
     if error is not None and not _stopped(error):
-        attributes[semconv.ERROR_TYPE] = type(error).__name__
+        attributes[semconv.ERROR_TYPE] = safe_text(type(error).__name__)
     return attributes
 
 

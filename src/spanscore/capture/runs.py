@@ -6,6 +6,7 @@ ancestor, so that a child finds its span's parent in one look-up and the span th
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ class Run:
         first_ns: when the first chunk of a stream came.
         ended: its end has been told, and is not heard twice. The run is remembered as a parent until its unit closes.
         closed: its span has been closed; an end that comes after that changes nothing.
-        span: made on first need, by the span thread (a root's: at its start).
+        span: made on first need, by the span thread (``capture.roots`` for a root's).
     """
 
     __slots__ = (
@@ -71,6 +72,8 @@ class Root(Run):
     Attributes:
         key: None while ``ignored``.
         context: the caller's OpenTelemetry context: children start in it.
+        carrier: a copy of all the caller's context variables, until the span is made in it.
+        sampling: the head sampler's decision, until the span is made by it.
         may: whether any metric could still take the unit.
         wanted: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
@@ -84,6 +87,7 @@ class Root(Run):
 
     __slots__ = (
         "broken",
+        "carrier",
         "context",
         "detached",
         "expected",
@@ -94,6 +98,7 @@ class Root(Run):
         "key",
         "may",
         "open",
+        "sampling",
         "trace_state",
         "wanted",
     )
@@ -110,6 +115,8 @@ class Root(Run):
         self.root = self
         self.key: UnitKey | None = None
         self.context: Context | None = None
+        self.carrier: contextvars.Context | None = None
+        self.sampling: Any = None
         self.may = False
         self.wanted = False
         self.expected: Mapping[str, Any] | None = None

@@ -18,7 +18,18 @@ from math import isfinite, isnan
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Special", "as_text", "from_wire", "jsonable", "nearest", "plain_dict", "safe_text", "to_wire", "wire_value"]
+__all__ = [
+    "WIRE_INT_BITS",
+    "Special",
+    "as_text",
+    "from_wire",
+    "jsonable",
+    "nearest",
+    "plain_dict",
+    "safe_text",
+    "to_wire",
+    "wire_value",
+]
 
 MAX_DEPTH = 16
 """Levels of a value; deeper ones are markers. Real states measured 4 to 7."""
@@ -26,7 +37,8 @@ MAX_NODES = 20_000
 """Elements of a value; further ones are left out. Also what ends a list that contains itself twice."""
 MAX_CHARS = 4_000_000
 """Characters of a value; further text is cut. Beyond the context of any model."""
-_WIRE_INT_BITS = 63
+WIRE_INT_BITS = 63
+"""Of an integer on the wire, its sign apart."""
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
 Special = Callable[[Any], Any]
@@ -53,7 +65,7 @@ def wire_value(value: Any) -> Any:
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, int):
-        return value if value.bit_length() <= _WIRE_INT_BITS else None
+        return value if value.bit_length() <= WIRE_INT_BITS else None
     if isinstance(value, (list, tuple)):
         return [safe_text(item) if isinstance(item, str) else item for item in value]
     return value

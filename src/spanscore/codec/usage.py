@@ -11,7 +11,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.snapshot import TakenChoice, TakenGeneration
-from spanscore.codec.text import safe_text
+from spanscore.codec.text import WIRE_INT_BITS, safe_text
 
 __all__ = ["chat_attributes", "finish_reason"]
 
@@ -69,17 +69,20 @@ def chat_attributes(
         generation: of ``snapshot_generation``; None = there was no answer.
     """
     run, asked = _dict(metadata), _dict(invocation_params)
-    tokens = _number(run, _LS_MAX_TOKENS)
-    temperature = _number(run, _LS_TEMPERATURE)
-    found = {
-        semconv.REQUEST_MODEL: _text(run, _LS_MODEL) or _text(asked, _REQUEST_MODELS),
-        semconv.PROVIDER_NAME: _text(run, _LS_PROVIDER) or _provider(serialized_name),
-        semconv.REQUEST_TEMPERATURE: _number(asked, _TEMPERATURE) if temperature is None else temperature,
-        semconv.REQUEST_MAX_TOKENS: _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens),
-    }
+    found: dict[str, Any] = {}
+    _add(found, semconv.REQUEST_MODEL, _text(run, _LS_MODEL) or _text(asked, _REQUEST_MODELS))
+    _add(found, semconv.PROVIDER_NAME, _text(run, _LS_PROVIDER) or _provider(serialized_name))
+    temperature, tokens = _number(run, _LS_TEMPERATURE), _number(run, _LS_MAX_TOKENS)
+    _add(found, semconv.REQUEST_TEMPERATURE, _number(asked, _TEMPERATURE) if temperature is None else temperature)
+    _add(found, semconv.REQUEST_MAX_TOKENS, _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens))
     if isinstance(generation, TakenGeneration):
-        found |= _answered(generation)
-    return {name: value for name, value in found.items() if value is not None}
+        _add_answer(found, generation)
+    return found
+
+
+def _add(found: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        found[name] = value
 
 
 _LS_MODEL, _LS_PROVIDER, _LS_TEMPERATURE = ("ls_model_name",), ("ls_provider",), ("ls_temperature",)
@@ -96,49 +99,49 @@ def finish_reason(choice: TakenChoice) -> str | None:
     return _text(_dict(reported), _FINISH_KEYS) or _text(_dict(info), _FINISH_KEYS)
 
 
-def _answered(generation: TakenGeneration) -> dict[str, Any]:
+def _add_answer(found: dict[str, Any], generation: TakenGeneration) -> None:
     choices, llm_output = generation
     if not choices:
-        return _tokens([llm_output])
+        _add_tokens(found, [llm_output])
+        return
     _, identity, usage, reported, info = choices[0]
     said, output = _dict(reported), _dict(llm_output)
-    own_id = identity if isinstance(identity, str) and not identity.startswith(_OURS) else None
-    return {
-        semconv.RESPONSE_FINISH_REASONS: [reason for c in choices if (reason := finish_reason(c)) is not None] or None,
-        semconv.RESPONSE_MODEL: _text(said, _RESPONSE_MODELS) or _text(output, _RESPONSE_MODELS),
-        semconv.RESPONSE_ID: _text(said, _RESPONSE_IDS) or own_id or _text(output, _RESPONSE_IDS),
-        **(_usage(usage) or _tokens([usage, llm_output, reported, info])),
-    }
+    reasons = [reason for choice in choices if (reason := finish_reason(choice)) is not None]
+    _add(found, semconv.RESPONSE_FINISH_REASONS, reasons or None)
+    _add(found, semconv.RESPONSE_MODEL, _text(said, _RESPONSE_MODELS) or _text(output, _RESPONSE_MODELS))
+    own_id = safe_text(identity) if isinstance(identity, str) and not identity.startswith(_OURS) else None
+    _add(found, semconv.RESPONSE_ID, _text(said, _RESPONSE_IDS) or own_id or _text(output, _RESPONSE_IDS))
+    if not _add_usage(found, usage):
+        _add_tokens(found, [usage, llm_output, reported, info])
 
 
-def _usage(usage: Any) -> dict[str, Any]:
-    """Read LangChain's own form; empty where it is not that."""
-    if (
-        type(usage) is not dict
-        or type(usage.get("input_tokens")) is not int
-        or type(usage.get("output_tokens")) is not int
-    ):
-        return {}
-    sent, received = _dict(usage.get("input_token_details")), _dict(usage.get("output_token_details"))
-    return {
-        semconv.USAGE_INPUT_TOKENS: usage["input_tokens"],
-        semconv.USAGE_OUTPUT_TOKENS: usage["output_tokens"],
-        semconv.USAGE_CACHE_READ_INPUT_TOKENS: _whole(_number(sent, _CACHE_READ)),
-        semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: _whole(_number(sent, _CACHE_WRITE)),
-        semconv.USAGE_REASONING_OUTPUT_TOKENS: _whole(_number(received, _REASONING)),
-    }
+def _add_usage(found: dict[str, Any], usage: Any) -> bool:
+    """Read LangChain's own form; False where it is not that."""
+    if type(usage) is not dict:
+        return False
+    sent, received = usage.get("input_tokens"), usage.get("output_tokens")
+    if type(sent) is not int or type(received) is not int or not _fits(sent) or not _fits(received):
+        return False
+    found[semconv.USAGE_INPUT_TOKENS], found[semconv.USAGE_OUTPUT_TOKENS] = sent, received
+    if details := _dict(usage.get("input_token_details")):
+        _add(found, semconv.USAGE_CACHE_READ_INPUT_TOKENS, _whole(_number(details, _CACHE_READ)))
+        _add(found, semconv.USAGE_CACHE_WRITE_INPUT_TOKENS, _whole(_number(details, _CACHE_WRITE)))
+    if details := _dict(usage.get("output_token_details")):
+        _add(found, semconv.USAGE_REASONING_OUTPUT_TOKENS, _whole(_number(details, _REASONING)))
+    return True
 
 
 _CACHE_READ, _CACHE_WRITE, _REASONING = ("cache_read",), ("cache_creation",), ("reasoning",)
 
 
-def _tokens(places: Iterable[Any]) -> dict[str, Any]:
+def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
     """Read one report, the first that knows the input or the output: two of them may count differently."""
     for report in (report for place in places for report in _reports(place)):
         counts = {name: _at(report, paths) for name, paths in _TOKENS.items()}
         if counts[semconv.USAGE_INPUT_TOKENS] is not None or counts[semconv.USAGE_OUTPUT_TOKENS] is not None:
-            return {name: _whole(count) for name, count in counts.items()}
-    return {}
+            for name, count in counts.items():
+                _add(found, name, _whole(count))
+            return
 
 
 def _reports(place: Any) -> Iterable[dict[str, Any]]:
@@ -173,18 +176,25 @@ def _text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
 def _number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
     for key in keys:
         value = place.get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value
+        if value is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value if isinstance(value, float) or _fits(value) else None
     return None
 
 
 def _whole(number: float | None) -> int | None:
+    if number is None or type(number) is int:
+        return number
     try:
-        return None if number is None else int(number)
+        return whole if _fits(whole := int(number)) else None
     except (ValueError, OverflowError):  # NaN, infinity
         return None
 
 
+def _fits(number: int) -> bool:
+    """Whether OTLP can carry it."""
+    return number.bit_length() <= WIRE_INT_BITS
+
+
 def _provider(name: str | None) -> str | None:
     """``ChatOpenAI`` → ``openai``: LangChain's own rule for ``ls_provider``."""
-    return name.removeprefix("Chat").lower() or None if name and name.startswith("Chat") else None
+    return safe_text(name.removeprefix("Chat").lower()) or None if name and name.startswith("Chat") else None

@@ -1,4 +1,4 @@
-"""SpanThread: the one thread that makes spans (but roots), ends them, and calls sinks.
+"""SpanThread: the one thread that makes spans, ends them, and calls sinks.
 
 So an application's slow exporter stalls neither the application nor the loop.
 """
@@ -92,6 +92,13 @@ class SpanThread:
         self._inbox.post(lambda: _then(work, done))
         return done.wait(timeout_s)
 
+    def leave(self, work: Callable[[], None]) -> None:
+        """Hand over what is done with the next batch of events, at once where somebody waits in ``flush``. Any thread."""
+        if self._markers:
+            self._inbox.post(work)
+        else:
+            self._inbox.leave(work)
+
     def stop(self, timeout_s: float) -> bool:
         """End the thread after what is in the inbox. False: it is stuck in somebody's exporter, and is left behind."""
         self._stopping = True
@@ -112,8 +119,7 @@ class SpanThread:
         posted = []
         while (item := self._inbox.take_posted()) is not None:
             posted.append(item)
-        for position in range(len(self._inbox)):
-            self._handle(position)
+        self._read(len(self._inbox))
         for work in posted:
             self._safely(work)
         now_ns = self._clock()
@@ -121,12 +127,17 @@ class SpanThread:
         self._safely(lambda: self._units.tick(now_ns))
         self._answer_markers()
 
-    def _handle(self, position: int) -> None:
-        event = self._inbox.take()
-        if event is not None:
-            self._safely(lambda: self._recorder.handle(event, self._clock()))
-        if position % _YIELD_EVERY == _YIELD_EVERY - 1:
-            time.sleep(0)
+    def _read(self, events: int) -> None:
+        take, handle, clock = self._inbox.take, self._recorder.handle, self._clock
+        for position in range(1, events + 1):
+            event = take()
+            if event is not None:
+                try:
+                    handle(event, clock())
+                except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
+                    harmless("keep track of a unit", error)
+            if position % _YIELD_EVERY == 0:
+                time.sleep(0)
 
     def _safely(self, work: Callable[[], None]) -> None:
         """One bad unit must not end the thread that all others need."""

@@ -5,14 +5,14 @@ Late scores arrive this way, and backends that cannot wait for a held root see n
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from spanscore import semconv
+from spanscore.chosen import ChosenSpans
 from spanscore.codec.text import safe_text, wire_value
 from spanscore.model.score import Score, Usage, score_attributes, score_id
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -44,6 +44,7 @@ class EvaluationSpans(SafeSink):
         super().__init__()
         self._providers = providers
         self._content = content
+        self._chosen: ChosenSpans | None = None
 
     def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
         root = unit.root
@@ -54,9 +55,26 @@ class EvaluationSpans(SafeSink):
             span_id = int(_id_of(score, unit.key)[:16], 16)
             attributes = self._attributes(unit, root, score)
             if root.resource is None or not hasattr(tracer, "span_processor"):
-                _start_and_end(tracer, root, score, span_id, attributes)
+                self._start_and_end(tracer, root, score, span_id, attributes)
             else:
                 tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes))
+
+    def _start_and_end(
+        self, tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]
+    ) -> None:
+        self._chosen = self._chosen or ChosenSpans.of(tracer)
+        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id)
+        span = start(
+            f"{semconv.EVALUATION} {score.metric}",
+            context=context_of(root),
+            kind=SpanKind.INTERNAL,
+            attributes=attributes,
+            links=[Link(span_context_of(root))],
+            start_time=root.end_ns,
+        )
+        if score.outcome.failed:
+            span.set_status(_status(score))
+        span.end(end_time=root.end_ns)
 
     def _attributes(self, unit: Unit, root: SpanData, score: Score) -> dict[str, Any]:
         explanation = explanation_of(score) if self._content else None
@@ -140,21 +158,6 @@ def _status(score: Score) -> Status:
     return Status(StatusCode.ERROR, safe_text(score.reason or _error_type(score) or ""))
 
 
-def _start_and_end(tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]) -> None:
-    with _chosen_id(tracer, span_id):
-        span = tracer.start_span(
-            f"{semconv.EVALUATION} {score.metric}",
-            context=context_of(root),
-            kind=SpanKind.INTERNAL,
-            attributes=attributes,
-            links=[Link(span_context_of(root))],
-            start_time=root.end_ns,
-        )
-    if score.outcome.failed:
-        span.set_status(_status(score))
-    span.end(end_time=root.end_ns)
-
-
 def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]) -> Any:
     """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
     from opentelemetry.sdk.resources import Resource
@@ -175,38 +178,3 @@ def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str
         end_time=root.end_ns,
         instrumentation_scope=InstrumentationScope(semconv.SCOPE),
     )
-
-
-_chosen = threading.local()
-
-
-class _ChosenIds:
-    """An id generator that gives the span id chosen on this thread, once, else asks the one that was there before.
-
-    ``get_tracer`` returns one object per scope, so scorers on one provider share it: it is installed once, and what is chosen
-    is thread-local. Only the tracer of our own scope ever has it, so the application's ids stay its own.
-    """
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def generate_span_id(self) -> int:
-        """Return the chosen id, else a generated one."""
-        span_id: int | None = getattr(_chosen, "span_id", None)
-        _chosen.span_id = None
-        return self._inner.generate_span_id() if span_id is None else span_id
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
-@contextmanager
-def _chosen_id(tracer: Any, span_id: int) -> Iterator[None]:
-    """Let the span that this thread starts inside the block have this id; a tracer that is not the SDK's chooses its own."""
-    if hasattr(tracer, "id_generator") and not isinstance(tracer.id_generator, _ChosenIds):
-        tracer.id_generator = _ChosenIds(tracer.id_generator)
-    _chosen.span_id = span_id
-    try:
-        yield
-    finally:
-        _chosen.span_id = None
