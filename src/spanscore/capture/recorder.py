@@ -54,9 +54,10 @@ class LiveEnding:
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Set the attributes and end the span at its true end."""
         try:
-            both = {**(self._attributes or {}), **(attributes or {})}
-            if both:
-                self._span.set_attributes(both)
+            if self._attributes:
+                attributes = {**self._attributes, **attributes} if attributes else self._attributes
+            if attributes:
+                self._span.set_attributes(attributes)
             self._span.end(end_time=self._end_ns)
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
             harmless("end a span", error)
@@ -194,7 +195,8 @@ class Recorder:
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
-        ending = LiveEnding(span, end_ns, on_span if run is root else None, _SPAN_BYTES + _size(on_span))
+        size = _SPAN_BYTES + _size(on_span) if root.may else 0  # what cannot be taken is not held
+        ending = LiveEnding(span, end_ns, on_span if run is root else None, size)
         if root.may:
             held = Attributes(attributes, render or _content_of(run, output))
             self._port.ended(key, _span_data(run, span, end_ns, held, error), ending, now_ns)
