@@ -16,6 +16,7 @@ from typing import Any
 from spanscore import semconv
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Ending
+from spanscore.turns import give_way
 
 __all__ = ["RELEASE_REASONS", "Pace", "SpanHold"]
 
@@ -207,6 +208,7 @@ class SpanHold:
             self.lost += spans if self.provider_closed else 0
             left += spans
             self._pace.spend(spans, now_ns)
+            give_way()
         return left
 
     def next_due_ns(self) -> int | None:

@@ -12,7 +12,7 @@
     ledger  inbox  providers  chosen  codec
     protocols  telemetry  loop  exporters
     model  context  settings  pool
-    semconv  errors  notice
+    semconv  errors  notice  turns
 
 A part is a file or a folder of ``src/spanscore``. Imports are read from the source, wherever they stand in it.
 """

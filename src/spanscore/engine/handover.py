@@ -17,6 +17,7 @@ from spanscore.model.score import Score
 from spanscore.notice import harmless
 from spanscore.pipeline import Chosen, Pipeline
 from spanscore.protocols import Queue
+from spanscore.turns import give_way
 
 __all__ = ["Engine"]
 
@@ -73,6 +74,7 @@ class Engine:
             self._tasks = [asyncio.get_running_loop().create_task(self._work()) for _ in range(self._workers)]
         for unit in chosen:
             self._take(unit)
+            give_way()
 
     def _take(self, chosen: Chosen) -> None:
         if self._stopped:
@@ -91,6 +93,7 @@ class Engine:
         while True:
             job = await self._queue.get()
             await self._do(job)
+            give_way()
 
     async def _do(self, job: Job) -> None:
         scores: Sequence[Score] = ()

@@ -16,12 +16,11 @@ from spanscore.hold import SpanHold
 from spanscore.inbox import Inbox
 from spanscore.model.span import UnitKey
 from spanscore.notice import harmless
+from spanscore.turns import give_way
 
 __all__ = ["SpanThread"]
 
 _SLOW_TICK_S = 10.0
-_YIELD_EVERY = 16
-"""Events between two voluntary hand-overs of the GIL: without them the application waits out a switch interval (5 ms)."""
 
 
 class SpanThread:
@@ -122,6 +121,7 @@ class SpanThread:
         self._read(len(self._inbox))
         for work in posted:
             self._safely(work)
+            give_way()
         now_ns = self._clock()
         self._safely(lambda: self._recorder.due(now_ns))
         self._safely(lambda: self._units.tick(now_ns))
@@ -129,15 +129,14 @@ class SpanThread:
 
     def _read(self, events: int) -> None:
         take, handle, clock = self._inbox.take, self._recorder.handle, self._clock
-        for position in range(1, events + 1):
+        for _ in range(events):
             event = take()
             if event is not None:
                 try:
                     handle(event, clock())
                 except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
                     harmless("keep track of a unit", error)
-            if position % _YIELD_EVERY == 0:
-                time.sleep(0)
+            give_way()
 
     def _safely(self, work: Callable[[], None]) -> None:
         """One bad unit must not end the thread that all others need."""

@@ -22,6 +22,7 @@ from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.notice import harmless
 from spanscore.pipeline import Chosen, facts_of
 from spanscore.protocols import Ending, Queue, Sampler, Sink
+from spanscore.turns import give_way
 
 __all__ = ["Settled", "Units"]
 
@@ -163,6 +164,7 @@ class Units:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns, force=force):
             self._safely_close(unit, now_ns)
+            give_way()
         if self._chosen:
             chosen, self._chosen = self._chosen, []
             self._handover(chosen)

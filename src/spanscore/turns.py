@@ -1,0 +1,29 @@
+"""Turns: a thread of ours that has much to do gives the application's threads the GIL in between.
+
+Else each of them that has let go of it, for a system call as short as an event loop's look at its sockets, waits out a switch
+interval (5 ms) to get it back.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic_ns, sleep
+from typing import Final
+
+__all__ = ["give_way"]
+
+_TURN_NS: Final = 1_000_000
+
+
+class _Turn(threading.local):
+    began_ns = 0
+
+
+_turn = _Turn()
+
+
+def give_way() -> None:
+    """Let the GIL go for a moment, if this thread has worked for a millisecond since it last did. Else 0.2 µs."""
+    if monotonic_ns() - _turn.began_ns >= _TURN_NS:
+        sleep(0)
+        _turn.began_ns = monotonic_ns()

@@ -1,0 +1,36 @@
+"""A thread that works for long lets others in between, and seldom enough to cost nothing."""
+
+import threading
+
+from spanscore import turns
+
+
+def naps(monkeypatch, work):
+    """Run ``work`` on a thread that has never given way; return how often it did. The clock stands but for ``work``."""
+    clock, slept = [10**9], []
+    monkeypatch.setattr(turns, "monotonic_ns", lambda: clock[0])
+    monkeypatch.setattr(turns, "sleep", slept.append)
+    thread = threading.Thread(target=work, args=(clock,))
+    thread.start()
+    thread.join()
+    return slept
+
+
+def test_it_gives_way_once_a_millisecond_of_work(monkeypatch):
+    def work(clock):
+        for _ in range(100):
+            turns.give_way()
+            clock[0] += 100_000
+
+    assert naps(monkeypatch, work) == [0] * 10
+
+
+def test_each_thread_has_its_own_turn(monkeypatch):
+    def work(clock):
+        turns.give_way()
+        other = threading.Thread(target=turns.give_way)
+        other.start()
+        other.join()
+        turns.give_way()
+
+    assert naps(monkeypatch, work) == [0, 0]
