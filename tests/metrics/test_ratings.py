@@ -123,7 +123,7 @@ def test_a_judge_that_reads_is_sent_the_texts_once(family: str) -> None:
 
     score = METRICS[family](judge).score_sync(SAMPLE)
 
-    assert (score.value, score.explanation) == (0.75, "Rated 2 of 2 and 1 of 2.")
+    assert (score.value, score.explanation) == (0.75, "Rated 2 and 1 on a scale of 0 to 2.")
     assert score.ballots == Ballots(asked=2, received=2)
     assert asked(judge) == [(f"judge_{family}", 0)]
 

@@ -15,6 +15,8 @@ from tests.report.builders import a_score, a_unit_span, evaluations, rows
 
 from spanscore import semconv
 from spanscore.errors import MissingExtraError
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.metrics.offline import COMPARES_WORDS
 from spanscore.model.score import JudgeCall, Outcome, Usage
 from spanscore.model.span import SpanData
 from spanscore.report import Row, charts, plotly_js, summarize, write, write_scores
@@ -148,6 +150,16 @@ def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
     write([span, *evaluations(span, score)], tmp_path / "report.html")
 
     assert "Judge small-judge: 1,234 tokens, $0.004." in words(tmp_path / "report.html")
+    assert COMPARES_WORDS not in words(tmp_path / "report.html")
+
+
+def test_the_page_says_where_the_judge_only_compared_words(tmp_path: Path) -> None:
+    score = a_score(0.5, judge_model=LexicalJudge.model)
+    span = a_unit_span(score)
+
+    write([span, *evaluations(span, score)], tmp_path / "report.html")
+
+    assert COMPARES_WORDS in words(tmp_path / "report.html")
 
 
 def test_what_to_open_first_says_why_and_leads_to_the_unit(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from spanscore.demo.scenario import STRETCHES
 from spanscore.demo.times import MINUTES
 from spanscore.model.score import Kind
 from spanscore.model.span import SpanData
-from spanscore.report.findings import threshold, value_among
+from spanscore.report.findings import scored, threshold, value_among
 
 __all__ = ["overview", "svg"]
 
@@ -103,7 +103,7 @@ def _trace(trace: Trace, times: int) -> RenderableType:
     """Return a trace; ``times`` traces failed on its question."""
     title = _line(f"request {trace.number}", f"  {trace.stretch}  ", style="bold").append(trace.trace_id, style="dim")
     if times > 1:
-        title.append(f"  failed ×{times}", style="dim")
+        title.append(f"  failed in {times} requests", style="dim")
     talk = Table.grid(padding=(0, 1))
     talk.add_row(Text("Q", style="dim"), trace.question)
     talk.add_row(Text("A", style="dim"), trace.answer)
@@ -123,7 +123,7 @@ def _scores(trace: Trace) -> RenderableType:
 
 
 def _score(one: Evaluation) -> Text:
-    value = "–" if one.value is None else f"{one.value:.2f}"
+    value = scored(one.value, one.quality, one.pass_at)
     return Text(f"{one.metric} ").append(value, style=_style(one.label))
 
 
@@ -280,7 +280,7 @@ def _next(played: Played, written: Mapping[str, tuple[str, int]]) -> Iterator[Re
     else:
         yield _step("in a backend", "spanscore demo --otlp http://localhost:4318 --seconds 60")
     yield _step("  Jaeger", "search the tag spanscore.verdict=fail")
-    yield _step("  Tempo", "{ span.spanscore.score.faithfulness < 0.5 }")
+    yield _step("  Tempo", '{ span.spanscore.label.faithfulness = "fail" }')
     left = " ".join(f"--{option} {name}" for option, name in _KEEP.items() if option not in written)
     if left:
         yield _step("keep it", f"spanscore demo {left}")

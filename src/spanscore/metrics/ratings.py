@@ -111,11 +111,11 @@ class TwoRatings(JudgedMetric):
             tried = 1 if both else 0
             found = await cast_ballots(lambda place: self._rating(*asked[place], tried), len(asked))
         top = self._questions[0].output.allowed[-1]
-        told = " and ".join(f"{rating} of {top}" for rating in found)
+        told = " and ".join(map(str, found))
         lost = "" if len(found) == self.votes else "; the other rating could not be had"
         return Finding(
             value=sum(found) / top / len(found),
-            explanation=f"Rated {told}{lost}.",
+            explanation=f"Rated {told} on a scale of 0 to {top}{lost}.",
             ballots=Ballots(asked=self.votes, received=len(found)),
         )
 

@@ -20,6 +20,7 @@ __all__ = [
     "outcome_words",
     "period",
     "readable",
+    "scored",
     "threshold",
     "value_among",
     "width_words",
@@ -31,6 +32,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _HUNDRED = 100
 _CENT = 0.01
 _SOME_BUCKETS = 3
+_MOST_DIGITS = 6
 
 _WORDS = {
     "not_sampled": "not chosen by sampling",
@@ -112,6 +114,14 @@ def figure(value: float | None, digits: int = 2) -> str:
         return "–"
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0.0 else text.replace("-", "−")
+
+
+def scored(value: float | None, quality: float | None, pass_at: float | None, digits: int = 2) -> str:
+    """Return a score with two digits, or with as many as it takes to see that it just fails: 0.497 below 0.5, not "0.50"."""
+    fails = quality is not None and pass_at is not None and quality < pass_at
+    while fails and digits < _MOST_DIGITS and round(quality or 0.0, digits) >= (pass_at or 0.0):
+        digits += 1
+    return figure(value, digits)
 
 
 def counted(number: int, noun: str) -> str:

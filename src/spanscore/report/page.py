@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from spanscore.codec.text import safe_text
+from spanscore.judges.lexical import LexicalJudge
+from spanscore.metrics.offline import COMPARES_WORDS
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
 from spanscore.report.ranking import Case, Worst, as_low, cases, failing, some_of_each
@@ -80,7 +82,8 @@ def _lede(summary: Summary) -> str:
     spent = [f"{tokens:,} tokens"] if tokens else []
     spent += [say.dollars(sum(costs))] if costs else []
     judged = f" Judge {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
-    return f"{scored}.{judged}"
+    offline = f" {COMPARES_WORDS}" if LexicalJudge.model in judges else ""
+    return f"{scored}.{judged}{offline}"
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------
@@ -282,12 +285,16 @@ def _stands_for(rows: Sequence[Row]) -> str:
     return f"stands for {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
 
 
+def _scored(row: Row) -> str:
+    return say.scored(row.value, row.quality, row.pass_at)
+
+
 def _chip(row: Row) -> dict[str, str]:
-    return {"text": f"{say.readable(row.metric)} {say.figure(row.value)}", "label": row.label or ""}
+    return {"text": f"{say.readable(row.metric)} {_scored(row)}", "label": row.label or ""}
 
 
 def _row(row: Row) -> dict[str, str]:
-    score = say.outcome_name(row.outcome) if row.value is None else say.figure(row.value)
+    score = say.outcome_name(row.outcome) if row.value is None else _scored(row)
     if row.label:
         score += f" ({row.label})"
     if row.value is not None and row.quality is not None and abs(row.quality - row.value) > 1e-9:  # noqa: PLR2004
