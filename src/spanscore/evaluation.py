@@ -76,7 +76,8 @@ class Evaluation:
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
             self._pool = DaemonPool(self._threads, "spanscore-metric")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, driven, metric.score(sample))
+        # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: driven(metric.score(sample)))
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
