@@ -16,7 +16,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
 from spanscore.capture.handler import conversation_id, end_detached
-from spanscore.capture.roots import RootSpans, kind_of
+from spanscore.capture.roots import RootSpans, kind_of, span_name
 from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
@@ -211,7 +211,7 @@ class Recorder:
             parent = run.parent
             assert parent is not None
             run.span = self._tracer().start_span(
-                _span_name(run, attributes or {}),
+                span_name(run, (attributes or {}).get(semconv.REQUEST_MODEL) or run.name),
                 context=trace.set_span_in_context(self._span_of(parent), run.root.context),
                 kind=kind_of(run),
                 attributes=attributes,
@@ -383,11 +383,6 @@ def _span_data(
 def _metadata(run: Run) -> Mapping[str, Any] | None:
     details = run.details[0] if isinstance(run.details, tuple) else run.details
     return details if isinstance(details, Mapping) else None
-
-
-def _span_name(run: Run, attributes: Mapping[str, Any]) -> str:
-    name = attributes.get(semconv.REQUEST_MODEL) or run.name
-    return safe_text(f"{run.operation} {name}" if run.operation else run.name)
 
 
 def _redacted(value: Any, redactor: Redactor) -> Any:

@@ -20,7 +20,7 @@ from spanscore.chosen import ChosenSpans
 from spanscore.codec.text import safe_text
 from spanscore.model.span import UnitKey
 
-__all__ = ["RootSpans", "kind_of"]
+__all__ = ["RootSpans", "kind_of", "span_name"]
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _NO_LINKS: Final = ()
@@ -29,6 +29,11 @@ _NO_LINKS: Final = ()
 def kind_of(run: Run) -> SpanKind:
     """Return the kind of a run's span."""
     return _CLIENT if run.operation in CLIENTS else _INTERNAL
+
+
+def span_name(run: Run, name: str) -> str:
+    """Return what a run's span is called; ``name`` is what its operation is done with."""
+    return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
 class RootSpans:
@@ -51,7 +56,7 @@ class RootSpans:
         root.is_trace_root = not parent.is_valid
         trace_id = chosen.ids.generate_trace_id() if root.is_trace_root else parent.trace_id
         sampling = chosen.sampler.should_sample(
-            ambient, trace_id, _name(root), kind_of(root), _attributes(root), _NO_LINKS
+            ambient, trace_id, span_name(root, root.name), kind_of(root), _attributes(root), _NO_LINKS
         )
         if not sampling.decision.is_sampled():
             return False
@@ -73,7 +78,7 @@ class RootSpans:
         span = carrier.run(
             self._chosen.start_span,
             span_id,
-            _name(root),
+            span_name(root, root.name),
             context=root.context,
             trace_id=trace_id,
             sampling=sampling,
@@ -88,7 +93,11 @@ class RootSpans:
 
     def _start(self, root: Root, ambient: Context) -> bool:
         span = self._tracer.start_span(
-            _name(root), context=ambient, kind=kind_of(root), attributes=_attributes(root), start_time=root.start_ns
+            span_name(root, root.name),
+            context=ambient,
+            kind=kind_of(root),
+            attributes=_attributes(root),
+            start_time=root.start_ns,
         )
         ids = span.get_span_context()
         if not ids.trace_flags & 1 or not span.is_recording():
@@ -97,10 +106,6 @@ class RootSpans:
         root.is_trace_root = getattr(span, "parent", None) is None
         root.trace_state = ids.trace_state.to_header() if ids.trace_state else ""
         return True
-
-
-def _name(root: Root) -> str:
-    return safe_text(f"{root.operation} {root.name}")
 
 
 def _attributes(root: Root) -> dict[str, str]:

@@ -19,9 +19,9 @@ from typing import Any
 from uuid import UUID
 
 __all__ = [
-    "WIRE_INT_BITS",
     "Special",
     "as_text",
+    "fits_wire",
     "from_wire",
     "jsonable",
     "nearest",
@@ -37,8 +37,7 @@ MAX_NODES = 20_000
 """Elements of a value; further ones are left out. Also what ends a list that contains itself twice."""
 MAX_CHARS = 4_000_000
 """Characters of a value; further text is cut. Beyond the context of any model."""
-WIRE_INT_BITS = 63
-"""Of an integer on the wire, its sign apart."""
+_WIRE_INT_BITS = 63
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
 Special = Callable[[Any], Any]
@@ -65,10 +64,15 @@ def wire_value(value: Any) -> Any:
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, int):
-        return value if value.bit_length() <= WIRE_INT_BITS else None
+        return value if fits_wire(value) else None
     if isinstance(value, (list, tuple)):
         return [safe_text(item) if isinstance(item, str) else item for item in value]
     return value
+
+
+def fits_wire(number: int) -> bool:
+    """Whether OTLP can carry an integer: 64 bits with its sign."""
+    return number.bit_length() <= _WIRE_INT_BITS
 
 
 def jsonable(value: Any, special: Mapping[type, Special] | None = None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.snapshot import TakenChoice, TakenGeneration
-from spanscore.codec.text import WIRE_INT_BITS, safe_text
+from spanscore.codec.text import fits_wire, safe_text
 
 __all__ = ["chat_attributes", "finish_reason"]
 
@@ -120,7 +120,7 @@ def _add_usage(found: dict[str, Any], usage: Any) -> bool:
     if type(usage) is not dict:
         return False
     sent, received = usage.get("input_tokens"), usage.get("output_tokens")
-    if type(sent) is not int or type(received) is not int or not _fits(sent) or not _fits(received):
+    if type(sent) is not int or type(received) is not int or not fits_wire(sent) or not fits_wire(received):
         return False
     found[semconv.USAGE_INPUT_TOKENS], found[semconv.USAGE_OUTPUT_TOKENS] = sent, received
     if details := _dict(usage.get("input_token_details")):
@@ -177,7 +177,7 @@ def _number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
     for key in keys:
         value = place.get(key)
         if value is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value if isinstance(value, float) or _fits(value) else None
+            return value if isinstance(value, float) or fits_wire(value) else None
     return None
 
 
@@ -185,14 +185,9 @@ def _whole(number: float | None) -> int | None:
     if number is None or type(number) is int:
         return number
     try:
-        return whole if _fits(whole := int(number)) else None
+        return whole if fits_wire(whole := int(number)) else None
     except (ValueError, OverflowError):  # NaN, infinity
         return None
-
-
-def _fits(number: int) -> bool:
-    """Whether OTLP can carry it."""
-    return number.bit_length() <= WIRE_INT_BITS
 
 
 def _provider(name: str | None) -> str | None:
