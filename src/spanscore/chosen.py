@@ -1,18 +1,26 @@
-"""ChosenSpans: spans whose ids, and whose head-sampling decision, were chosen before the SDK makes them.
+"""ChosenSpans: spans whose ids, and whose head-sampling decision, were chosen before they are made.
 
-A tracer of the SDK asks its ``id_generator`` and its ``sampler``. Here a shallow copy of it asks two that repeat what was
-chosen; the tracer itself, which every user of its scope shares, is not touched. A tracer that is not the SDK's chooses for
-itself, and nothing else can be done about it.
+Where nobody looks at a span before it ends, it is an ``UnwatchedSpan``. Else the SDK makes it: its tracer asks its
+``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was chosen; the tracer itself,
+which every user of its scope shares, is not touched. A tracer that is not the SDK's chooses for itself, and nothing else can
+be done about it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from opentelemetry.trace import Span, Tracer
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, Tracer, get_current_span
+
+from spanscore.unwatched import UnwatchedSpan, Watchers
 
 __all__ = ["ChosenSpans"]
+
+_RANDOM = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)  # W3C Trace Context, level 2
+_SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLED | _RANDOM)
 
 
 class ChosenSpans:
@@ -25,6 +33,8 @@ class ChosenSpans:
 
     def __init__(self, tracer: Any) -> None:
         self.ids, self.sampler = tracer.id_generator, tracer.sampler
+        self._own, self._watchers = tracer, Watchers(tracer)
+        self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
         self._ids, self._sampler = _Ids(self.ids), _Sampler(self.sampler)
         self._tracer = copy(tracer)
         self._tracer.id_generator, self._tracer.sampler = self._ids, self._sampler
@@ -37,19 +47,50 @@ class ChosenSpans:
         return cls(tracer) if is_known else None
 
     def start_span(
-        self, span_id: int, name: str, *, trace_id: int | None = None, sampling: Any = None, **more: Any
+        self,
+        name: str,
+        *,
+        context: Context,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, Any],
+        start_time: int,
+        links: Sequence[Link] = (),
+        span_id: int | None = None,
+        trace_id: int | None = None,
+        sampling: Any = None,
     ) -> Span:
         """Start a span like ``Tracer.start_span``.
 
         Args:
-            span_id: 64 bit.
-            name: of the span; ``more`` is what else ``Tracer.start_span`` takes, by name.
+            name: of the span; what follows it is what ``Tracer.start_span`` takes.
+            span_id: 64 bit; None = generated.
             trace_id: 128 bit; used where the context holds no parent; None = generated.
             sampling: the head sampler's ``SamplingResult`` for this span; None = it is asked.
         """
+        if not self._watchers:
+            parent: SpanContext | None = get_current_span(context).get_span_context()
+            parent = parent if parent is not None and parent.is_valid else None
+            trace_id = parent.trace_id if parent is not None else trace_id or self.ids.generate_trace_id()
+            sampling = sampling or self.sampler.should_sample(context, trace_id, name, kind, attributes, links)
+            if sampling.decision.is_sampled():
+                ids = SpanContext(
+                    trace_id,
+                    self.ids.generate_span_id() if span_id is None else span_id,
+                    is_remote=False,
+                    trace_flags=self._flags(parent),
+                    trace_state=sampling.trace_state,
+                )
+                return UnwatchedSpan(self._own, name, ids, parent, kind, sampling.attributes, links, start_time)
         self._ids.span_id, self._ids.trace_id, self._sampler.sampling = span_id, trace_id, sampling
-        span: Span = self._tracer.start_span(name, **more)
+        span: Span = self._tracer.start_span(
+            name, context=context, kind=kind, attributes=attributes, links=links, start_time=start_time
+        )
         return span
+
+    def _flags(self, parent: SpanContext | None) -> TraceFlags:
+        if parent is not None:
+            return _SAMPLED_RANDOM if parent.trace_flags & _RANDOM else _SAMPLED
+        return _SAMPLED_RANDOM if self._random is not None and self._random() else _SAMPLED
 
 
 class _Ids:
@@ -59,12 +100,12 @@ class _Ids:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self.span_id = 0
+        self.span_id: int | None = None
         self.trace_id: int | None = None
 
-    def generate_span_id(self) -> int:
-        """Return the chosen id."""
-        return self.span_id
+    def generate_span_id(self) -> Any:
+        """Return the chosen id, else a generated one."""
+        return self._inner.generate_span_id() if self.span_id is None else self.span_id
 
     def generate_trace_id(self) -> Any:
         """Return the chosen id, else a generated one."""

@@ -24,8 +24,8 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every in
 from spanscore import context, semconv
 from spanscore.capture.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.langgraph import hear_graphs
-from spanscore.capture.roots import RootSpans
 from spanscore.capture.runs import Event, Root, Run
+from spanscore.capture.spans import RunSpans
 from spanscore.codec import langchain as codec
 from spanscore.codec.text import safe_text
 from spanscore.inbox import Inbox
@@ -115,7 +115,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     def reset(self) -> None:
         """Forget every run: in a forked child, where roots open at the fork are never ended."""
-        self._spans: RootSpans | None = None
+        self._spans: RunSpans | None = None
         self._runs: dict[int, Run] = {}
         self._roots: OrderedDict[int, Root] = OrderedDict()
         self._lingering: deque[tuple[int, Root]] = deque()
@@ -403,7 +403,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             return False
         if self._spans is None:
             self._ready()
-            self._spans = RootSpans(self._get_tracer())
+            self._spans = RunSpans(self._get_tracer())
         if not self._spans.decide(root, ambient) or root.key is None:
             self._turnstile.turned_away(Outcome.NOT_EXPORTED)
             return False

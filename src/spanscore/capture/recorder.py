@@ -16,8 +16,8 @@ from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
 from spanscore.capture.handler import conversation_id, end_detached
-from spanscore.capture.roots import RootSpans, kind_of, span_name
 from spanscore.capture.runs import CLIENTS, Event, Root, Run
+from spanscore.capture.spans import RunSpans
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import safe_text
@@ -99,7 +99,7 @@ class Recorder:
 
     def reset(self) -> None:
         """Forget every open unit: in a forked child."""
-        self._spans: RootSpans | None = None
+        self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
 
@@ -210,24 +210,22 @@ class Recorder:
         if run.span is None:
             parent = run.parent
             assert parent is not None
-            run.span = self._tracer().start_span(
-                span_name(run, (attributes or {}).get(semconv.REQUEST_MODEL) or run.name),
-                context=trace.set_span_in_context(self._span_of(parent), run.root.context),
-                kind=kind_of(run),
-                attributes=attributes,
-                start_time=run.start_ns,
-            )
+            run.span = self._run_spans().child(run, self._span_of(parent), attributes or {})
         elif attributes and run is not run.root:
             run.span.set_attributes(attributes)
         return run.span
+
+    def _run_spans(self) -> RunSpans:
+        if self._spans is None:
+            self._spans = RunSpans(self._tracer())
+        return self._spans
 
     # --- roots -------------------------------------------------------------------------------------------------
 
     def _open_root(self, root: Root, key: UnitKey, now_ns: int) -> None:
         made = False
         try:
-            self._spans = self._spans or RootSpans(self._tracer())
-            made = self._spans.make(root)
+            made = self._run_spans().make(root)
         finally:
             if not made:  # also where a processor of the application raised
                 root.ignored = True

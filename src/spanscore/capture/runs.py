@@ -33,7 +33,7 @@ class Run:
         first_ns: when the first chunk of a stream came.
         ended: its end has been told, and is not heard twice. The run is remembered as a parent until its unit closes.
         closed: its span has been closed; an end that comes after that changes nothing.
-        span: made on first need, by the span thread (``capture.roots`` for a root's).
+        span: made on first need, by the span thread (``capture.spans`` for a root's).
     """
 
     __slots__ = (

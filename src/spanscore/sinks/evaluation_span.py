@@ -63,13 +63,13 @@ class EvaluationSpans(SafeSink):
         self, tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]
     ) -> None:
         self._chosen = self._chosen or ChosenSpans.of(tracer)
-        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id)
+        start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=span_id)
         span = start(
             f"{semconv.EVALUATION} {score.metric}",
             context=context_of(root),
             kind=SpanKind.INTERNAL,
             attributes=attributes,
-            links=[Link(span_context_of(root))],
+            links=[Link(span_context_of(root), {})],
             start_time=root.end_ns,
         )
         if score.outcome.failed:
@@ -171,7 +171,7 @@ def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str
         parent=parent,
         resource=Resource(dict(root.resource or {})),
         attributes=attributes,
-        links=(Link(parent),),
+        links=(Link(parent, {}),),
         kind=SpanKind.INTERNAL,
         status=_status(score),
         start_time=root.end_ns,

@@ -1,4 +1,4 @@
-"""The root's span: decided on the application's thread, made on the span thread.
+"""The spans of runs. A root's is decided on the application's thread; all are made on the span thread.
 
 What a request needs at once, and only its own thread can tell, is the parent, the trace id, the head sampler's decision and
 the span's own id: a few microseconds. The SDK's span around them costs 15, and 60 to 80 with cold caches, a third of all
@@ -8,11 +8,12 @@ processors of the application find there what they would have found. A tracer th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import copy_context
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, Tracer, get_current_span
+from opentelemetry.trace import Span, SpanKind, Tracer, get_current_span, set_span_in_context
 
 from spanscore import semconv
 from spanscore.capture.runs import CLIENTS, Root, Run
@@ -20,7 +21,7 @@ from spanscore.chosen import ChosenSpans
 from spanscore.codec.text import safe_text
 from spanscore.model.span import UnitKey
 
-__all__ = ["RootSpans", "kind_of", "span_name"]
+__all__ = ["RunSpans", "kind_of", "span_name"]
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _NO_LINKS: Final = ()
@@ -36,8 +37,8 @@ def span_name(run: Run, name: str) -> str:
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
 
-class RootSpans:
-    """The spans of roots, in the name of the capture scope's tracer."""
+class RunSpans:
+    """Makes the spans of runs, in the name of the capture scope's tracer."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -72,14 +73,15 @@ class RootSpans:
             Exception: whatever a processor of the application raises.
         """
         carrier, sampling, root.carrier, root.sampling = root.carrier, root.sampling, None, None
-        if carrier is None or self._chosen is None or root.key is None:
+        ambient = root.context
+        if carrier is None or ambient is None or self._chosen is None or root.key is None:
             return root.span is not None
         trace_id, span_id = root.key
         span = carrier.run(
             self._chosen.start_span,
-            span_id,
             span_name(root, root.name),
-            context=root.context,
+            span_id=span_id,
+            context=ambient,
             trace_id=trace_id,
             sampling=sampling,
             kind=kind_of(root),
@@ -90,6 +92,17 @@ class RootSpans:
             return False
         root.span = span
         return True
+
+    def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
+        """Start the span of any other run, with its true time. One thread."""
+        start = self._tracer.start_span if self._chosen is None else self._chosen.start_span
+        return start(
+            span_name(run, attributes.get(semconv.REQUEST_MODEL) or run.name),
+            context=set_span_in_context(parent, run.root.context),
+            kind=kind_of(run),
+            attributes=attributes,
+            start_time=run.start_ns,
+        )
 
     def _start(self, root: Root, ambient: Context) -> bool:
         span = self._tracer.start_span(
