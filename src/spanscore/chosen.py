@@ -15,6 +15,7 @@ from typing import Any
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, Tracer, get_current_span
 
+from spanscore.ids import ids_of
 from spanscore.unwatched import UnwatchedSpan, Watchers
 
 __all__ = ["ChosenSpans"]
@@ -27,12 +28,12 @@ class ChosenSpans:
     """Starts spans that are chosen in all but their processors. One thread's, but for ``ids`` and ``sampler``.
 
     Attributes:
-        ids: the tracer's own id generator; whoever chooses asks it.
+        ids: generates ids; whoever chooses asks it.
         sampler: the tracer's own head sampler.
     """
 
     def __init__(self, tracer: Any) -> None:
-        self.ids, self.sampler = tracer.id_generator, tracer.sampler
+        self.ids, self.sampler = ids_of(tracer), tracer.sampler
         self._own, self._watchers = tracer, Watchers(tracer)
         self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
         self._ids, self._sampler = _Ids(self.ids), _Sampler(self.sampler)
