@@ -38,6 +38,8 @@ __all__ = ["SpanCallbackHandler", "conversation_id", "end_detached"]
 
 _LINGER_NS: Final = 5_000_000_000
 """How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
+_SWEEP_EVERY: Final = 64
+"""Roots forgotten at once: together they cost a third of what they cost one by one."""
 _MAX_TRACE_IDS: Final = 1_000
 """Recent roots whose trace can be asked for: 0.3 kB each."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
@@ -125,6 +127,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     def trace_id(self, run_id: UUID) -> int | None:
         """Return the trace of a recent root run; None when it is not known (any more)."""
+        run = self._runs.get(run_id.int)
+        if run is not None and run is run.root and run.id == run_id.int and run.root.key is not None:
+            return run.root.key.trace_id
         return self._trace_ids.get(run_id.int)
 
     def open_roots(self) -> list[Root]:
@@ -141,7 +146,14 @@ class SpanCallbackHandler(BaseCallbackHandler):
         root.given = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             self._runs[run_id] = root
-        self._lingering.append((time_ns(), root))
+        if root.key is not None:
+            self._trace_ids[root.id] = root.key.trace_id
+            if len(self._trace_ids) > _MAX_TRACE_IDS:
+                self._trace_ids.popitem(last=False)
+        now_ns = time_ns()
+        self._lingering.append((now_ns, root))
+        if not len(self._lingering) % _SWEEP_EVERY:
+            self._sweep(now_ns)
 
     def remembered(self) -> int:
         """Return how many run ids are remembered: 0 after everything has ended and lingered."""
@@ -369,8 +381,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if run_id in self._roots:  # the same handler attached twice
             return None
         now = time_ns()
-        if (self._lingering and now - self._lingering[0][0] >= _LINGER_NS) or len(self._roots) >= self._max_roots:
-            self._sweep(now)
+        if len(self._roots) >= self._max_roots:
+            self._give_up_oldest(now)
         if not self._hears_graphs and LANGGRAPH in modules:
             self._hears_graphs = True
             hear_graphs(self)
@@ -407,9 +419,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if not self._spans.decide(root, ambient) or root.key is None:
             self._turnstile.turned_away(Outcome.NOT_EXPORTED)
             return False
-        self._trace_ids[root.id] = root.key.trace_id
-        if len(self._trace_ids) > _MAX_TRACE_IDS:
-            self._trace_ids.popitem(last=False)
         return True
 
     def _child(
@@ -478,7 +487,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             root.open.pop(run.id, None)  # nobody else will
 
     def _sweep(self, now_ns: int) -> None:
-        """Forget what ended roots left behind, and the oldest root where there are too many."""
+        """Forget what ended roots left behind."""
         while self._lingering and now_ns - self._lingering[0][0] >= _LINGER_NS:
             try:
                 _, root = self._lingering.popleft()
@@ -489,16 +498,17 @@ class SpanCallbackHandler(BaseCallbackHandler):
             if self._runs.get(root.id) is root:  # an application may give one run id to a run and to its repetition
                 del self._runs[root.id]
             root.open.clear()
-        if len(self._roots) >= self._max_roots:
-            try:
-                _, oldest = self._roots.popitem(last=False)
-            except KeyError:
-                return
-            self.forget(oldest)
-            oldest.ended = True
-            if not oldest.ignored:
-                oldest.broken = True
-                self._inbox.put((oldest, now_ns, None, GeneratorExit()), must=True)  # left by its reader, as it were
+
+    def _give_up_oldest(self, now_ns: int) -> None:
+        try:
+            _, oldest = self._roots.popitem(last=False)
+        except KeyError:  # another thread did
+            return
+        self.forget(oldest)
+        oldest.ended = True
+        if not oldest.ignored:
+            oldest.broken = True
+            self._inbox.put((oldest, now_ns, None, GeneratorExit()), must=True)  # left by its reader, as it were
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:
