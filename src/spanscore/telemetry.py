@@ -217,8 +217,8 @@ class Telemetry:
         self._sums.add(semconv.SCORED, labels, 1)
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             return
-        for name, moment in zip(_MOMENTS, (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y), strict=True):
-            self._sums.add(name, labels, moment)
+        moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
+        self._sums.add_all(labels, zip(_MOMENTS, moments, strict=True))
         bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
@@ -349,9 +349,17 @@ class _Sums:
         self.folded = 0
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
+        self.add_all(labels, ((name, amount),))
+
+    def add_all(self, labels: Labels, amounts: Iterable[tuple[str, float]]) -> None:
+        """Add to several instruments under the same attributes."""
         with self._lock:
-            labels = self._admit(name, labels)
-            self._sums[name][labels] += amount
+            for name, amount in amounts:
+                sums, found = self._sums.get(name), labels
+                if sums is None or labels not in sums:
+                    found = self._admit(name, labels)
+                    sums = self._sums[name]
+                sums[found] += amount
 
     def admit(self, name: str, labels: Labels) -> Labels:
         """Return the attributes, folded where the instrument has too many sets of them."""

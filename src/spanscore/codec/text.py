@@ -29,6 +29,7 @@ __all__ = [
     "safe_text",
     "to_wire",
     "wire_value",
+    "wire_values",
 ]
 
 MAX_DEPTH = 16
@@ -68,6 +69,17 @@ def wire_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [safe_text(item) if isinstance(item, str) else item for item in value]
     return value
+
+
+def wire_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes as OTLP can carry them; None, and what it cannot, is left out."""
+    carried: dict[str, Any] = {}
+    for name, given in attributes.items():
+        if type(given) is float:  # most of a score
+            carried[name] = given
+        elif given is not None and (value := wire_value(given)) is not None:
+            carried[name] = value
+    return carried
 
 
 def fits_wire(number: int) -> bool:

@@ -127,7 +127,10 @@ class Unit:
     @property
     def root(self) -> SpanData | None:
         """The unit's top-most span; None while ``complete`` is False and it never arrived."""
-        return next((span for span in self.spans if span.span_id == self.key.span_id), None)
+        wanted, spans = self.key.span_id, self.spans
+        if spans and spans[0].span_id == wanted:  # in start order it comes first, unless clocks differ
+            return spans[0]
+        return next((span for span in spans if span.span_id == wanted), None)
 
     @property
     def request_model(self) -> str | None:

@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from spanscore import semconv
 from spanscore.chosen import ChosenSpans
-from spanscore.codec.text import safe_text, wire_value
+from spanscore.codec.text import safe_text, wire_values
 from spanscore.model.score import Score, Usage, score_attributes, score_id
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.providers import Providers
@@ -84,7 +84,7 @@ class EvaluationSpans(SafeSink):
         attributes |= _conventional(score, explanation)
         attributes |= _ours(score, _id_of(score, unit.key))
         attributes |= _cost(score.usage, score.judge_model)
-        return {name: value for name, given in attributes.items() if (value := wire_value(given)) is not None}
+        return wire_values(attributes)
 
 
 def _conventional(score: Score, explanation: str | None) -> dict[str, Any]:

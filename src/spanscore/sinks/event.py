@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.text import wire_value
+from spanscore.codec.text import wire_values
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData, Unit
 from spanscore.providers import Providers
@@ -57,4 +57,4 @@ class Events(SafeSink):
             semconv.SAMPLING_PROBABILITY: None if score.probability is None else float(score.probability),
             semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
         }
-        return {name: value for name, given in attributes.items() if (value := wire_value(given)) is not None}
+        return wire_values(attributes)
