@@ -132,6 +132,16 @@ def test_may_never_rules_out_what_decide_takes():
             assert sampler.may(facts(t))
 
 
+def test_what_is_foreseen_of_a_traces_first_span_is_what_may_says():
+    sampler = RateSampler({"a": 0.05, "b": 0.2})
+
+    said = [(sampler.foresee(facts(t).key), sampler.may(facts(t))) for t in trace_ids(500)]
+
+    assert all(foreseen is may for foreseen, may in said)
+    assert {may for _, may in said} == {True, False}
+    assert RateSampler({"a": 0.05}, rules=[Rule(rate=0.6, name="slow")]).foresee(facts(1).key) is None
+
+
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
 def test_a_rate_that_is_none_is_refused_with_its_name(rate):
     with pytest.raises(ConfigurationError, match="faithfulness"):

@@ -13,8 +13,18 @@ from copy import copy
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, Tracer, get_current_span
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
 
+from spanscore.head import Foregone
 from spanscore.ids import ids_of
 from spanscore.unwatched import UnwatchedSpan, Watchers
 
@@ -25,16 +35,19 @@ _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlag
 
 
 class ChosenSpans:
-    """Starts spans that are chosen in all but their processors. One thread's, but for ``ids`` and ``sampler``.
+    """Starts spans that are chosen in all but their processors. One thread's, but for ``ids``, ``sampler`` and ``keeps``.
 
     Attributes:
         ids: generates ids; whoever chooses asks it.
         sampler: the tracer's own head sampler.
+        keeps: whether a span with this parent (None = it has none) is sampled for sure, and ``sampler`` need not be asked.
+        watched: whether a processor looks at spans before they end.
     """
 
     def __init__(self, tracer: Any) -> None:
         self.ids, self.sampler = ids_of(tracer), tracer.sampler
-        self._own, self._watchers = tracer, Watchers(tracer)
+        self.keeps, self.watched = Foregone(self.sampler).keeps, Watchers(tracer)
+        self._own = tracer
         self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
         self._ids, self._sampler = _Ids(self.ids), _Sampler(self.sampler)
         self._tracer = copy(tracer)
@@ -52,6 +65,7 @@ class ChosenSpans:
         name: str,
         *,
         context: Context,
+        parent: Span | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Mapping[str, Any],
         start_time: int,
@@ -64,34 +78,44 @@ class ChosenSpans:
 
         Args:
             name: of the span; what follows it is what ``Tracer.start_span`` takes.
+            parent: in the place of the context's own span.
             span_id: 64 bit; None = generated.
-            trace_id: 128 bit; used where the context holds no parent; None = generated.
-            sampling: the head sampler's ``SamplingResult`` for this span; None = it is asked.
+            trace_id: 128 bit; used where there is no parent; None = generated.
+            sampling: the head sampler's ``SamplingResult`` for this span; None = it is asked, where it has to be.
         """
-        if not self._watchers:
-            parent: SpanContext | None = get_current_span(context).get_span_context()
-            parent = parent if parent is not None and parent.is_valid else None
-            trace_id = parent.trace_id if parent is not None else trace_id or self.ids.generate_trace_id()
-            sampling = sampling or self.sampler.should_sample(context, trace_id, name, kind, attributes, links)
-            if sampling.decision.is_sampled():
-                ids = SpanContext(
-                    trace_id,
-                    self.ids.generate_span_id() if span_id is None else span_id,
-                    is_remote=False,
-                    trace_flags=self._flags(parent),
-                    trace_state=sampling.trace_state,
-                )
-                return UnwatchedSpan(self._own, name, ids, parent, kind, sampling.attributes, links, start_time)
+        if not self.watched:
+            ids = (get_current_span(context) if parent is None else parent).get_span_context()
+            above = ids if ids.is_valid else None
+            trace_id = ids.trace_id if above else trace_id or self.ids.generate_trace_id()
+            if sampling is None and self.keeps(above):
+                is_sampled, kept, state = True, attributes, ids.trace_state if above else None
+            else:
+                around = _within(parent, context)
+                sampling = sampling or self.sampler.should_sample(around, trace_id, name, kind, attributes, links)
+                is_sampled, kept, state = sampling.decision.is_sampled(), sampling.attributes, sampling.trace_state
+            if is_sampled:
+                span_id = self.ids.generate_span_id() if span_id is None else span_id
+                ids = SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
+                return UnwatchedSpan(self._own, name, ids, above, kind, kept, links, start_time)
         self._ids.span_id, self._ids.trace_id, self._sampler.sampling = span_id, trace_id, sampling
         span: Span = self._tracer.start_span(
-            name, context=context, kind=kind, attributes=attributes, links=links, start_time=start_time
+            name,
+            context=_within(parent, context),
+            kind=kind,
+            attributes=attributes,
+            links=links,
+            start_time=start_time,
         )
         return span
 
-    def _flags(self, parent: SpanContext | None) -> TraceFlags:
-        if parent is not None:
-            return _SAMPLED_RANDOM if parent.trace_flags & _RANDOM else _SAMPLED
+    def _flags(self, above: SpanContext | None) -> TraceFlags:
+        if above is not None:
+            return _SAMPLED_RANDOM if above.trace_flags & _RANDOM else _SAMPLED
         return _SAMPLED_RANDOM if self._random is not None and self._random() else _SAMPLED
+
+
+def _within(parent: Span | None, context: Context) -> Context:
+    return context if parent is None else set_span_in_context(parent, context)
 
 
 class _Ids:

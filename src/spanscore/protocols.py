@@ -99,6 +99,9 @@ class Sampler(Protocol):
     def may(self, facts: Facts) -> bool:
         """At the unit's start: whether the largest rate still possible, rules included, would take it."""
 
+    def foresee(self, key: UnitKey) -> bool | None:
+        """What ``may`` will say of the first span of a new trace; None where more than its ids decides."""
+
     def decide(self, facts: Facts, metric: str) -> Decision:
         """At the unit's close, and again with the sample's facts."""
 

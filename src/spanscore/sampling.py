@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import Decision
-from spanscore.model.span import Facts
+from spanscore.model.span import Facts, UnitKey
 
 __all__ = ["DEFAULT_KEY", "RateSampler", "Rule", "decode_threshold", "encode_threshold", "probability", "threshold"]
 
@@ -135,6 +135,10 @@ class RateSampler:
             return self._hashed(facts) >= t
         r, upstream = self._randomness(facts)
         return r >= (t if upstream is None else _thinned(t, upstream))
+
+    def foresee(self, key: UnitKey) -> bool | None:
+        """Return what ``may`` will say of the first span of a new trace; None where rules ask for more than its ids."""
+        return None if self._rules else self._hashed(Facts(key, is_trace_root=True)) >= self._most_threshold
 
     def decide(self, facts: Facts, metric: str) -> Decision:
         """Decide for one metric; facts that are not known yet count as if they matched."""

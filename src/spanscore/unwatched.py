@@ -9,6 +9,7 @@ every span with a tenant, say), the SDK's own span is used.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from time import time_ns
 from typing import Any
 
@@ -76,10 +77,8 @@ class UnwatchedSpan(NonRecordingSpan):
         if self._ended:
             return
         self._ended = True
-        from opentelemetry.sdk.trace import ReadableSpan  # whose tracer is the SDK's has loaded it
-
         tracer = self._tracer
-        finished = ReadableSpan(
+        finished = _readable_span()(
             name=self.name,
             context=self._context,
             parent=self.parent,
@@ -112,6 +111,13 @@ class Watchers:
         if processors is not self._seen:  # a new tuple when one is added
             self._seen, self._watched = processors, self._counts or processors is None or any(map(_watches, processors))
         return self._watched or not self._is_enabled()
+
+
+@cache
+def _readable_span() -> Any:
+    from opentelemetry.sdk.trace import ReadableSpan  # whose tracer is the SDK's has loaded it
+
+    return ReadableSpan
 
 
 def _watches(processor: Any) -> bool:

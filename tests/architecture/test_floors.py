@@ -10,7 +10,7 @@
     metrics  assembly  sessions  sampling  hooks  hold  monitoring
     judges  capture  dialects  queues  sinks  sources
     ledger  inbox  providers  chosen  codec
-    protocols  telemetry  loop  exporters  unwatched  ids
+    protocols  telemetry  loop  exporters  unwatched  ids  head
     model  context  settings  pool
     semconv  errors  notice  turns
 

@@ -1,15 +1,19 @@
 """A root is decided on the application's thread and made on the span thread: what an application can see of that."""
 
+import os
 import threading
 from contextvars import ContextVar
+from uuid import uuid4
 
 import pytest
 from opentelemetry import trace as api
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, SamplingResult
 from tests.line import QUESTION, Grounded, a_line, a_trace, rag
 
 from spanscore import OnlineScorer
+from spanscore.model.span import Facts, UnitKey
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody's")
 
@@ -128,6 +132,63 @@ def test_a_tracer_that_is_switched_off_is_found_out_and_counted():
 
         assert scorer.status().outcomes["grounded"] == {"not_exported": 1}
         assert scorer.handler.remembered() == 0
+
+
+def test_roots_drawn_ahead_have_ids_of_their_own_and_the_samplers_word():
+    with a_line(sample_rate=0.5) as (scorer, trace):
+        for n in range(60):
+            invoke(scorer)
+            if not n % 20:  # what follows a pause finds ids that were drawn, the others draw their own
+                assert scorer.flush(5)
+        assert scorer.flush(5)
+        sampler = scorer._line.sampler
+        assert scorer.handler._spans._drawn
+
+    roots = {root.context.trace_id: root for root in trace.roots}
+    scored = {t for t, root in roots.items() if root.attributes["spanscore.status"] == "scored"}
+    assert len(roots) == 60
+    assert scored == {
+        t for t, r in roots.items() if sampler.may(Facts(UnitKey(t, r.context.span_id), is_trace_root=True))
+    }
+    assert 0 < len(scored) < 60
+
+
+def test_ids_that_somebody_generates_are_not_drawn_ahead():
+    class Timed(RandomIdGenerator):
+        """Writes the time into its ids, as a tracing backend may ask for."""
+
+        traces = 0
+
+        def generate_trace_id(self):
+            self.traces += 1
+            return super().generate_trace_id()
+
+    ids = Timed()
+    with a_line(trace=a_trace(id_generator=ids)) as (scorer, _):
+        for _ in range(3):
+            invoke(scorer)
+            assert scorer.flush(5)
+
+    assert ids.traces == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_does_not_use_the_ids_that_its_parent_drew():
+    run_id = uuid4()
+    with a_line() as (scorer, _):
+        for _ in range(2):
+            invoke(scorer)
+            assert scorer.flush(5)
+        drawn = {f"{key.trace_id:032x}" for key, _ in scorer.handler._spans._drawn}
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            invoke(scorer, run_id=run_id)
+            os.write(write, f"{int(scorer.handler.trace_id(run_id)):032x}".encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    assert drawn
+    assert os.read(read, 64).decode() not in drawn
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -143,6 +143,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
     def forget(self, root: Root) -> None:
         """Drop what is left of a root whose unit has closed. Any thread."""
         self._roots.pop(root.id, None)
+        if self._spans is not None and not root.ignored:
+            self._spans.draw_ahead()
         root.given = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             self._runs[run_id] = root
@@ -393,9 +395,10 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if root.ignored or root.key is None:
             return None
         root.details = metadata
-        given_metadata = metadata or {}
-        facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, given_metadata)
-        root.may = self._sampler.may(facts)
+        if root.may is None:
+            given_metadata = metadata or {}
+            facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, given_metadata)
+            root.may = self._sampler.may(facts)
         root.wanted = root.may or self._content
         if root.wanted:
             root.given = take(given)
@@ -415,7 +418,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             return False
         if self._spans is None:
             self._ready()
-            self._spans = RunSpans(self._get_tracer())
+            self._spans = RunSpans(self._get_tracer(), self._sampler.foresee)
         if not self._spans.decide(root, ambient) or root.key is None:
             self._turnstile.turned_away(Outcome.NOT_EXPORTED)
             return False

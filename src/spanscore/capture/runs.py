@@ -74,7 +74,7 @@ class Root(Run):
         context: the caller's OpenTelemetry context: children start in it.
         carrier: a copy of all the caller's context variables, until the span is made in it.
         sampling: the head sampler's decision, until the span is made by it.
-        may: whether any metric could still take the unit.
+        may: whether any metric could still take the unit; None where the sampler has not said.
         wanted: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
         open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
@@ -117,7 +117,7 @@ class Root(Run):
         self.context: Context | None = None
         self.carrier: contextvars.Context | None = None
         self.sampling: Any = None
-        self.may = False
+        self.may: bool | None = None
         self.wanted = False
         self.expected: Mapping[str, Any] | None = None
         self.open: dict[int, Run | None] = {}

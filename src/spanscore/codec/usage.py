@@ -162,6 +162,8 @@ def _dict(place: Any) -> dict[str, Any]:
     """Return a mapping as a dict, anything else as an empty one."""
     if type(place) is dict:
         return place
+    if place is None:  # an abstract class is asked for a microsecond
+        return {}
     return dict(place) if isinstance(place, Mapping) else {}
 
 
