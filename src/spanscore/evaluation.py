@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spanscore.judges.record import recorded_calls
@@ -38,32 +38,33 @@ class Evaluation:
         self._pool = None
 
     async def scores(self, job: Job) -> list[Score]:
-        """Return one score per metric chosen for the job, in that order. Never raises."""
-        chosen = list(job.decisions.items())
-        found = await asyncio.gather(*(self._score(self._metrics[name], job.samples) for name, _ in chosen))
-        return [_signed(score, decision, job.unit.key) for score, (_, decision) in zip(found, chosen, strict=True)]
+        """Return one score per metric chosen for the job, in that order.
 
-    async def _score(self, metric: Metric, samples: Samples) -> Score:
+        Raises:
+            Exception: a metric whose own name, version or ``requires`` raises.
+        """
+        begun: list[Score | _Running] = []
+        try:
+            for name in job.decisions:
+                begun.append(self._begin(self._metrics[name], job.samples))  # noqa: PERF401  (what was begun is cancelled)
+            late = await _until_deadlines([one for one in begun if isinstance(one, _Running)])
+            found = [one if isinstance(one, Score) else _ended(one, job.samples, late) for one in begun]
+        except BaseException:  # shut down: nobody pays for answers that nobody waits for
+            for one in begun:
+                if isinstance(one, _Running):
+                    one.task.cancel()
+            raise
+        pairs = zip(found, job.decisions.values(), strict=True)
+        return [_signed(score, decision, job.unit.key) for score, decision in pairs]
+
+    def _begin(self, metric: Metric, samples: Samples) -> Score | _Running:
         sample = _sample_for(metric, samples)
         if sample is None:
             return _unscored(metric, *_why_not(metric, samples))
-        with recorded_calls() as calls:
-            score = await self._within_deadline(metric, sample, calls)
-        return _told_where(score, metric, sample, samples) if score.outcome is Outcome.MISSING_FIELD else score
-
-    async def _within_deadline(self, metric: Metric, sample: Sample, calls: list[JudgeCall]) -> Score:
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        task = asyncio.ensure_future(self._guarded(metric, sample))
-        try:
-            done, _ = await asyncio.wait({task}, timeout=timeout_s)
-        except asyncio.CancelledError:
-            task.cancel()  # shut down: nobody pays for answers that nobody waits for
-            raise
-        if done:
-            return task.result()
-        task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
-        reason = f"no score within {timeout_s:g} s"
-        return _unscored(metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(calls))
+        with recorded_calls() as calls:
+            task = asyncio.get_running_loop().create_task(self._guarded(metric, sample))
+        return _Running(metric, sample, timeout_s, calls, task)
 
     async def _guarded(self, metric: Metric, sample: Sample) -> Score:
         try:
@@ -78,6 +79,39 @@ class Evaluation:
             self._pool = DaemonPool(self._threads, "spanscore-metric")
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: driven(metric.score(sample)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A metric that is at work on a sample, and the calls that it has paid for so far."""
+
+    metric: Metric
+    sample: Sample
+    timeout_s: float
+    calls: list[JudgeCall]
+    task: asyncio.Task[Score]
+
+
+async def _until_deadlines(running: Sequence[_Running]) -> set[asyncio.Task[Score]]:
+    """Wait for metrics that were begun together; cancel those that are not done in their time, and return them."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    late: set[asyncio.Task[Score]] = set()
+    for timeout_s in sorted({one.timeout_s for one in running}):
+        tasks = [one.task for one in running if one.timeout_s == timeout_s]
+        _, unfinished = await asyncio.wait(tasks, timeout=max(0.0, began + timeout_s - loop.time()))
+        for task in unfinished:
+            task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
+        late |= unfinished
+    return late
+
+
+def _ended(one: _Running, samples: Samples, late: Container[asyncio.Task[Score]]) -> Score:
+    if one.task in late:
+        reason = f"no score within {one.timeout_s:g} s"
+        return _unscored(one.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(one.calls))
+    score = one.task.result()
+    return _told_where(score, one.metric, one.sample, samples) if score.outcome is Outcome.MISSING_FIELD else score
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:

@@ -28,7 +28,7 @@ class Hooks:
 
     def apply(self, samples: Samples) -> Samples:
         """Return the redacted samples, or the outcome that ends them. Never raises."""
-        if samples.outcome is not None:
+        if samples.outcome is not None or (self.redactor is None and self.keep is None):
             return samples
         try:
             redacted = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))

@@ -75,7 +75,7 @@ def wire_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes as OTLP can carry them; None, and what it cannot, is left out."""
     carried: dict[str, Any] = {}
     for name, given in attributes.items():
-        if type(given) is float:  # most of a score
+        if type(given) is float or (type(given) is str and given.isascii()):  # most of a score
             carried[name] = given
         elif given is not None and (value := wire_value(given)) is not None:
             carried[name] = value

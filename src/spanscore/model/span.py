@@ -144,7 +144,7 @@ class Unit:
         These are its root and, where the root itself names no model, the span that does.
         """
         kept = {id(self.root), id(self._names_model())}  # by identity: to compare attributes would render them
-        return replace(self, spans=tuple(span.without_content() for span in self.spans if id(span) in kept))
+        return Unit(self.key, tuple(span.without_content() for span in self.spans if id(span) in kept), self.complete)
 
     def _names_model(self) -> SpanData | None:
         """Return the root where it has a model, else the last model span that answered, else the last that was asked."""
