@@ -189,9 +189,10 @@ class _Rendering:
             return {"type": "dict"}
         shown: dict[str, Any] = {}
         for key, inner in plain_dict(value).items():
-            if self._nodes <= 0:
+            if self._nodes <= 0 or self._chars <= 0:
                 break
-            shown[self._key(key)] = self.render(inner, depth - 1)
+            name = self._key(key)  # first: a text that takes all there is must not take its own name
+            shown[name] = self.render(inner, depth - 1)
         return shown
 
     def sequence(self, value: Any, depth: int) -> Any:
