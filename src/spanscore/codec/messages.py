@@ -51,9 +51,9 @@ def role_of(name: Any) -> str | None:
 
 def is_message(value: Any) -> bool:
     """Whether a value is a message: a role with parts, or with content."""
-    return (
-        isinstance(value, Mapping) and isinstance(value.get("role"), str) and ("parts" in value or "content" in value)
-    )
+    if type(value) is not dict and not isinstance(value, Mapping):  # an abstract class is asked for a microsecond
+        return False
+    return isinstance(value.get("role"), str) and ("parts" in value or "content" in value)
 
 
 def message_text(message: Mapping[str, Any]) -> str | None:
@@ -101,6 +101,8 @@ def _said(message: Mapping[str, Any]) -> Sequence[Message]:
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     parts = message.get("parts", message.get("content"))
+    if type(parts) is list and all(type(part) is dict for part in parts):  # as our own codec writes them
+        return parts
     if isinstance(parts, str):
         return [{"type": "text", "content": parts}]
     if not isinstance(parts, Sequence) or isinstance(parts, (bytes, bytearray)):

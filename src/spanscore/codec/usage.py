@@ -69,20 +69,16 @@ def chat_attributes(
         generation: of ``snapshot_generation``; None = there was no answer.
     """
     run, asked = _dict(metadata), _dict(invocation_params)
-    found: dict[str, Any] = {}
-    _add(found, semconv.REQUEST_MODEL, _text(run, _LS_MODEL) or _text(asked, _REQUEST_MODELS))
-    _add(found, semconv.PROVIDER_NAME, _text(run, _LS_PROVIDER) or _provider(serialized_name))
     temperature, tokens = _number(run, _LS_TEMPERATURE), _number(run, _LS_MAX_TOKENS)
-    _add(found, semconv.REQUEST_TEMPERATURE, _number(asked, _TEMPERATURE) if temperature is None else temperature)
-    _add(found, semconv.REQUEST_MAX_TOKENS, _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens))
+    found: dict[str, Any] = {
+        semconv.REQUEST_MODEL: _text(run, _LS_MODEL) or _text(asked, _REQUEST_MODELS),
+        semconv.PROVIDER_NAME: _text(run, _LS_PROVIDER) or _provider(serialized_name),
+        semconv.REQUEST_TEMPERATURE: _number(asked, _TEMPERATURE) if temperature is None else temperature,
+        semconv.REQUEST_MAX_TOKENS: _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens),
+    }
     if isinstance(generation, TakenGeneration):
         _add_answer(found, generation)
-    return found
-
-
-def _add(found: dict[str, Any], name: str, value: Any) -> None:
-    if value is not None:
-        found[name] = value
+    return {name: value for name, value in found.items() if value is not None}
 
 
 _LS_MODEL, _LS_PROVIDER, _LS_TEMPERATURE = ("ls_model_name",), ("ls_provider",), ("ls_temperature",)
@@ -107,10 +103,10 @@ def _add_answer(found: dict[str, Any], generation: TakenGeneration) -> None:
     _, identity, usage, reported, info = choices[0]
     said, output = _dict(reported), _dict(llm_output)
     reasons = [reason for choice in choices if (reason := finish_reason(choice)) is not None]
-    _add(found, semconv.RESPONSE_FINISH_REASONS, reasons or None)
-    _add(found, semconv.RESPONSE_MODEL, _text(said, _RESPONSE_MODELS) or _text(output, _RESPONSE_MODELS))
+    found[semconv.RESPONSE_FINISH_REASONS] = reasons or None
+    found[semconv.RESPONSE_MODEL] = _text(said, _RESPONSE_MODELS) or _text(output, _RESPONSE_MODELS)
     own_id = safe_text(identity) if isinstance(identity, str) and not identity.startswith(_OURS) else None
-    _add(found, semconv.RESPONSE_ID, _text(said, _RESPONSE_IDS) or own_id or _text(output, _RESPONSE_IDS))
+    found[semconv.RESPONSE_ID] = _text(said, _RESPONSE_IDS) or own_id or _text(output, _RESPONSE_IDS)
     if not _add_usage(found, usage):
         _add_tokens(found, [usage, llm_output, reported, info])
 
@@ -124,10 +120,10 @@ def _add_usage(found: dict[str, Any], usage: Any) -> bool:
         return False
     found[semconv.USAGE_INPUT_TOKENS], found[semconv.USAGE_OUTPUT_TOKENS] = sent, received
     if details := _dict(usage.get("input_token_details")):
-        _add(found, semconv.USAGE_CACHE_READ_INPUT_TOKENS, _whole(_number(details, _CACHE_READ)))
-        _add(found, semconv.USAGE_CACHE_WRITE_INPUT_TOKENS, _whole(_number(details, _CACHE_WRITE)))
+        found[semconv.USAGE_CACHE_READ_INPUT_TOKENS] = _whole(_number(details, _CACHE_READ))
+        found[semconv.USAGE_CACHE_WRITE_INPUT_TOKENS] = _whole(_number(details, _CACHE_WRITE))
     if details := _dict(usage.get("output_token_details")):
-        _add(found, semconv.USAGE_REASONING_OUTPUT_TOKENS, _whole(_number(details, _REASONING)))
+        found[semconv.USAGE_REASONING_OUTPUT_TOKENS] = _whole(_number(details, _REASONING))
     return True
 
 
@@ -139,8 +135,7 @@ def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
     for report in (report for place in places for report in _reports(place)):
         counts = {name: _at(report, paths) for name, paths in _TOKENS.items()}
         if counts[semconv.USAGE_INPUT_TOKENS] is not None or counts[semconv.USAGE_OUTPUT_TOKENS] is not None:
-            for name, count in counts.items():
-                _add(found, name, _whole(count))
+            found |= {name: _whole(count) for name, count in counts.items()}
             return
 
 

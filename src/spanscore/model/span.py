@@ -50,6 +50,10 @@ class Attributes(Mapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         return (self._all() if key in semconv.CONTENT_ATTRIBUTES else self._plain)[key]
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
+        return (self._all() if key in semconv.CONTENT_ATTRIBUTES else self._plain).get(key, default)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
 
