@@ -16,13 +16,13 @@ def naps(monkeypatch, work):
     return slept
 
 
-def test_it_gives_way_once_a_millisecond_of_work(monkeypatch):
+def test_it_gives_way_after_two_milliseconds_of_work(monkeypatch):
     def work(clock):
         for _ in range(100):
             turns.give_way()
             clock[0] += 100_000
 
-    assert naps(monkeypatch, work) == [0] * 10
+    assert naps(monkeypatch, work) == [0] * 5
 
 
 def test_each_thread_has_its_own_turn(monkeypatch):

@@ -12,7 +12,8 @@ from typing import Final
 
 __all__ = ["give_way"]
 
-_TURN_NS: Final = 1_000_000
+_TURN_NS: Final = 2_000_000
+"""A turn costs the application two waits for a thread to wake and its caches: with 1 ms a tenth more of what a chain pays."""
 
 
 class _Turn(threading.local):
@@ -23,7 +24,7 @@ _turn = _Turn()
 
 
 def give_way() -> None:
-    """Let the GIL go for a moment, if this thread has worked for a millisecond since it last did. Else 0.2 µs."""
+    """Let the GIL go for a moment, if this thread has worked for two milliseconds since it last did. Else 0.2 µs."""
     if monotonic_ns() - _turn.began_ns >= _TURN_NS:
         sleep(0)
         _turn.began_ns = monotonic_ns()
