@@ -355,11 +355,8 @@ class _Sums:
         """Add to several instruments under the same attributes."""
         with self._lock:
             for name, amount in amounts:
-                sums, found = self._sums.get(name), labels
-                if sums is None or labels not in sums:
-                    found = self._admit(name, labels)
-                    sums = self._sums[name]
-                sums[found] += amount
+                admitted = self._admit(name, labels)
+                self._sums[name][admitted] += amount
 
     def admit(self, name: str, labels: Labels) -> Labels:
         """Return the attributes, folded where the instrument has too many sets of them."""
@@ -376,7 +373,9 @@ class _Sums:
 
     def _admit(self, name: str, labels: Labels) -> Labels:
         sums = self._sums.setdefault(name, {})
-        if labels not in sums and len(sums) >= self._max_sets:
+        if labels in sums:
+            return labels
+        if len(sums) >= self._max_sets:
             self.folded += 1
             labels = tuple((key, value if key in self._CLOSED else OTHER) for key, value in labels)
         sums.setdefault(labels, 0)

@@ -38,8 +38,8 @@ __all__ = ["SpanCallbackHandler", "conversation_id", "end_detached"]
 
 _LINGER_NS: Final = 5_000_000_000
 """How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
-_SWEEP_EVERY: Final = 64
-"""Roots forgotten at once: together they cost a third of what they cost one by one."""
+_SWEEP_NS: Final = 100_000_000
+"""How much longer the first of them waits for others: forgotten together they cost a third of what they cost one by one."""
 _MAX_TRACE_IDS: Final = 1_000
 """Recent roots whose trace can be asked for: 0.3 kB each."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
@@ -144,7 +144,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """Drop what is left of a root whose unit has closed. Any thread."""
         self._roots.pop(root.id, None)
         if self._spans is not None and not root.ignored:
-            self._spans.draw_ahead()
+            self._spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
         root.given = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             self._runs[run_id] = root
@@ -154,7 +154,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 self._trace_ids.popitem(last=False)
         now_ns = time_ns()
         self._lingering.append((now_ns, root))
-        if not len(self._lingering) % _SWEEP_EVERY:
+        if now_ns - self._lingering[0][0] >= _LINGER_NS + _SWEEP_NS:
             self._sweep(now_ns)
 
     def remembered(self) -> int:

@@ -25,7 +25,7 @@ from spanscore.codec.text import safe_text
 from spanscore.ids import OwnIds
 from spanscore.model.span import UnitKey
 
-__all__ = ["RunSpans", "kind_of", "span_name"]
+__all__ = ["RunSpans"]
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _NO_LINKS: Final = ()
@@ -33,12 +33,12 @@ _DRAWN_AHEAD: Final = 512
 """Roots drawn and not begun, at most: 0.2 kB each."""
 
 
-def kind_of(run: Run) -> SpanKind:
+def _kind_of(run: Run) -> SpanKind:
     """Return the kind of a run's span."""
     return _CLIENT if run.operation in CLIENTS else _INTERNAL
 
 
-def span_name(run: Run, name: str) -> str:
+def _span_name(run: Run, name: str) -> str:
     """Return what a run's span is called; ``name`` is what its operation is done with."""
     return safe_text(f"{run.operation} {name}" if run.operation else name)
 
@@ -76,7 +76,7 @@ class RunSpans:
             above, state = parent, parent.trace_state
         if not chosen.keeps(above):
             sampling = chosen.sampler.should_sample(
-                ambient, key.trace_id, span_name(root, root.name), kind_of(root), _attributes(root), _NO_LINKS
+                ambient, key.trace_id, _span_name(root, root.name), _kind_of(root), _attributes(root), _NO_LINKS
             )
             if not sampling.decision.is_sampled():
                 return False
@@ -113,12 +113,12 @@ class RunSpans:
         if chosen.watched:
             start = partial(carrier.run, start)
         span = start(
-            span_name(root, root.name),
+            _span_name(root, root.name),
             span_id=span_id,
             context=ambient,
             trace_id=trace_id,
             sampling=sampling,
-            kind=kind_of(root),
+            kind=_kind_of(root),
             attributes=_attributes(root),
             start_time=root.start_ns,
         )
@@ -129,8 +129,8 @@ class RunSpans:
 
     def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
         """Start the span of any other run, with its true time. One thread."""
-        name = span_name(run, attributes.get(semconv.REQUEST_MODEL) or run.name)
-        kind, ambient = kind_of(run), run.root.context or Context()
+        name = _span_name(run, attributes.get(semconv.REQUEST_MODEL) or run.name)
+        kind, ambient = _kind_of(run), run.root.context or Context()
         if self._chosen is not None:
             return self._chosen.start_span(
                 name, context=ambient, parent=parent, kind=kind, attributes=attributes, start_time=run.start_ns
@@ -140,9 +140,9 @@ class RunSpans:
 
     def _start(self, root: Root, ambient: Context) -> bool:
         span = self._tracer.start_span(
-            span_name(root, root.name),
+            _span_name(root, root.name),
             context=ambient,
-            kind=kind_of(root),
+            kind=_kind_of(root),
             attributes=_attributes(root),
             start_time=root.start_ns,
         )

@@ -47,12 +47,15 @@ class Attributes(Mapping[str, Any]):
             self._render = None
         return self._plain
 
+    def _holding(self, key: str) -> Mapping[str, Any]:
+        return self._all() if key in semconv.CONTENT_ATTRIBUTES else self._plain
+
     def __getitem__(self, key: str) -> Any:
-        return (self._all() if key in semconv.CONTENT_ATTRIBUTES else self._plain)[key]
+        return self._holding(key)[key]
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
-        return (self._all() if key in semconv.CONTENT_ATTRIBUTES else self._plain).get(key, default)
+        return self._holding(key).get(key, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
