@@ -2,7 +2,7 @@
 
 *Interleaved*: one invoke of every variant per iteration, in random order; the difference to the bare application of the
 same iteration is paired. Its median is what a typical request sees. It flatters a design that defers work, which then
-falls on whoever runs 100 ms later. So there are *blocks* too: each variant alone for a while, blocks interleaved. The
+falls on whoever runs 250 ms later. So there are *blocks* too: each variant alone for a while, blocks interleaved. The
 work it deferred is on the clock there (the mean), and all of it, on every thread, in the process's CPU time.
 """
 
@@ -21,7 +21,19 @@ from benchmarks.workloads import Workload
 __all__ = ["Blocks", "Raw", "measure"]
 
 COLLECT_EVERY = 50  # iterations between two collections, which are not timed
-LEAD_IN = 0.25  # share of a block that is run before its clock starts: deferred work is then as old as it will ever be
+LEAD_IN_NS = (
+    300_000_000  # run before the clock of a block starts: deferred work (ours: 250 ms) is then as old as it ever is
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of one variant: wall ns of every invoke, their mean, and CPU ns of the whole process per invoke, until all
+    deferred work is done."""
+
+    each: list[int]
+    wall: float
+    cpu: float
 
 
 @dataclass(slots=True)
@@ -31,12 +43,18 @@ class Blocks:
     Attributes:
         each: wall ns of every invoke, block by block.
         wall: mean wall ns per invoke, one for each block.
-        cpu: CPU ns of the whole process per invoke, one for each block, until all deferred work is done.
+        cpu: CPU ns of the whole process per invoke, one for each block.
     """
 
     each: list[int] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        """Append one."""
+        self.each.extend(block.each)
+        self.wall.append(block.wall)
+        self.cpu.append(block.cpu)
 
 
 @dataclass(slots=True)
@@ -46,12 +64,14 @@ class Raw:
     Attributes:
         interleaved: wall ns of each invoke, in the order of the iterations.
         blocks: of the variant.
-        beside: the application alone, one block right before each of the variant's: another load on the machine meets both.
+        before: the application alone, one block right before each of the variant's.
+        after: and one right after: what drifts on the machine meets both sides of the variant alike.
     """
 
     interleaved: list[int] = field(default_factory=list)
     blocks: Blocks = field(default_factory=Blocks)
-    beside: Blocks = field(default_factory=Blocks)
+    before: Blocks = field(default_factory=Blocks)
+    after: Blocks = field(default_factory=Blocks)
 
 
 def measure(workload: Workload, variants: Sequence[Variant], *, scale: float, rounds: int, seed: int) -> dict[str, Raw]:
@@ -66,11 +86,8 @@ def measure(workload: Workload, variants: Sequence[Variant], *, scale: float, ro
     raw = {variant.name: Raw() for variant in variants}
     _warm_up(workload, variants, max(5, int(40 * scale)))
     _interleave(workload, variants, raw, int(workload.iterations * scale), dice)
-    for _ in range(rounds):
-        for variant in dice.sample(variants, len(variants)):
-            invokes = max(10, int(workload.block * scale))
-            _block(workload, variants[0], raw[variant.name].beside, invokes)
-            _block(workload, variant, raw[variant.name].blocks, invokes)
+    order = [variant for _ in range(rounds) for variant in dice.sample(variants, len(variants))]
+    _blocks(workload, variants[0], order, raw, max(10, int(workload.block * scale)))
     return raw
 
 
@@ -98,18 +115,30 @@ def _interleave(
         variant.settle()
 
 
-def _block(workload: Workload, variant: Variant, blocks: Blocks, invokes: int) -> None:
+def _blocks(workload: Workload, bare: Variant, order: Sequence[Variant], raw: dict[str, Raw], invokes: int) -> None:
+    """Run a block of each, and one of the application alone between any two."""
+    before = _block(workload, bare, invokes)
+    for variant in order:
+        one = raw[variant.name]
+        one.before.add(before)
+        one.blocks.add(_block(workload, variant, invokes))
+        before = _block(workload, bare, invokes)
+        one.after.add(before)
+
+
+def _block(workload: Workload, variant: Variant, invokes: int) -> Block:
     """Run one variant alone, with the collector on, as in an application."""
     gc.collect()
-    lead_in = int(invokes * LEAD_IN)
-    cpu = time.process_time_ns()
-    for _ in range(lead_in):
+    lead_in, cpu = 0, time.process_time_ns()
+    begun = time.perf_counter_ns()
+    while time.perf_counter_ns() - begun < LEAD_IN_NS:
         _timed(workload, variant)
+        lead_in += 1
     wall = time.perf_counter_ns()
-    blocks.each.extend(_timed(workload, variant) for _ in range(invokes))
-    blocks.wall.append((time.perf_counter_ns() - wall) / invokes)
+    each = [_timed(workload, variant) for _ in range(invokes)]
+    wall = time.perf_counter_ns() - wall
     variant.settle()
-    blocks.cpu.append((time.process_time_ns() - cpu) / (lead_in + invokes))
+    return Block(each, wall / invokes, (time.process_time_ns() - cpu) / (lead_in + invokes))
 
 
 def _timed(workload: Workload, variant: Variant) -> int:

@@ -83,7 +83,7 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="WORKLOAD", help="may be given several times")
     parser.add_argument("--quick", action="store_true", help="a sixth of the length: a look, not a result")
-    parser.add_argument("--rounds", type=int, default=8, help="blocks per variant and workload")
+    parser.add_argument("--rounds", type=int, default=12, help="blocks per variant and workload")
     parser.add_argument("--seed", type=int, default=1, help="of the order in which variants run")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--profile", action="store_true", help="show where spanscore's time goes, and compare nothing")

@@ -28,7 +28,7 @@ class Added:
         block_p50: the same of the blocks, where no other variant's code has cooled the caches.
         mean: of the blocks' differences: what the invoke and the threads behind it took from the clock.
         mean_error: standard error of ``mean``.
-        paired_mean: of the interleaved differences; work deferred past 100 ms falls on other variants there.
+        paired_mean: of the interleaved differences; work deferred past 250 ms falls on other variants there.
         cpu: of the whole process, every thread.
         cpu_error: standard error of ``cpu``.
     """
@@ -98,9 +98,9 @@ def _absolute(base: Raw) -> Added:
 def _difference(one: Raw, base: Raw) -> Added:
     return _summary(
         _minus(one.interleaved, base.interleaved),
-        _minus(one.blocks.each, one.beside.each),
-        _minus(one.blocks.wall, one.beside.wall),
-        _minus(one.blocks.cpu, one.beside.cpu),
+        _minus(one.blocks.each, one.before.each),
+        _minus(one.blocks.wall, _between(one.before.wall, one.after.wall)),
+        _minus(one.blocks.cpu, _between(one.before.cpu, one.after.cpu)),
     )
 
 
@@ -112,6 +112,10 @@ def _summary(paired: list[float], alone: list[float], wall: list[float], cpu: li
 
 def _minus(mine: Sequence[float], bare: Sequence[float]) -> list[float]:
     return [one - other for one, other in zip(mine, bare, strict=True)]
+
+
+def _between(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    return [mean(both) for both in zip(before, after, strict=True)]
 
 
 def _error(values: list[float]) -> float:
