@@ -25,6 +25,16 @@ def test_it_gives_way_after_two_milliseconds_of_work(monkeypatch):
     assert naps(monkeypatch, work) == [0] * 5
 
 
+def test_a_thread_that_has_just_slept_begins_a_new_turn(monkeypatch):
+    def work(clock):
+        turns.begin_turn()
+        turns.give_way()
+        clock[0] += 2_000_000
+        turns.give_way()
+
+    assert naps(monkeypatch, work) == [0]
+
+
 def test_each_thread_has_its_own_turn(monkeypatch):
     def work(clock):
         turns.give_way()

@@ -16,7 +16,7 @@ from spanscore.hold import SpanHold
 from spanscore.inbox import Inbox
 from spanscore.model.span import UnitKey
 from spanscore.notice import harmless
-from spanscore.turns import give_way
+from spanscore.turns import begin_turn, give_way
 
 __all__ = ["SpanThread"]
 
@@ -111,6 +111,7 @@ class SpanThread:
         self._safely(self._prepare)
         while not self._stopping:
             self._inbox.wait(self._timeout_s())
+            begin_turn()
             self.tick()
 
     def tick(self) -> None:
