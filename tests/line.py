@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,7 +46,7 @@ class Grounded(BaseMetric):
 
 
 class Slow(Grounded):
-    """Waits for ``gate`` (an event made on the loop) or some seconds."""
+    """Waits for some seconds."""
 
     def __init__(self, seconds: float, name: str = "slow") -> None:
         super().__init__(name)
@@ -53,6 +54,19 @@ class Slow(Grounded):
 
     async def measure(self, sample: Any) -> Finding:
         await asyncio.sleep(self._seconds)
+        return await super().measure(sample)
+
+
+class Held(Grounded):
+    """Waits until it may go on."""
+
+    def __init__(self, go_on: threading.Event, name: str = "held") -> None:
+        super().__init__(name)
+        self._go_on = go_on
+
+    async def measure(self, sample: Any) -> Finding:
+        while not self._go_on.is_set():  # noqa: ASYNC110  (another thread sets it)
+            await asyncio.sleep(0.01)
         return await super().measure(sample)
 
 

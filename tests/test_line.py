@@ -12,7 +12,20 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from tests.judges.models import PlainModel
-from tests.line import ANSWER, CONTEXT, QUESTION, Failing, Grounded, Slow, a_line, a_trace, identity_holds, model, rag
+from tests.line import (
+    ANSWER,
+    CONTEXT,
+    QUESTION,
+    Failing,
+    Grounded,
+    Held,
+    Slow,
+    a_line,
+    a_trace,
+    identity_holds,
+    model,
+    rag,
+)
 
 import spanscore
 from spanscore.codec.sdk import span_data
@@ -240,6 +253,37 @@ def test_a_full_queue_is_said_on_the_trace():
         assert scorer.status().outcomes["slow"] == {"scored": 1, "queue_full": 2}
 
     assert sorted(r.attributes["spanscore.status"] for r in trace.roots) == ["not_scored", "not_scored", "scored"]
+
+
+def test_a_burst_is_read_as_the_workers_get_to_it():
+    read, go_on = [], threading.Event()
+
+    def keep(sample):
+        read.append(sample)
+        return True
+
+    with a_line(Held(go_on), workers=2, keep=keep) as (scorer, _):
+        rag().batch([QUESTION] * 12, config=config(scorer))
+        assert not scorer.flush(0.5)
+        early = len(read)
+        go_on.set()
+        assert scorer.flush(10)
+        assert scorer.status().outcomes["held"] == {"scored": 12}
+
+    assert early == 4  # two in work, two ahead
+    assert len(read) == 12
+
+
+def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
+    with a_line(Held(threading.Event()), workers=1) as (scorer, _):
+        rag().batch([QUESTION] * 5, config=config(scorer))
+        assert not scorer.flush(0.3)
+        queue = scorer._line.queue
+        assert len(queue) == 5
+        scorer.shutdown(0.3)
+        assert scorer.status().outcomes["held"] == {"shutdown": 5}
+
+    assert len(queue) == 0
 
 
 def test_a_full_inbox_refuses_new_units_and_counts_them():

@@ -1,11 +1,13 @@
 """Engine: chosen units on the loop → jobs → scores, posted back to the span thread.
 
-Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
+Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content rendered
+while it still runs. Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -27,7 +29,7 @@ class Engine:
 
     Args:
         post: gives a settled job back to the span thread. Any thread.
-        workers: jobs scored at the same time.
+        workers: jobs scored at the same time; as many more are made ahead.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class Engine:
     def reset(self) -> None:
         """Forget the workers: in a forked child their loop does not run."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._waiting: deque[Chosen] = deque()
+        self._ahead = 0
         self._stopped = False
 
     def accept(self, chosen: Sequence[Chosen]) -> None:
@@ -67,13 +71,18 @@ class Engine:
         for task in tasks:
             task.cancel()
         self._queue.close()
+        self._make_jobs()  # there is no job any more: gives back the places of those that wait
         await asyncio.wait(tasks, timeout=timeout_s)
 
     def _accept(self, chosen: Sequence[Chosen]) -> None:
         if not self._tasks and not self._stopped:
             self._tasks = [asyncio.get_running_loop().create_task(self._work()) for _ in range(self._workers)]
-        for unit in chosen:
-            self._take(unit)
+        self._waiting.extend(chosen)
+        self._make_jobs()
+
+    def _make_jobs(self) -> None:
+        while self._waiting and (self._ahead < self._workers or self._stopped):
+            self._take(self._waiting.popleft())
             give_way()
 
     def _take(self, chosen: Chosen) -> None:
@@ -88,10 +97,13 @@ class Engine:
             self._post(Settled(chosen.unit.without_content(), ()))
         else:
             self._queue.put(job)
+            self._ahead += 1
 
     async def _work(self) -> None:
         while True:
             job = await self._queue.get()
+            self._ahead -= 1
+            self._make_jobs()
             await self._do(job)
             give_way()
 
