@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -14,6 +15,10 @@ from tests.servers import collector as collector_server
 from tests.servers import phoenix as phoenix_server
 from tests.servers import prometheus as prometheus_server
 from tests.servers import zipkin as zipkin_server
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Begun in the background, by a shell that ignores it there: the processes that tests interrupt would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("untimed", deadline=None)  # no test asserts on the clock of a busy machine
 settings.load_profile("untimed")
