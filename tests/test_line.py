@@ -22,6 +22,7 @@ from tests.line import (
     Slow,
     a_line,
     a_trace,
+    eventually,
     identity_holds,
     model,
     rag,
@@ -264,7 +265,8 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
 
     with a_line(Held(go_on), workers=2, keep=keep) as (scorer, _):
         rag().batch([QUESTION] * 12, config=config(scorer))
-        assert not scorer.flush(0.5)
+        assert eventually(lambda: len(scorer._line.queue) == 12 and len(read) >= 4)
+        assert not scorer.flush(0.2)
         early = len(read)
         go_on.set()
         assert scorer.flush(10)
@@ -277,9 +279,9 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
 def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
     with a_line(Held(threading.Event()), workers=1) as (scorer, _):
         rag().batch([QUESTION] * 5, config=config(scorer))
-        assert not scorer.flush(0.3)
         queue = scorer._line.queue
-        assert len(queue) == 5
+        assert eventually(lambda: len(queue) == 5)
+        assert not scorer.flush(0.2)
         scorer.shutdown(0.3)
         assert scorer.status().outcomes["held"] == {"shutdown": 5}
 

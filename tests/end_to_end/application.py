@@ -6,6 +6,8 @@ import itertools
 import random
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.documents import Document
@@ -121,6 +123,7 @@ class Traffic:
         self._applications = applications
         self._pause_s = pause_s
         self._stop = threading.Event()
+        self._round = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Traffic:
@@ -133,8 +136,15 @@ class Traffic:
 
     def _run(self) -> None:
         while not self._stop.wait(self._pause_s):
-            for application in self._applications:
-                application.ask()
+            with self._round:
+                for application in self._applications:
+                    application.ask()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Ask nothing meanwhile: every application was asked equally often."""
+        with self._round:
+            yield
 
 
 def metrics() -> list[Metric]:
