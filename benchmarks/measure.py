@@ -21,15 +21,18 @@ from benchmarks.workloads import Workload
 __all__ = ["Blocks", "Raw", "measure"]
 
 COLLECT_EVERY = 50  # iterations between two collections, which are not timed
-LEAD_IN_NS = (
-    300_000_000  # run before the clock of a block starts: deferred work (ours: 250 ms) is then as old as it ever is
-)
+LEAD_IN_NS = 300_000_000  # before the clock of a block starts: deferred work (ours: 250 ms) is then as old as it gets
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of one variant: wall ns of every invoke, their mean, and CPU ns of the whole process per invoke, until all
-    deferred work is done."""
+    """One block of one variant.
+
+    Attributes:
+        each: wall ns of every invoke.
+        wall: mean wall ns per invoke.
+        cpu: CPU ns of the whole process per invoke, until all deferred work is done.
+    """
 
     each: list[int]
     wall: float
@@ -38,13 +41,7 @@ class Block:
 
 @dataclass(slots=True)
 class Blocks:
-    """Blocks of one variant, in their order.
-
-    Attributes:
-        each: wall ns of every invoke, block by block.
-        wall: mean wall ns per invoke, one for each block.
-        cpu: CPU ns of the whole process per invoke, one for each block.
-    """
+    """Blocks of one variant, in their order: what ``Block`` has of one, one after the other."""
 
     each: list[int] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
