@@ -39,6 +39,11 @@ config = {"callbacks": [scorer.handler]} if SCORED else {}
 chain = rag()
 def ask():
     return chain.invoke(QUESTION, config=config)
+def judging(*scorers):  # returns when each of them is at its unit
+    until = time.monotonic() + 20
+    while not all(sum(each.status().eligible.values()) for each in scorers) and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.1)
 """
 """What each program begins with; it may make a scorer of its own, and calls ``leaving()`` before it ends.
 

@@ -34,7 +34,7 @@ SLOW = """
 """
 EXITS = {
     "nothing is shut down": "print(ask()); leaving()",
-    "a judge hangs": SLOW.format(metric="Slow(60)", options={}) + "    print(ask()); time.sleep(0.3); leaving()",
+    "a judge hangs": SLOW.format(metric="Slow(60)", options={}) + "    print(ask()); judging(scorer); leaving()",
     "a metric computes": """
     class Computes(Grounded):
         cpu_bound = True
@@ -43,7 +43,7 @@ EXITS = {
     if SCORED:
         scorer = OnlineScorer([Computes()], service_name="app")
         config["callbacks"] = [scorer.handler]
-    print(ask()); time.sleep(0.3); leaving()
+    print(ask()); judging(scorer); leaving()
     """,
     "a judge blocks a thread of its pool": """
     import asyncio
@@ -53,7 +53,7 @@ EXITS = {
     if SCORED:
         scorer = OnlineScorer([Blocks()], service_name="app")
         config["callbacks"] = [scorer.handler]
-    print(ask()); time.sleep(0.3); leaving()
+    print(ask()); judging(scorer); leaving()
     """,
     "a metric blocks the loop": """
     class Blocks(Grounded):
@@ -62,12 +62,12 @@ EXITS = {
     if SCORED:
         scorer = OnlineScorer([Blocks()], service_name="app")
         config["callbacks"] = [scorer.handler]
-    print(ask()); time.sleep(0.3); leaving()
+    print(ask()); judging(scorer); leaving()
     """,
     "three scorers": """
     scorers = [OnlineScorer([Slow(60)], service_name="app") for _ in range(3)] if SCORED else []
     config = {"callbacks": [s.handler for s in scorers]}
-    print(ask()); time.sleep(0.3); leaving()
+    print(ask()); judging(*scorers); leaving()
     """,
     "it raises": "ask(); leaving(); sys.exit(3)",
     "it raises an error": "ask(); leaving(); os.environ['nothing']",
@@ -124,7 +124,7 @@ def last_line(ended):
 def test_what_is_held_at_an_exit_goes_out():
     with OtlpReceiver() as collector:
         ended = run(
-            SLOW.format(metric="Slow(60)", options={}) + "    ask(); time.sleep(0.3); leaving()",
+            SLOW.format(metric="Slow(60)", options={}) + "    ask(); judging(scorer); leaving()",
             OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
         )
 
