@@ -12,7 +12,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -131,12 +132,18 @@ def listening(pid: int) -> set[str]:
 
 
 def _family(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:  # a child that has ended meanwhile
+        return []
     return [pid, *(one for child in children for one in _family(int(child)))]
 
 
-def _links(pid: int) -> list[str]:
-    return [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+def _links(pid: int) -> Iterator[str]:
+    with suppress(FileNotFoundError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed since the folder was read
+                yield os.readlink(link)
 
 
 def _address(hexadecimal: str) -> str:
