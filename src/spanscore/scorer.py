@@ -157,9 +157,9 @@ class OnlineScorer:
             ConfigurationError: the file is missing, or a key or value is wrong; the message names each with what is allowed.
         """
         from spanscore.metrics.configured import metrics_of
-        from spanscore.settings import Settings
+        from spanscore.settings import read_settings
 
-        settings = Settings.read(path)
+        settings = read_settings(path)
         attach, capture, limits, sampling = settings.attach, settings.capture, settings.limits, settings.sampling
         found = {name: getattr(capture, name) for name in ("user_input", "response", "retrieved_contexts")}
         given: dict[str, Any] = {

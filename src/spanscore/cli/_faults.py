@@ -21,7 +21,7 @@ from spanscore.metrics.registry import create
 from spanscore.model.score import refuse_taken_name
 from spanscore.protocols import Metric
 from spanscore.sampling import RateSampler
-from spanscore.settings import Settings, wrong_settings
+from spanscore.settings import Settings, examine_settings, wrong_settings
 from spanscore.telemetry import checked_segments
 
 __all__ = ["Examined", "examined", "named_problems", "sound"]
@@ -70,7 +70,7 @@ def examined(config: Path, *, judge: bool = True, embeddings: bool = True) -> Ex
     Raises:
         ConfigurationError: the file is not there, or is no mapping in YAML.
     """
-    reading = Settings.examine(config)
+    reading = examine_settings(config)
     settings, problems = reading.settings, list[ConfigurationError]()
     if judge:
         problems += named_problems("judge.model", settings.judge.model, lambda: judge_of(settings))

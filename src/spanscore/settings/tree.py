@@ -1,0 +1,222 @@
+"""The configuration tree: plain values with their defaults and bounds."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from spanscore import semconv
+
+__all__ = [
+    "AlertSettings",
+    "AttachSettings",
+    "CaptureSettings",
+    "JudgeSettings",
+    "LimitSettings",
+    "MonitoringSettings",
+    "PriceSettings",
+    "RuleSettings",
+    "SamplingSettings",
+    "ServeSettings",
+    "Settings",
+]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
+    if found is None:
+        raise ValueError(f"{value!r} is no duration; write for example 30s, 500ms, 5m, 1h or a number of seconds")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PriceSettings(_Part):
+    """What a model costs: USD per million tokens, read (``input``) and written (``output``)."""
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+
+
+class JudgeSettings(_Part):
+    """Who judges: a chat model by ``provider:model``, or ``lexical`` for the offline judge.
+
+    ``prices`` are by model as its provider names it in the answer; a dated name has the price of the undated one.
+    """
+
+    model: str = "lexical"
+    max_concurrency: int | None = Field(default=None, ge=1)
+    timeout: Seconds | None = None
+    attempts: int | None = Field(default=None, ge=1)
+    prices: dict[str, PriceSettings] = Field(default_factory=dict)
+
+
+class RuleWhen(_Part):
+    """Which units a rule is for; what is left out matches all."""
+
+    status: Literal["error", "ok"] | None = None
+    workflow: str | None = None
+    slower_than: Seconds | None = None
+    metadata: str | None = None
+    equals: Any = None
+
+
+class RuleSettings(_Part):
+    """Score units that match ``when`` at ``rate``, where that is larger than the metric's own rate."""
+
+    when: RuleWhen
+    rate: Rate
+    name: str | None = None
+
+
+class SamplingSettings(_Part):
+    """Which share is scored: ``rate`` for all metrics, ``rates`` per metric, ``rules`` that raise them."""
+
+    rate: Rate = 1.0
+    rates: dict[str, Rate] = Field(default_factory=dict)
+    rules: list[RuleSettings] = Field(default_factory=list)
+    key: str | None = None
+
+
+class AttachSettings(_Part):
+    """Where scores land, and how long a unit's span waits for them."""
+
+    span: bool = True
+    evaluation_span: bool = True
+    event: bool = True
+    instruments: bool = True
+    hold: Seconds | None = None
+
+
+class CaptureSettings(_Part):
+    """Whether runs are recorded, what is exported of them, and where question, answer and contexts are found.
+
+    ``score_abandoned`` scores the partial answer of a stream that its reader left half-way, too.
+    """
+
+    enabled: bool = True
+    content: bool | None = None
+    steps: bool = False
+    score_abandoned: bool = False
+    user_input: str | None = None
+    response: str | None = None
+    retrieved_contexts: str | None = None
+
+
+class LimitSettings(_Part):
+    """Bounds: events in the inbox, jobs in the queue, jobs at once, seconds per score."""
+
+    inbox: int = Field(default=10_000, ge=1)
+    queue: int = Field(default=1_000, ge=1)
+    workers: int = Field(default=32, ge=1)
+    timeout: Seconds = 60.0
+
+
+class AlertSettings(_Part):
+    """When one metric is worth a page. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
+
+    Attributes:
+        baseline: the quality that is normal, measured and then frozen; None = drops are not watched.
+        min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
+        false_alarm_every: at most one false drop alarm in this time, over all windows, metrics and segments together.
+        threshold: lowest acceptable mean, whatever is normal; None = none.
+        min_scores: effective scores a window needs before anything is said; None = 100, for a pass/fail metric with a
+            baseline of 0.95 and more 400.
+        z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
+        series: only this series (metric version, judge and votes) is watched; None = whatever is scored.
+    """
+
+    baseline: Rate | None = None
+    min_drop: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    false_alarm_every: Annotated[Seconds, Field(gt=0)] = 30 * 86_400.0
+    threshold: Rate | None = None
+    min_scores: int | None = Field(default=None, ge=1)
+    z: Annotated[float, Field(gt=0)] | None = None
+    series: str | None = None
+
+    @model_validator(mode="after")
+    def _can_drop(self) -> Self:
+        if self.baseline is not None and self.baseline <= self.min_drop:
+            raise ValueError(f"a baseline of {self.baseline} cannot drop by {self.min_drop}: lower min_drop")
+        return self
+
+
+class MonitoringSettings(_Part):
+    """What sums are told apart by, and what all alerts share.
+
+    Attributes:
+        segments: metadata or attribute key → values that are told apart in sums and watched by alerts of their own.
+        interval: between two evaluations of the rules.
+        windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
+        no_scores_after: without a single score for this long, something is broken.
+        max_failed: highest acceptable share of failed evaluations.
+        dashboard_url: what an alert links to; ``{metric}`` is replaced.
+        trace_url: where the traces of failed units are listed; ``{metric}`` is replaced. None = no link.
+    """
+
+    segments: dict[str, list[str]] = Field(default_factory=dict)
+    interval: Annotated[Seconds, Field(gt=0)] = 60.0
+    windows: list[Annotated[Seconds, Field(gt=0)]] = Field(default=[3_600.0, 21_600.0, 86_400.0], min_length=1)
+    no_scores_after: Annotated[Seconds, Field(gt=0)] = 86_400.0
+    max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    dashboard_url: str = "http://localhost:3000/d/spanscore-metric?var-metric={metric}"
+    trace_url: str | None = None
+
+    @model_validator(mode="after")
+    def _is_long_enough(self) -> Self:
+        short = [window for window in self.windows if window < 4 * self.interval]
+        if short:
+            raise ValueError(f"a window of {short[0]:g} s needs at least 4 evaluations, one in {self.interval:g} s")
+        return self
+
+    @field_validator("segments")
+    @classmethod
+    def _has_values(cls, segments: dict[str, list[str]]) -> dict[str, list[str]]:
+        empty = [key for key, values in segments.items() if not values]
+        if empty:
+            raise ValueError(f"{empty[0]} lists no values; write for example {{user_tier: [gold, free]}}")
+        return segments
+
+
+class ServeSettings(_Part):
+    """Where the metrics can be scraped; port 0 = any free one."""
+
+    port: int = Field(default=9464, ge=0, le=65_535)
+    host: str = "127.0.0.1"
+
+
+def _port(value: Any) -> Any:
+    return {"port": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Settings(BaseSettings):
+    """The whole tree."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    metrics: list[str | dict[str, dict[str, Any] | None]] = Field(min_length=1)
+    judge: JudgeSettings = JudgeSettings()
+    embeddings: str | None = None
+    sampling: SamplingSettings = SamplingSettings()
+    attach: AttachSettings = AttachSettings()
+    capture: CaptureSettings = CaptureSettings()
+    limits: LimitSettings = LimitSettings()
+    serve_metrics: Annotated[ServeSettings | None, BeforeValidator(_port)] = None
+    monitoring: MonitoringSettings = MonitoringSettings()
+    alerts: dict[str, AlertSettings] = Field(default_factory=dict)
+    service_name: str | None = None
