@@ -36,9 +36,9 @@ class Sampler:
     """Looks at every thread again and again, from a thread of its own.
 
     Attributes:
-        spent: thread → CPU seconds.
-        within: (thread, function of ours) → CPU seconds in it and in what it called.
-        leaves: (thread, ``function of ours → innermost function``) → CPU seconds.
+        spent: thread → CPU nanoseconds.
+        within: (thread, function of ours) → CPU nanoseconds in it and in what it called.
+        leaves: (thread, ``function of ours → innermost function``) → CPU nanoseconds.
     """
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class Sampler:
     def _look(self) -> None:
         clocks, frames = _clocks(), sys._current_frames()
         for (ident, name), now in clocks.items():
-            weight = now - self._clocks.get((ident, name), 0.0)
+            weight = now - self._clocks.get((ident, name), 0)
             if weight > 0 and ident in frames:
                 self._count(name, frames[ident], weight)
         self._clocks = clocks
 
-    def _count(self, thread: str, frame: FrameType, weight: float) -> None:
+    def _count(self, thread: str, frame: FrameType, weight: int) -> None:
         self.spent[thread] += weight
         ours = [one for one in _stack(frame) if OURS in one.f_code.co_filename]
         for name in {_name(one) for one in ours}:
@@ -101,7 +101,7 @@ def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
             variant.run(workload)
         variant.settle()
     variant.close()
-    per_invoke = 1e6 / invokes
+    per_invoke = 1e-3 / invokes
     return "\n".join(
         [
             f"== {workload.name}: {invokes} invokes, µs per invoke",
@@ -119,22 +119,22 @@ def profile(workload: Workload, variant: Variant, *, invokes: int) -> str:
 
 
 def _time_callbacks(handler: BaseCallbackHandler) -> Counter[str]:
-    """Wrap every callback of a handler in a clock; return the seconds by name, filled as they are called."""
-    seconds: Counter[str] = Counter()
+    """Wrap every callback of a handler in a clock; return the nanoseconds by name, filled as they are called."""
+    spent: Counter[str] = Counter()
     for name in [name for name in dir(handler) if name.startswith("on_")]:
-        setattr(handler, name, _timed(name, getattr(handler, name), seconds))
-    return seconds
+        setattr(handler, name, _timed(name, getattr(handler, name), spent))
+    return spent
 
 
-def _timed(name: str, callback: Callable[..., Any], seconds: Counter[str]) -> Callable[..., Any]:
-    clock = time.perf_counter
+def _timed(name: str, callback: Callable[..., Any], spent: Counter[str]) -> Callable[..., Any]:
+    clock = time.perf_counter_ns
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         begun = clock()
         try:
             return callback(*args, **kwargs)
         finally:
-            seconds[name] += clock() - begun
+            spent[name] += clock() - begun
 
     return timed
 
@@ -161,14 +161,14 @@ def _name(frame: FrameType) -> str:
     return f"{folder.rpartition('/')[2]}/{file}:{frame.f_code.co_qualname}"
 
 
-def _clocks() -> dict[tuple[int, str], float]:
-    """Return the CPU seconds of every thread but the profiler, by identity and name; pools count as one."""
+def _clocks() -> dict[tuple[int, str], int]:
+    """Return the CPU nanoseconds of every thread but the profiler, by identity and name; pools count as one."""
     return {
-        (thread.ident, thread.name.partition("-")[0] if "Pool" in thread.name else thread.name): _cpu_s(thread.ident)
+        (thread.ident, thread.name.partition("-")[0] if "Pool" in thread.name else thread.name): _cpu_ns(thread.ident)
         for thread in threading.enumerate()
         if thread.ident is not None and thread.name != PROFILER
     }
 
 
-def _cpu_s(ident: int) -> float:
-    return time.clock_gettime(time.pthread_getcpuclockid(ident))
+def _cpu_ns(ident: int) -> int:
+    return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))

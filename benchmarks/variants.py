@@ -143,7 +143,7 @@ def _openinference() -> Variant:
 
     provider = _provider()
     tracer = OITracer(provider.get_tracer("openinference.instrumentation.langchain"), config=TraceConfig())
-    handler = OpenInferenceTracer(tracer, False)
+    handler = OpenInferenceTracer(tracer, False)  # type: ignore[arg-type]  # a tracer but for its type
     return Variant("OpenInference", (handler,), provider.force_flush, provider.shutdown)
 
 

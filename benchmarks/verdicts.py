@@ -104,7 +104,7 @@ def _difference(one: Raw, base: Raw) -> Added:
     )
 
 
-def _summary(paired: list[float], alone: list[float], wall: list[float], cpu: list[float]) -> Added:
+def _summary(paired: Sequence[float], alone: Sequence[float], wall: Sequence[float], cpu: Sequence[float]) -> Added:
     """Nanoseconds → microseconds."""
     values = (median(paired), median(alone), mean(wall), _error(wall), mean(paired), mean(cpu), _error(cpu))
     return Added(*(value / 1e3 for value in values))
@@ -118,7 +118,7 @@ def _between(before: Sequence[float], after: Sequence[float]) -> list[float]:
     return [mean(both) for both in zip(before, after, strict=True)]
 
 
-def _error(values: list[float]) -> float:
+def _error(values: Sequence[float]) -> float:
     return stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
 
 

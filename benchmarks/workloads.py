@@ -15,6 +15,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
@@ -28,7 +29,7 @@ QUESTION = "Which river flows through Paris, and how long is it?"
 ANSWER = "The Seine flows through Paris; it is about 777 kilometres long."
 SHORT_DOCUMENT = "The Seine is a river in northern France. It rises near Dijon and is 777 kilometres long. " * 3
 BIG_DOCUMENT_CHARS = 19_700  # nine of them: 177 kB
-USAGE = {"input_tokens": 42, "output_tokens": 14, "total_tokens": 56}
+USAGE: UsageMetadata = {"input_tokens": 42, "output_tokens": 14, "total_tokens": 56}
 
 Invoke = Callable[[Sequence[BaseCallbackHandler]], Any]
 
