@@ -213,7 +213,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failed_evaluation_has_no_value_and_says_why(fault):
     metric, outcome, error_type = FAULTS[fault]
-    with a_line(metric, Grounded(), timeout=0.2) as (scorer, trace):
+    with a_line(metric, Grounded(), timeout=1.0) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))
         assert scorer.flush(5)
 
