@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from enum import StrEnum
 from timeit import repeat
 from typing import Any
@@ -267,6 +267,29 @@ def test_a_generator_is_not_consumed() -> None:
 @pytest.mark.parametrize("value", [HostileDict(a=[1]), {"x": HostileDict(a=[1])}])
 def test_overridden_methods_of_a_dict_do_not_run(value: Any) -> None:
     assert "{'a': [1]}" in str(render_value(snapshot(value)))
+
+
+def test_a_field_that_is_loaded_when_it_is_asked_for_is_not_loaded() -> None:
+    class Lazy:
+        def __get__(self, row: Any, kind: Any = None) -> Any:
+            if row is None:
+                return self
+            raise SystemExit("asked the database")
+
+    row = make_dataclass("Row", [("question", str), ("orders", Any, field(init=False, repr=False))])("q")
+    type(row).orders = Lazy()
+
+    assert render_value(snapshot({"row": row})) == {"row": {"question": "q"}}
+
+
+def test_fields_are_taken_from_slots_and_from_the_class_too() -> None:
+    class Own:
+        pass
+
+    bases = (Own, make_dataclass("Base", [("kind", str, field(init=False, default="row"))]))
+    row = make_dataclass("Row", [("question", str)], bases=bases, slots=True)("q")
+
+    assert render_value(snapshot(row)) == {"kind": "row", "question": "q"}
 
 
 def test_overridden_methods_of_a_list_do_not_run() -> None:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from inspect import getattr_static
+from types import MemberDescriptorType
 from typing import Any
 from uuid import UUID
 
@@ -348,7 +350,22 @@ def _model_fields(value: Any) -> dict[str, Any]:
 
 
 def _dataclass_fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in type(value).__dataclass_fields__ if hasattr(value, name)}
+    """Return what the fields hold; one that is computed, or loaded when it is asked for (as SQLAlchemy does), is left out."""
+    kind = type(value)
+    fields = kind.__dataclass_fields__
+    if not kind.__dictoffset__:  # slots hold, and do not compute
+        return {name: getattr(value, name) for name in fields if hasattr(value, name)}
+    held = value.__dict__
+    if held.keys() == fields.keys():
+        return dict.copy(held)
+    return {name: held[name] for name in fields if name in held} | _held_apart(value, fields.keys() - held)
+
+
+def _held_apart(value: Any, names: set[str]) -> dict[str, Any]:
+    """Return what slots and the class hold for an object with a ``__dict__`` too; no descriptor runs code."""
+    apart = {name: getattr_static(type(value), name, None) for name in names}
+    still = [n for n, what in apart.items() if type(what) is MemberDescriptorType or not hasattr(type(what), "__get__")]
+    return {name: getattr(value, name) for name in still if apart[name] is not None and hasattr(value, name)}
 
 
 def _table(inner: _Takers | None) -> _Takers:
