@@ -110,6 +110,8 @@ def _ended(one: _Running, samples: Samples, late: Container[asyncio.Task[Score]]
     if one.task in late:
         reason = f"no score within {one.timeout_s:g} s"
         return _unscored(one.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(one.calls))
+    if one.task.cancelled():  # by the metric itself, or by a client of its judge
+        return _unscored(one.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
     score = one.task.result()
     return _told_where(score, one.metric, one.sample, samples) if score.outcome is Outcome.MISSING_FIELD else score
 

@@ -101,17 +101,23 @@ class Engine:
 
     async def _work(self) -> None:
         while True:
-            job = await self._queue.get()
-            self._ahead -= 1
-            self._make_jobs()
-            await self._do(job)
+            try:
+                job = await self._queue.get()
+                self._ahead -= 1
+                self._make_jobs()
+                await self._do(job)
+            except asyncio.CancelledError:
+                if self._stopped:
+                    raise
             give_way()
 
     async def _do(self, job: Job) -> None:
         scores: Sequence[Score] = ()
         try:
             scores = await self._evaluation.scores(job)
-        except Exception as error:  # noqa: BLE001  (a metric whose own name or version raises: the worker lives on)
+        except BaseException as error:
+            if self._stopped:
+                raise
             harmless("score a job", error)
         finally:
             self._queue.ack(job)
