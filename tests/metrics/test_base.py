@@ -178,6 +178,16 @@ async def test_judges_are_asked_on_the_one_loop_whoever_asks() -> None:
     assert threads == {"spanscore-loop"}
 
 
+def test_a_host_that_debugs_its_loops_hears_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what takes a tenth of a second asyncio would log a line, with the beginnings of what it was given."""
+    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
+
+    async def debugs() -> bool:
+        return asyncio.get_running_loop().get_debug()
+
+    assert not loop.LoopThread("debugged-loop", pool="debugged").submit(debugs()).result(10)
+
+
 async def test_score_sync_works_inside_a_running_loop() -> None:
     assert Measuring(0.5).score_sync(SAMPLE).value == 0.5
 
