@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
+from spanscore.codec.text import jsonable
+from spanscore.errors import ConfigurationError
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.protocols import Filter, Redactor
@@ -21,10 +24,19 @@ class Hooks:
     Attributes:
         redactor: applied to every text of a sample; when it raises, the sample goes nowhere (``redaction_error``).
         keep: samples for which it is false are ``filtered``; when it raises, likewise, with the reason.
+
+    Raises:
+        ConfigurationError: one of them is a coroutine function: what it returns is true, whatever it would have said.
     """
 
     redactor: Redactor | None = None
     keep: Filter | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("redactor", "keep"):
+            hook = getattr(self, name)
+            if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
+                raise ConfigurationError(f"{name} is a coroutine function, which nobody awaits: give a plain one")
 
     def apply(self, samples: Samples) -> Samples:
         """Return the redacted samples, or the outcome that ends them. Never raises."""
@@ -41,7 +53,7 @@ class Hooks:
         if self.keep is None or sample is None:
             return samples
         try:
-            kept = self.keep(sample)
+            kept = bool(self.keep(sample))
         except BaseException as error:  # noqa: BLE001
             return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type(error).__name__}")
         return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
@@ -64,7 +76,9 @@ def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
         return dict(_entry(key, item, redactor, free) for key, item in value.items())
     if isinstance(value, list):
         return [_texts(item, redactor, free=free) for item in value]
-    return value
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return _texts(jsonable(value), redactor, free=free)  # of a sample made by hand: whatever else may hold a text
 
 
 def _entry(key: Any, item: Any, redactor: Redactor, free: bool) -> tuple[Any, Any]:

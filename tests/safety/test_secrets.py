@@ -172,9 +172,21 @@ def test_the_key_of_the_judge_and_of_the_collector_stay_home(host, monkeypatch, 
     assert SECRET not in host.left() + str(status) + "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("where", ["args", "id of args", "key of args", "metadata", "rubrics"])
+CORNERS = {
+    "args": {"key": SECRET},
+    "id of args": {"id": SECRET},
+    "key of args": {SECRET: 1},
+    "a tuple": {"key": (SECRET,)},
+    "a set": {"key": {SECRET}},
+    "bytes": {"key": SECRET.encode()},
+    "an error": {"key": [ValueError(SECRET)]},
+    "a document": {"key": Document(page_content=SECRET)},
+}
+
+
+@pytest.mark.parametrize("where", [*CORNERS, "metadata", "rubrics"])
 def test_a_secret_in_a_corner_of_a_conversation_is_redacted(where):
-    args = {"args": {"key": SECRET}, "id of args": {"id": SECRET}, "key of args": {SECRET: 1}}.get(where, {})
+    args = CORNERS.get(where, {})
     sample = spanscore.MultiTurnSample(
         user_input=[
             HumanMessage(content="?", metadata={"type": SECRET} if where == "metadata" else None),
@@ -187,6 +199,52 @@ def test_a_secret_in_a_corner_of_a_conversation_is_redacted(where):
 
     assert SECRET in str(sample)
     assert SECRET not in str(redacted)
+
+
+@pytest.mark.parametrize("redactor", REDACTORS)
+def test_a_conversation_named_by_a_secret_is_not(redactor, host):
+    with OnlineScorer([Quoting()], service_name="app", redactor=REDACTORS[redactor]) as scorer:
+        config = {"callbacks": [scorer.handler], "metadata": {"session_id": SECRET, "user": SECRET}, "tags": [SECRET]}
+        model("Good morning.").invoke("Hello?", config=config)
+
+    (root,) = [span for span in host.collector.spans if span.parent_id == 0]
+    assert root.attributes.get("gen_ai.conversation.id") == ("[key]" if redactor == "redacts" else None)
+    assert SECRET not in host.left()
+
+
+def test_a_secret_that_is_streamed_in_pieces_is_redacted(host):
+    judge = Recording()
+    pieces = model(f"It is {SECRET} , I think.")
+    with OnlineScorer(
+        [AspectCritic(judge, name="harmless", definition="?")],
+        service_name="app",
+        capture_content=True,
+        score_abandoned=True,
+        redactor=REDACTORS["redacts"],
+    ) as scorer:
+        config = {"callbacks": [scorer.handler]}
+        assert SECRET in "".join(chunk.content for chunk in pieces.stream("?", config=config))
+        left = pieces.stream("?", config=config)
+        while SECRET not in next(left).content:
+            pass
+        left.close()
+        assert scorer.flush(5)
+
+    assert len(judge.asked) == 2
+    assert SECRET not in host.left() + "".join(judge.asked)
+
+
+def test_a_secret_in_what_is_expected_of_a_lone_model_is_redacted(host):
+    expected = {"reference_tool_calls": [{"name": "look_up", "args": {"keys": (SECRET,)}}], "rubrics": {SECRET: SECRET}}
+    with (
+        OnlineScorer([Quoting()], service_name="app", capture_content=True, redactor=REDACTORS["redacts"]) as scorer,
+        spanscore.expected(**expected),
+    ):
+        model("Good morning.").invoke("Hello?", config={"callbacks": [scorer.handler]})
+
+    (root,) = [span for span in host.collector.spans if span.parent_id == 0]
+    assert "[key]" in str(root.attributes)
+    assert SECRET not in host.left()
 
 
 def test_a_submitted_sample_is_redacted_too(host):

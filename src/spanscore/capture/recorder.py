@@ -8,7 +8,7 @@ model afterwards; a cancelled model or retriever never ends at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -20,7 +20,7 @@ from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.capture.spans import RunSpans
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
-from spanscore.codec.text import safe_text
+from spanscore.codec.text import jsonable, safe_text
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, SpanData, UnitKey
 from spanscore.notice import harmless
@@ -32,6 +32,8 @@ _GRACE_NS: Final = 500_000_000
 _SPAN_BYTES: Final = 2_000
 """A recorded span with its plain attributes, roughly."""
 _MAX_ERROR_CHARS: Final = 2_000
+_IDS: Final = 1_000
+"""Conversations whose redacted id is remembered: a redactor may take as long as a small model does."""
 _WRITTEN: Final = frozenset(
     {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
     | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
@@ -72,7 +74,7 @@ class Recorder:
         tracer: gives the tracer of the capture scope.
         forget: called with each finished root: the handler drops what it remembers.
         content: whether prompts, answers and documents are exported.
-        redactor: applied to exported content; where it raises, the content is left out.
+        redactor: applied to exported content, and to the conversation's id; where it raises, they are left out.
         max_age_ns: a root that runs longer is given up: abandoned, its unit incomplete.
     """
 
@@ -93,6 +95,7 @@ class Recorder:
         self._forget = forget
         self._content = content
         self._redactor = redactor
+        self._redact_id = None if redactor is None else lru_cache(_IDS)(redactor)
         self._max_age_ns = max_age_ns
         self.abandoned = 0
         self.reset()
@@ -250,6 +253,8 @@ class Recorder:
         if root.broken:
             self._port.broken(key, now_ns)
         attributes = {**_plain(root, output, error), semconv.RUN_END: run_end}
+        if self._redact_id is not None and semconv.CONVERSATION_ID in attributes:
+            attributes |= _redacted_id(attributes.pop(semconv.CONVERSATION_ID), self._redact_id)
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         del self._open[key]
         self._forget(root)
@@ -354,7 +359,7 @@ def _content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
 
 
 def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return {**content(), semconv.EXPECTED: dict(expected)} if expected else content()
+    return {**content(), semconv.EXPECTED: jsonable(dict(expected))} if expected else content()
 
 
 def _span_data(
@@ -381,6 +386,15 @@ def _span_data(
 def _metadata(run: Run) -> Mapping[str, Any] | None:
     details = run.details[0] if isinstance(run.details, tuple) else run.details
     return details if isinstance(details, Mapping) else None
+
+
+def _redacted_id(conversation: str, redactor: Redactor) -> dict[str, str]:
+    """Return the conversation's attribute: applications name one by its user's address. Without it where the redactor fails."""
+    try:
+        redacted: Any = redactor(conversation)
+    except BaseException:  # noqa: BLE001  (fails closed, as with content)
+        return {}
+    return {semconv.CONVERSATION_ID: safe_text(redacted)} if isinstance(redacted, str) else {}
 
 
 def _redacted(value: Any, redactor: Redactor) -> Any:
