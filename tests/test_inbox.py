@@ -48,6 +48,16 @@ def test_what_is_posted_is_read_at_once_and_takes_what_was_left_along():
     assert reader.got == ["a score", "a command"]
 
 
+def test_what_is_abandoned_is_read_by_nobody_else():
+    inbox = Inbox(soft=10)
+    inbox.put("first")
+    inbox.put("second")
+
+    left = inbox.abandon()
+
+    assert (list(left), inbox.take(), len(inbox)) == (["first", "second"], None, 0)
+
+
 def test_what_is_left_wakes_a_reader_that_sleeps():
     inbox = Inbox(soft=10, gather_s=0.001)
     reader = Reader(inbox)

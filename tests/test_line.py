@@ -293,6 +293,7 @@ def test_a_full_inbox_refuses_new_units_and_counts_them():
         scorer._line.inbox.put(None)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         status = scorer.status()
+        scorer._line.inbox.take()
 
     assert answer == ANSWER
     assert (status.refused, status.outcomes["grounded"]) == (1, {"refused": 1})

@@ -209,13 +209,16 @@ class Line:
         stores: list[Forkable] = [self.handler, self.ledger, self.inbox, self.queue, self.hold, self.assembler]
         return [*stores, self.recorder, self.units, self.engine, self.evaluation, self.span_thread]
 
-    def close(self) -> None:
-        """Let the sinks and the instruments go."""
+    def close_sinks(self) -> None:
+        """Let the sinks go. Span thread, as every call of theirs: one that hangs must not hang the exit."""
         for sink in self._sinks:
             try:
                 sink.shutdown()
             except BaseException as error:  # noqa: BLE001  (a user's sink)
                 harmless("close a sink", error)
+
+    def close(self) -> None:
+        """Let the instruments go."""
         if self.telemetry is not None:
             self.telemetry.close()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Inbox"]
@@ -70,6 +71,11 @@ class Inbox(Generic[Event]):
             self._gathering = False
             self._full.set()
         return True
+
+    def abandon(self) -> Iterable[Event]:
+        """Return the events that its reader has not taken, and never will: it is gone, or stuck for good. Any thread."""
+        left, self._events = self._events, deque()
+        return left
 
     def post(self, item: Any) -> None:
         """Hand over a command of ours, read at once: unbounded here because it is bounded where it is made."""

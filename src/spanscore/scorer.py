@@ -72,7 +72,8 @@ class OnlineScorer:
         score_abandoned: whether the partial answer of a stream that its reader left half-way is scored; else the unit is
             ``no_sample``.
         extract: where question, answer and contexts are found, when the usual places do not have them.
-        redactor: applied to every text before the judge and before export; fails closed.
+        redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
+            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are.
         keep: samples for which it is false are not scored (``filtered``).
         attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
         sinks: of your own, beside those of ``attach``; called on spanscore's span thread.
@@ -333,7 +334,7 @@ class OnlineScorer:
             True only if that is so; with a provider of our own: and they were exported.
         """
         if self._closed:
-            return self._ended.wait(timeout) and self._whole
+            return self._wait_for_the_end(timeout)
         until = monotonic() + timeout
         out = self._line.span_thread.flush(timeout)
         if out and self._providers.is_own:
@@ -352,11 +353,12 @@ class OnlineScorer:
         with self._lock:
             first, self._closed = not self._closed, True
         if first:
+            self._ending_in = threading.get_ident()
             try:
                 self._whole = self._end(monotonic() + timeout)
             finally:  # also where a signal's SystemExit cuts it short
                 self._ended.set()
-        return self._ended.wait(timeout) and self._whole
+        return self._wait_for_the_end(timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -367,8 +369,11 @@ class OnlineScorer:
         self.shutdown()
 
     def reset(self) -> None:
-        """Be as new: in a forked child."""
+        """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
         self._renew()
+        if self._closed:
+            self._line.handler.close()
+            self._ended.set()  # by nobody else: whoever was at it is in the parent
         if self._endpoint is not None and self._line.telemetry is not None:
             self._endpoint.close_in_child()
             self._line.telemetry.abandon(self._endpoint.meter)
@@ -380,6 +385,12 @@ class OnlineScorer:
     def _renew(self) -> None:
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         self._ended = threading.Event()
+        self._ending_in = 0
+
+    def _wait_for_the_end(self, timeout: float) -> bool:
+        if self._ending_in == threading.get_ident() and not self._ended.is_set():
+            return False  # a signal's handler, in the midst of the first call: it would wait for itself
+        return self._ended.wait(timeout) and self._whole
 
     def _end(self, until: float) -> bool:
         self._installation.uninstall()

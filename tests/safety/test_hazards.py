@@ -1,9 +1,11 @@
 """One scene per hazard, played without spanscore and with it: judges, metrics, redactors, collectors, exporters, bounds."""
 
 import asyncio
+import threading
 import time
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -13,6 +15,8 @@ from tests.safety.stage import Hazard, assert_unharmed
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 
+from spanscore import OnlineScorer, loop
+from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric
 from spanscore.model.prompt import Reply
 
@@ -112,6 +116,25 @@ def raising(error):
     return score
 
 
+class Nameless(Grounded):
+    """Cannot say which version it is when it has scored."""
+
+    @property
+    def version(self):
+        if loop.on_loop():
+            raise SystemExit(1)
+        return "1"
+
+
+def cancels_itself():
+    asyncio.current_task().cancel()
+
+
+def cancels_all():
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
 N = 3
 JUDGES = {
     "hangs": Hazard(judged_by(lambda: asyncio.sleep(60)), lambda _: {"timeout": 0.3}, outcomes={"timeout": N}),
@@ -164,6 +187,10 @@ METRICS = {
     ),
     "stops an iteration": Hazard(lambda: [Broken(raising(StopIteration(1)))], outcomes={"metric_error": N}),
     "answers None": Hazard(lambda: [Broken(lambda: None)], outcomes={"metric_error": N}),
+    "cancels itself": Hazard(lambda: [Broken(cancels_itself)], outcomes={"metric_error": N}),
+    "cancels every task it finds": Hazard(lambda: [Broken(cancels_all)], outcomes={"metric_error": N}),
+    "stops the loop": Hazard(lambda: [Broken(lambda: asyncio.get_running_loop().stop())], outcomes={"metric_error": N}),
+    "cannot say its version": Hazard(lambda: [Nameless()], outcomes={"metric_error": N}),
     "answers a score of another": Hazard(lambda: [Broken(lambda: 0.7)], outcomes={"metric_error": N}),
 }
 
@@ -171,6 +198,20 @@ METRICS = {
 @pytest.mark.parametrize("hazard", METRICS)
 def test_a_metric_that(hazard, capfd):
     assert_unharmed(METRICS[hazard], capfd)
+
+
+def test_a_metric_that_is_cancelled_costs_its_neighbours_nothing(capfd):
+    seen = assert_unharmed(Hazard(lambda: [Broken(cancels_itself), Grounded()]), capfd)
+
+    assert seen.status.outcomes == {"broken": {"metric_error": N}, "grounded": {"scored": N}}
+
+
+def test_workers_outlive_more_cancellations_than_there_are_of_them(capfd):
+    hazard = Hazard(lambda: [Broken(cancels_all)], lambda _: {"workers": 2}, inputs=["?"] * 10)
+
+    seen = assert_unharmed(hazard, capfd)
+
+    assert seen.status.outcomes == {"broken": {"metric_error": 10}}
 
 
 # --- hooks ----------------------------------------------------------------------------------------------------------
@@ -183,6 +224,15 @@ def raises(error):
     return hook
 
 
+class Undecided:
+    """Neither true nor false, nor a text."""
+
+    def __bool__(self):
+        raise SystemExit(1)
+
+    __str__ = __repr__ = __bool__
+
+
 HOOKS = {
     "redactor raises": ({"redactor": raises(RuntimeError("x"))}, "redaction_error"),
     "redactor exits": ({"redactor": raises(SystemExit(1))}, "redaction_error"),
@@ -191,6 +241,10 @@ HOOKS = {
     "redactor gives a surrogate": ({"redactor": lambda _: "\ud800"}, "scored"),
     "filter raises": ({"keep": raises(RuntimeError("x"))}, "filtered"),
     "filter exits": ({"keep": raises(SystemExit(1))}, "filtered"),
+    "filter gives an array": ({"keep": lambda _: np.zeros(3)}, "filtered"),
+    "filter gives what is neither true nor false": ({"keep": lambda _: Undecided()}, "filtered"),
+    "redactor gives a list": ({"redactor": lambda text: [text]}, "redaction_error"),
+    "redactor gives an object": ({"redactor": lambda _: Undecided()}, "redaction_error"),
 }
 
 
@@ -263,6 +317,16 @@ class Sink:
         raise self.error
 
 
+class Endless:
+    """A user's sink that does not end before the test does."""
+
+    def emit(self, unit, scores):
+        pass
+
+    def shutdown(self):
+        time.sleep(20)
+
+
 EXPORTERS = {
     "slow": Hazard(options=behind(SimpleSpanProcessor(Exporter(lambda: time.sleep(0.3)))), quick=True),
     "stuck": Hazard(options=behind(SimpleSpanProcessor(Exporter(lambda: time.sleep(20)))), quick=True),
@@ -271,6 +335,7 @@ EXPORTERS = {
     "processor exits at the end": Hazard(options=behind(Processor(fail(SystemExit(1)))), outcomes={"scored": N}),
     "sink raises": Hazard(options=lambda _: {"sinks": [Sink(RuntimeError("x"))]}, outcomes={"scored": N}),
     "sink exits": Hazard(options=lambda _: {"sinks": [Sink(SystemExit(1))]}, outcomes={"scored": N}),
+    "sink hangs at its end": Hazard(options=lambda _: {"sinks": [Endless()]}, outcomes={"scored": N}),
 }
 
 
@@ -288,6 +353,29 @@ def test_a_provider_shut_down_first(capfd):
         return {"trace": Trace(provider, a_trace().exporter)}
 
     assert_unharmed(Hazard(options=options), capfd)
+
+
+def test_units_that_a_stuck_span_thread_never_read_are_counted(capfd):
+    """A redactor hangs on that thread where content is exported, so the units after the first are not even opened."""
+    go_on = threading.Event()
+    options = {"redactor": lambda _: go_on.wait(20), "capture_content": True}
+
+    try:
+        seen = assert_unharmed(Hazard(options=lambda _: options, quick=True), capfd)
+    finally:
+        go_on.set()
+
+    assert seen.status.units == N
+    assert seen.status.outcomes == {"grounded": {"shutdown": N}}
+
+
+@pytest.mark.parametrize("hook", ["redactor", "keep"])
+def test_a_hook_that_would_have_to_be_awaited_is_refused(hook):
+    async def asked(_):
+        return ""
+
+    with pytest.raises(ConfigurationError, match=f"{hook} is a coroutine function"):
+        OnlineScorer([Grounded()], **{hook: asked})
 
 
 # --- collectors -------------------------------------------------------------------------------------------------------

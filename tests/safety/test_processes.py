@@ -264,3 +264,56 @@ def test_a_first_run_at_exit():
     ended = run("import atexit; atexit.register(lambda: print(ask())); leaving()", **DEAD)
 
     assert (ended.out[-1], ended.err) == ("Paris is the capital of France.", "")
+
+
+CLOSED = """
+    if SCORED:
+        scorer = OnlineScorer([Slow(60)], service_name="app")
+        config["callbacks"] = [scorer.handler]
+    print(ask())
+    at_it = threading.Thread(target=lambda: SCORED and scorer.shutdown(2))
+    at_it.start()
+    if {whole}:
+        at_it.join()
+    elif SCORED:
+        while scorer.submit(None) is not None:
+            pass
+    child = os.fork()
+    if not child:
+        print(ask())
+        if SCORED:
+            scorer.flush(60), scorer.shutdown(60)
+        print("child ends")
+        os._exit(0)
+    at_it.join()
+    print(os.waitpid(child, 0)[1])
+    leaving()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_child_of_a_process_that_shut_its_scorer_down_waits_for_nothing(whole):
+    ended = run(CLOSED.format(whole=whole), **NONE)
+
+    assert (ended.code, ended.out, ended.err) == (0, [ANSWER, ANSWER, "child ends", "0", "leaving"], "")
+
+
+def test_sigterm_in_the_midst_of_a_shutdown_whose_handler_shuts_down_too():
+    code = """
+    def leave(*_):
+        leaving()
+        scorer.shutdown()
+        sys.exit(7)
+    signal.signal(signal.SIGTERM, leave)
+    scorer = OnlineScorer([Slow(60)], service_name="app")
+    config["callbacks"] = [scorer.handler]
+    ask()
+    print("ready")
+    scorer.shutdown(20)
+    """
+    ended = run(code, signal_at=signal.SIGTERM, **NONE)
+
+    assert (ended.code, ended.out, ended.err) == (7, ["ready", "leaving"], "")
+    assert ended.exit_s < EXIT_S / 2

@@ -8,10 +8,12 @@ from typing import Protocol
 
 from spanscore.capture.handler import SpanCallbackHandler
 from spanscore.capture.recorder import Recorder
+from spanscore.capture.runs import Event
 from spanscore.engine.handover import Engine
 from spanscore.engine.span_thread import SpanThread
 from spanscore.engine.units import Units
 from spanscore.hold import SpanHold
+from spanscore.inbox import Inbox
 from spanscore.ledger import Ledger
 from spanscore.model.score import Outcome
 
@@ -31,6 +33,10 @@ class Drainable(Protocol):
     ledger: Ledger
     engine: Engine
     span_thread: SpanThread
+    inbox: Inbox[Event]
+
+    def close_sinks(self) -> None:
+        """Let the sinks go. Span thread."""
 
 
 def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
@@ -51,9 +57,11 @@ def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = mo
     parts.engine.stop(max(min(left(), _STOP_S), 0.1))
     if released:  # else the thread is stuck in somebody's exporter, and what it owns must be left alone
         thread.call(lambda: _give_up(parts), max(left(), 0.2))
+        thread.call(parts.close_sinks, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
     for key in parts.ledger.open_units():
         parts.ledger.settle_all(key, Outcome.SHUTDOWN)
+    _count_unread(parts)
     return whole
 
 
@@ -63,6 +71,13 @@ def _release(parts: Drainable) -> None:
     parts.units.tick(now_ns)
     parts.hold.release_all()
     parts.units.pump(now_ns)
+
+
+def _count_unread(parts: Drainable) -> None:
+    """Count the units of which a stuck span thread has not even read that they began."""
+    for run, end_ns, _, _ in list(parts.inbox.abandon()):  # a run that goes on may just be adding to it
+        if run is run.root and not end_ns:
+            parts.ledger.turned_away(Outcome.SHUTDOWN)
 
 
 def _give_up(parts: Drainable) -> None:
