@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
 from spanscore.judges.record import recorded_calls
+from spanscore.judges.suppress import suppressed_context
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
@@ -63,7 +65,8 @@ class Evaluation:
             return _unscored(metric, *_why_not(metric, samples))
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
         with recorded_calls() as calls:
-            task = asyncio.get_running_loop().create_task(self._guarded(metric, sample))
+            # Whatever a metric asks, and however: it is no run of the application.
+            task = asyncio.get_running_loop().create_task(self._guarded(metric, sample), context=suppressed_context())
         return _Running(metric, sample, timeout_s, calls, task)
 
     async def _guarded(self, metric: Metric, sample: Sample) -> Score:
@@ -78,7 +81,10 @@ class Evaluation:
         if self._pool is None:
             self._pool = DaemonPool(self._threads, "spanscore-metric")
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: driven(metric.score(sample)))
+        context = copy_context()  # a thread of the pool has none of it
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, lambda: context.run(lambda: driven(metric.score(sample)))
+        )
 
 
 @dataclass(frozen=True, slots=True)

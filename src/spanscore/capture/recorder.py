@@ -21,6 +21,7 @@ from spanscore.capture.spans import RunSpans
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import jsonable, safe_text
+from spanscore.context import judging
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, SpanData, UnitKey
 from spanscore.notice import harmless
@@ -280,7 +281,8 @@ class Recorder:
         if self._redactor is None:
             return exported(content)
         try:
-            return exported({name: _redacted(value, self._redactor) for name, value in content.items()})
+            with judging():  # a redactor may ask a model: what is recorded of that would be redacted here, without end
+                return exported({name: _redacted(value, self._redactor) for name, value in content.items()})
         except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
             return {}
 

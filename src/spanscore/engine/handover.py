@@ -14,6 +14,7 @@ from contextlib import suppress
 from spanscore import loop
 from spanscore.engine.units import Settled
 from spanscore.evaluation import Evaluation
+from spanscore.judges.suppress import suppressed, suppressed_context
 from spanscore.model.job import Job
 from spanscore.model.score import Score
 from spanscore.notice import harmless
@@ -76,14 +77,18 @@ class Engine:
 
     def _accept(self, chosen: Sequence[Chosen]) -> None:
         if not self._tasks and not self._stopped:
-            self._tasks = [asyncio.get_running_loop().create_task(self._work()) for _ in range(self._workers)]
+            start = asyncio.get_running_loop().create_task
+            self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
         self._waiting.extend(chosen)
         self._make_jobs()
 
     def _make_jobs(self) -> None:
-        while self._waiting and (self._ahead < self._workers or self._stopped):
-            self._take(self._waiting.popleft())
-            give_way()
+        if not self._waiting:
+            return
+        with suppressed():  # a filter or a redactor may ask a model
+            while self._waiting and (self._ahead < self._workers or self._stopped):
+                self._take(self._waiting.popleft())
+                give_way()
 
     def _take(self, chosen: Chosen) -> None:
         if self._stopped:

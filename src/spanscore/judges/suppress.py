@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import Context, copy_context
 from functools import cache
 
 from opentelemetry import context
@@ -17,7 +18,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from spanscore.context import is_judging, judging
 
-__all__ = ["suppressed"]
+__all__ = ["suppressed", "suppressed_context"]
 
 _PLAIN_KEY = "suppress_instrumentation"
 
@@ -35,6 +36,12 @@ def suppressed() -> Iterator[None]:
             yield
     finally:
         context.detach(token)
+
+
+def suppressed_context() -> Context:
+    """Return a copy of the caller's context in which everything is marked so, for good: there is no block to leave."""
+    with suppressed():
+        return copy_context()
 
 
 def _without_langsmith() -> AbstractContextManager[None]:

@@ -21,6 +21,7 @@ from spanscore import loop
 from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.render import render
+from spanscore.judges.suppress import suppressed
 from spanscore.metrics.step import Step
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
 from spanscore.model.score import UNIT_INTERVAL, Ballots, JudgeCall, Outcome, Scale, Score, Usage
@@ -123,7 +124,7 @@ class BaseMetric:
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
     async def _scored(self, sample: Sample) -> Score:
-        with recorded_calls() as calls:
+        with recorded_calls() as calls, suppressed():  # a user's metric may ask its model itself
             return await self._outcome(sample, calls)
 
     async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
