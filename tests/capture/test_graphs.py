@@ -13,8 +13,10 @@ from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 from tests.capture.tree import captured, ended, tree
@@ -215,6 +217,57 @@ async def test_send_fans_out_under_one_root(asynchronous):
     )
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_branch_of_send_that_fails_is_an_error_of_the_root_and_leaves_nothing_open(asynchronous):
+    class Numbered(State, total=False):
+        number: int
+
+    def find(state: Numbered) -> State:
+        if state["number"] == 2:
+            raise ValueError("branch")
+        return _find(state)
+
+    graph = StateGraph(Numbered)
+    graph.add_node("find", find)
+    graph.add_conditional_edges(START, lambda s: [Send("find", {**s, "number": n}) for n in range(4)], ["find"])
+    whole, given = graph.compile(name="map"), {"question": QUESTION}
+    with captured() as run:
+        with pytest.raises(ValueError, match="branch"):
+            _ = await whole.ainvoke(given, run.config()) if asynchronous else whole.invoke(given, run.config())
+        await ended(run)
+        run.outlived = True  # a branch on a thread runs on
+
+    first, *rest = run.trees()[0].split("\n")
+    assert first == "invoke_workflow map completed ERROR:ValueError"
+    assert set(rest) <= {"  retrieval Library", "  retrieval Library cancelled"}  # as many as had begun
+    assert run.outcomes == {"no_sample": 1}
+
+
+def test_a_functional_workflow_is_a_root_with_its_runs():
+    @task
+    def find(question: str) -> list[str]:
+        return _find({"question": question})["docs"]
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def workflow(question: str) -> dict[str, Any]:
+        return {"question": question, "docs": find(question).result(), "answer": f"{ANSWER}{interrupt('sure?')}"}
+
+    with captured(metric := Grounded()) as run:
+        config = run.config(configurable={"thread_id": "t-1"})
+        workflow.invoke(QUESTION, config)
+        workflow.invoke(Command(resume="!"), config)
+
+    assert run.drawn() == tree(
+        """
+        invoke_workflow LangGraph interrupted
+          retrieval Library
+        invoke_workflow LangGraph completed
+        """
+    )
+    assert run.outcomes == {"no_sample": 1, "scored": 1}
+    assert (metric._seen[0].user_input, metric._seen[0].response) == (QUESTION, f"{ANSWER}!")
+
+
 # --- interrupts -------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +303,54 @@ async def test_an_interrupted_turn_is_not_scored_and_its_resumption_is(way):
     assert run.outcomes == {"no_sample": 1, "scored": 1}
     assert {s.attributes["gen_ai.conversation.id"] for s in run.spans if s.name.startswith("invoke")} == {"t-1"}
     assert metric._seen[0].response == ANSWER
+
+
+def test_a_graph_interrupted_and_resumed_within_one_run_is_no_interrupted_turn():
+    graph = state_graph(find=_find, approve=_approve, answer=_answer)
+    whole = graph.compile(name="hitl", checkpointer=InMemorySaver())
+
+    def approving(question: str) -> str:
+        config = {"configurable": {"thread_id": "t-1"}}
+        whole.invoke({"question": question}, config)
+        return whole.invoke(Command(resume="!"), config)["answer"]
+
+    with captured() as run:
+        assert RunnableLambda(approving).invoke(QUESTION, run.config()) == ANSWER
+
+    assert run.drawn() == tree(
+        """
+        invoke_workflow approving completed
+          retrieval Library
+          chat GenericFakeChatModel
+        """
+    )
+    assert run.outcomes == {"scored": 1}
+
+
+def test_a_turn_that_is_resumed_in_part_waits_on():
+    class Two(TypedDict, total=False):
+        question: str
+        one: str
+        other: str
+
+    inner = StateGraph(Two)
+    inner.add_node("ask", lambda _: {"other": interrupt("other?")})
+    inner.add_edge(START, "ask")
+    graph = StateGraph(Two)
+    graph.add_node("ask", lambda _: {"one": interrupt("one?")})
+    graph.add_node("inner", inner.compile())
+    graph.add_edge(START, "ask")
+    graph.add_edge(START, "inner")
+    whole = graph.compile(name="both", checkpointer=InMemorySaver())
+    with captured() as run:
+        config = run.config(configurable={"thread_id": "t-1"})
+        waiting = whole.invoke({"question": QUESTION}, config)["__interrupt__"]
+        ids = {asked.value: asked.id for asked in waiting}
+        for question in ("other?", "one?"):
+            whole.invoke(Command(resume={ids[question]: "yes"}), config)
+
+    ends = [s.attributes["spanscore.run.end"] for s in sorted(run.spans, key=lambda span: span.start_time)]
+    assert ends == ["interrupted", "interrupted", "completed"]
 
 
 def test_a_tool_that_asks_a_person_is_no_error():
@@ -290,6 +391,7 @@ async def test_a_breakpoint_interrupts_a_turn_too(where, asynchronous):
         await ended(run)
 
     assert run.trees()[0] == "invoke_agent helper interrupted\n  chat Scripted"
+    assert len(run.trees()) == 2
     assert run.outcomes["no_sample"] >= 1
 
 
@@ -331,7 +433,28 @@ async def test_a_graphs_stream_broken_off_is_abandoned(asynchronous):
             stream.close()
         await ended(run)
 
-    assert run.trees()[0].split("\n")[0] == "invoke_workflow rag abandoned"
+    assert run.drawn() == "invoke_workflow rag abandoned\n  retrieval Library\n"
+    assert run.outcomes == {"no_sample": 1}
+
+
+@pytest.mark.parametrize("way", ["stream", "astream", "astream_events"])
+async def test_an_agents_stream_broken_off_leaves_nothing_open(way):
+    with captured() as run:
+        if way == "stream":
+            stream = agent().stream(ASKED, run.config(), stream_mode="messages")
+            next(stream)
+            stream.close()
+        else:
+            kwargs = {"stream_mode": "messages"} if way == "astream" else {"version": "v2"}
+            async with aclosing(getattr(agent(), way)(ASKED, run.config(), **kwargs)) as parts:
+                async for part in parts:
+                    if way == "astream" or part["event"] == "on_chat_model_stream":
+                        break
+        await ended(run)
+
+    first, *rest = run.trees()[0].split("\n")
+    assert first == f"invoke_agent helper {'cancelled' if way == 'astream_events' else 'abandoned'}"
+    assert rest in (["  chat Scripted"], ["  chat Scripted cancelled"])  # it says all in one chunk
     assert run.outcomes == {"no_sample": 1}
 
 
@@ -351,7 +474,8 @@ def test_a_node_that_raises_is_an_error_of_the_root():
     assert run.outcomes == {"no_sample": 1}
 
 
-async def test_a_cancelled_graph_closes_its_agents_and_tools():
+@pytest.mark.parametrize("way", [_by_ainvoke, _by_astream, _by_events])
+async def test_a_cancelled_graph_closes_its_agents_and_tools(way):
     reached = asyncio.Event()
 
     @tool
@@ -363,11 +487,11 @@ async def test_a_cancelled_graph_closes_its_agents_and_tools():
 
     waiting = agent(calling("wait", {"city": "Paris"}), name="waiter", tools=[wait])
     with captured() as run:
-        task = asyncio.ensure_future(waiting.ainvoke(ASKED, run.config()))
+        running = asyncio.ensure_future(way(waiting, run.config()))
         await reached.wait()
-        task.cancel()
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task
+            await running
         await ended(run)
 
     assert run.drawn() == tree(

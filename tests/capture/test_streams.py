@@ -136,8 +136,9 @@ def test_a_stream_broken_off_is_abandoned_and_not_scored(closed):
         del stream
         gc.collect()
 
-    how = "completed ERROR:KeyError" if closed == "thrown" else "abandoned"
-    assert run.trees()[0].split("\n")[0] == f"invoke_workflow RunnableSequence {how}"
+    # The traceback of what was thrown in keeps the model's stream half-read.
+    how, left = ("completed ERROR:KeyError", " cancelled") if closed == "thrown" else ("abandoned", "")
+    assert run.drawn() == told(how).replace("Talking", f"Talking{left}")
     assert run.outcomes == {"no_sample": 1}
 
 
@@ -173,7 +174,7 @@ async def test_async_events_broken_off_are_cancelled_and_not_scored():  # that i
                     break
         await ended(run)
 
-    assert run.trees()[0].split("\n")[0] == "invoke_workflow RunnableSequence cancelled"
+    assert run.drawn() == told("cancelled").replace("Talking", "Talking cancelled")
     assert run.outcomes == {"no_sample": 1}
 
 
@@ -187,7 +188,9 @@ def test_a_half_read_stream_does_not_hold_up_others():
         assert len(run.scorer.handler.open_roots()) == 1
         stream.close()
 
-    assert run.trees()[0].split("\n")[0] == "invoke_workflow RunnableSequence abandoned"
+    first, second = run.trees()
+    assert f"{first}\n" == told("abandoned")
+    assert second.split("\n")[1:] == ["  retrieval Library", "  chat GenericFakeChatModel"]
 
 
 def test_what_was_said_of_an_abandoned_stream_is_kept():
@@ -364,6 +367,52 @@ async def test_a_model_given_up_inside_does_not_make_its_run_an_abandoned_one():
         """
     )
     assert run.outcomes == {"scored": 1}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_nor_does_one_given_up_inside_a_stream_that_was_read_to_its_end(steps):
+    async def impatient(question: str) -> str:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(Deaf(gate=Gate()).ainvoke(question), 0.01)
+        return (await model().ainvoke(question)).content
+
+    whole = RunnableLambda(impatient) if steps == 1 else RunnableLambda(impatient) | StrOutputParser()
+    with captured() as run:
+        stream = whole.with_config(run_name="impatient").astream(QUESTION, config=run.config())
+        assert "".join([part async for part in stream]) == ANSWER
+        await ended(run)
+
+    assert run.drawn() == tree(
+        """
+        invoke_workflow impatient completed
+          retrieval Deaf cancelled
+          chat GenericFakeChatModel
+        """
+    )
+    assert run.outcomes == {"missing_field": 1}  # it was an answer, without contexts
+
+
+async def test_a_plain_stream_broken_off_inside_a_running_loop_is_abandoned():
+    with captured() as run:
+        stream = chain().stream(QUESTION, config=run.config())
+        next(stream)
+        stream.close()
+        await ended(run)
+
+    assert run.drawn() == told("abandoned")
+    assert run.outcomes == {"no_sample": 1}
+
+
+@pytest.mark.parametrize(("rest", "how"), [(list, "completed"), (lambda stream: stream.close(), "abandoned")])
+def test_a_stream_may_change_its_thread(rest, how):
+    with captured() as run:
+        stream = chain().stream(QUESTION, config=run.config())
+        next(stream)
+        other = threading.Thread(target=rest, args=(stream,))
+        other.start()
+        other.join()
+
+    assert run.drawn() == told(how)
 
 
 async def test_a_cancelled_branch_closes_its_neighbours_too():

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.documents import Document
 from langchain_core.language_models.fake import FakeListLLM
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -182,6 +183,51 @@ def test_a_fallback_answers_and_only_the_failed_child_is_an_error():
     )
 
 
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_retry_inside_a_fallback_shows_each_attempt(way):
+    first = down(2).with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+    with captured() as run:
+        answer = WAYS[way](first.with_fallbacks([model()]) | StrOutputParser(), config=run.config())
+
+    assert answer == ANSWER
+    assert f"{run.trees()[0]}\n" == tree(
+        """
+        invoke_workflow RunnableSequence completed
+          chat Down ERROR:ConnectionError
+          chat Down ERROR:ConnectionError
+          chat GenericFakeChatModel
+        """
+    )
+
+
+@pytest.mark.parametrize("way", ["batch", "abatch"])
+async def test_one_of_a_batch_that_fails_is_an_error_of_its_own(way):
+    def answer(question: str) -> str:
+        if question == "bad":
+            raise ValueError(question)
+        return model().invoke(question).content
+
+    with captured() as run:
+        config, given = run.config(max_concurrency=1), [QUESTION, "bad", QUESTION]
+        if way == "batch":
+            answers = RunnableLambda(answer).batch(given, config, return_exceptions=True)
+        else:
+            answers = await RunnableLambda(answer).abatch(given, config, return_exceptions=True)
+        await ended(run)
+
+    assert [answers[0], type(answers[1]), answers[2]] == [ANSWER, ValueError, ANSWER]
+    assert run.drawn() == tree(
+        """
+        invoke_workflow answer completed
+          chat GenericFakeChatModel
+        invoke_workflow answer completed ERROR:ValueError
+        invoke_workflow answer completed
+          chat GenericFakeChatModel
+        """
+    )
+    assert run.outcomes == {"no_sample": 1, "missing_field": 2}
+
+
 async def test_a_retry_shows_each_attempt():
     chain = down(2).with_retry(stop_after_attempt=3, wait_exponential_jitter=False) | StrOutputParser()
     with captured() as run:
@@ -269,6 +315,32 @@ def test_attached_twice_every_run_counts_once():
         chain.invoke(QUESTION, config=run.config())
 
     assert run.drawn() == RAG + "  execute_tool weather\n"
+
+
+def test_attached_to_a_model_too_it_counts_once_and_alone_the_model_is_the_unit():
+    said = model()
+    with captured() as run:
+        said.callbacks = [run.scorer.handler]
+        (said | StrOutputParser()).invoke(QUESTION, config=run.config())
+        (said | StrOutputParser()).invoke(QUESTION)
+
+    assert run.drawn() == tree(
+        """
+        invoke_workflow RunnableSequence completed
+          chat GenericFakeChatModel
+        chat GenericFakeChatModel completed
+        """
+    )
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_it_may_come_in_a_callback_manager(way):
+    with captured() as run:
+        manager = CallbackManager([]) if way == "invoke" else AsyncCallbackManager([])
+        manager.add_handler(run.scorer.handler)
+        WAYS[way](rag(), config={"callbacks": manager})
+
+    assert run.drawn() == RAG
 
 
 async def test_a_handler_shared_by_fifty_requests_mixes_nothing_up():

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from sys import modules
+from inspect import CO_COROUTINE
+from sys import _getframe, modules
 from time import time_ns
+from types import FrameType
 from typing import Any, Final
 from uuid import UUID
 
@@ -221,6 +223,13 @@ class SpanCallbackHandler(BaseCallbackHandler):
         run = self._runs.get(run_id.int) if run_id is not None else None
         if run is not None:
             run.root.interrupted = True
+
+    def on_resume(self, event: Any) -> None:
+        """Note that a graph goes on: its turn is not over where the graph was interrupted within the same run."""
+        run_id = getattr(event, "run_id", None)
+        run = self._runs.get(run_id.int) if run_id is not None else None
+        if run is not None:
+            run.root.interrupted = False
 
     # --- models ------------------------------------------------------------------------------------------------
 
@@ -479,7 +488,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self.forget(root)
             return
         self._roots.pop(root.id, None)
-        if error is None and streamed and _runs_on(root):
+        if error is None and streamed and _runs_on(root) and not _is_awaited():
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
         self._inbox.put((root, time_ns(), taken, error), must=True)
 
@@ -525,6 +534,14 @@ def _error_of(root: Root, error: BaseException) -> BaseException | None:
 
 def _runs_on(root: Root) -> bool:
     return bool(root.open) and any(run is None or not run.ended for run in list(root.open.values()))
+
+
+def _is_awaited() -> bool:
+    """Whether a coroutine tells of this end: async streams that are broken off end with an error, so this one is over."""
+    frame: FrameType | None = _getframe()
+    while frame is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    return frame is not None and bool(frame.f_code.co_flags & CO_COROUTINE)
 
 
 def end_detached(root: Root, end_ns: int, error: BaseException | None) -> None:
