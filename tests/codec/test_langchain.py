@@ -270,6 +270,32 @@ TOOLS: dict[str, tuple[Any, Any, bool]] = {
     "one document as artifact": (ToolMessage("r", tool_call_id="1", artifact=DOCUMENT), "r", True),
     "documents with scores": (ToolMessage("r", tool_call_id="1", artifact=[(DOCUMENT, 0.5)]), "r", True),
     "documents in a dict": (ToolMessage("r", tool_call_id="1", artifact={"docs": [DOCUMENT], "n": 1}), "r", True),
+    "documents as JSON": (
+        ToolMessage("r", tool_call_id="1", artifact=[{"page_content": "d", "id": "1", "metadata": None}]),
+        "r",
+        True,
+    ),
+    "an image beside its words": (
+        ToolMessage([{"type": "text", "text": "r"}, {"type": "image", "base64": "AAAA"}], tool_call_id="1"),
+        [{"type": "text", "text": "r"}, {"type": "blob", "modality": "image"}],
+        False,
+    ),
+    "documents of words, one of bytes": (
+        ToolMessage(
+            [
+                {"type": "document", "source": {"type": "text", "data": "d"}},
+                {"type": "document", "content": "d"},
+                {"type": "document", "source": {"type": "base64", "data": "AAAA"}},
+            ],
+            tool_call_id="1",
+        ),
+        [
+            {"type": "document", "source": {"type": "text", "data": "d"}},
+            {"type": "document", "content": "d"},
+            {"type": "blob", "modality": "file"},
+        ],
+        False,
+    ),
     "an artifact without documents": (ToolMessage("r", tool_call_id="1", artifact={"image": b"x"}), "r", False),
     "an empty artifact": (ToolMessage("r", tool_call_id="1", artifact=[]), "r", False),
     "documents as result": ([DOCUMENT], [{"page_content": "d", "id": "1", "metadata": {}}], True),

@@ -20,6 +20,7 @@ _MODALITY = {
     "media": "file",
 }
 """Type of a content block that holds no words → its modality."""
+_WORDED = ("text", "content", "page_content")
 _CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call"}
 )
@@ -41,11 +42,22 @@ def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
 
 
 def joined(content: Any) -> Any:
-    """Return blocks that are all words as one text; other content as it is."""
-    words = parts(content) if isinstance(content, list) else []
+    """Return blocks that are all words as one text, a marker for each that shows something else; other content as it is."""
+    if not isinstance(content, list):
+        return content
+    words = parts(content)
     if words and all(part["type"] == "text" for part in words):
         return "".join(part["content"] for part in words)
-    return content
+    return [_marker(block) if _shows(block) else block for block in content]
+
+
+def _shows(block: Any) -> bool:
+    """Whether a block of a tool's answer is bytes, or says where they lie; a document's words are an answer."""
+    if _kind(block) not in _MODALITY:
+        return False
+    source = block.get("source")
+    worded = isinstance(source, dict) and source.get("type") in {"text", "content"}
+    return not worded and not any(isinstance(block.get(key), str) for key in _WORDED)
 
 
 def _part(block: Any) -> dict[str, Any] | None:

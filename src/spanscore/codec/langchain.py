@@ -239,10 +239,9 @@ def _messages_of(command: TakenCommand) -> Sequence[Any]:
 
 def _documents_in(taken: Any, depth: int = 3) -> list[dict[str, Any]]:
     """Return the documents of an artifact or result: itself, in a list, or in a dict's lists."""
-    if isinstance(taken, TakenDocument):
-        return [_retrieved(taken)]
-    if isinstance(taken, Document):
-        return [_retrieved(snapshot(taken))]
+    document = _document(taken)
+    if document is not None:
+        return [_retrieved(document)]
     if isinstance(taken, TakenMessage):
         return _documents_in(taken[2], depth)
     if isinstance(taken, TakenCommand):
@@ -251,6 +250,18 @@ def _documents_in(taken: Any, depth: int = 3) -> list[dict[str, Any]]:
         return []
     inner = taken.values() if isinstance(taken, dict) else taken if isinstance(taken, (list, tuple)) else ()
     return [found for item in inner for found in _documents_in(item, depth - 1)]
+
+
+def _document(taken: Any) -> TakenDocument | None:
+    """Return a value that is a document, also one that went through JSON; None for any other."""
+    if isinstance(taken, TakenDocument):
+        return taken
+    if isinstance(taken, Document):
+        taken = taken.__dict__
+    if not isinstance(taken, dict) or not isinstance(taken.get("page_content"), str):
+        return None
+    metadata = taken.get("metadata")
+    return TakenDocument((taken["page_content"], taken.get("id"), metadata if isinstance(metadata, dict) else {}))
 
 
 def _retrieved(document: TakenDocument) -> dict[str, Any]:
