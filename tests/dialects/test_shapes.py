@@ -116,6 +116,17 @@ SHAPES: dict[str, Row] = {
         [root({"question": Q}, Answer(capital="Paris")), chat([human(Q)], call("Answer", capital="Paris"))],
         (Q, '{"capital":"Paris"}'),
     ),
+    "a parsed structure with the raw answer": Row(
+        [
+            root(Q, {"raw": call("Answer", capital="Paris"), "parsed": Answer(capital="Paris"), "parsing_error": None}),
+            chat([human(Q)], call("Answer", capital="Paris")),
+        ],
+        (Q, '{"capital":"Paris"}'),
+    ),
+    "a structure that could not be parsed": Row(
+        [root(Q, {"raw": call("Answer"), "parsed": None, "parsing_error": "no"}), chat([human(Q)], call("Answer"))],
+        (Q, None),
+    ),
     "a failed run is not answered by its model": Row(
         [root(Q, None, failed=True), chat([human(Q)], A)], None, reason="the run failed before it answered"
     ),
@@ -240,6 +251,11 @@ SHAPES: dict[str, Row] = {
     "an answer that is a tool call, of a question that is a text": Row([root(Q, call())], (Q, None), CALLED[:2]),
     "several human turns that only the model saw": Row(
         [root({"question": Q}, {"answer": A}), chat([*HISTORY, human(Q)], A)],
+        (Q, A),
+        [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
+    ),
+    "several human turns that only the model saw, answered with a message": Row(
+        [root({"question": Q}, AIMessage(A)), chat([*HISTORY, human(Q)], A)],
         (Q, A),
         [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
     ),

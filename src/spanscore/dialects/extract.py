@@ -38,6 +38,8 @@ QUESTION_KEYS = ("question", "query", "input")
 ANSWER_KEYS = ("answer", "output", "result")
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
 _SIDES = ("input", "output")
+_WITH_RAW = {"raw", "parsed", "parsing_error"}
+"""What ``with_structured_output(…, include_raw=True)`` answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,8 @@ def _answer_text(value: Any) -> str | None:
 
 def _structured(value: Any) -> str | None:
     """Return a parsed answer as JSON: a model that was asked for a structure gives it as a tool call."""
+    if isinstance(value, dict) and value.keys() == _WITH_RAW:
+        value = value["parsed"]
     return as_text(value) if isinstance(value, (dict, list)) and value else None
 
 

@@ -107,7 +107,7 @@ def _conversations(view: View, question: str | None, answer: str | None) -> Iter
     """Give the conversations that could be, the best first."""
     thread = view.thread()
     called = calls_tools(turn_of(thread))
-    if not thread or (not called and _tools_ran(view)):
+    if not human_turns(thread) or (not called and _tools_ran(view)):
         yield from _rebuilt(view, question, answer)
     if called or human_turns(thread) > 1:
         opening = [HumanMessage(content=question)] if question is not None and not human_turns(thread) else []
