@@ -61,7 +61,7 @@ def used(*metrics, **options):
     """Return the status and the captured spans' names after one run of an application that is watched as a whole."""
     with a_line(*metrics, **options) as (scorer, trace):
         scorer.install()
-        rag().invoke(QUESTION)
+        rag().invoke(QUESTION, config={"metadata": {"session_id": "of 1987"}})
         for _ in range(2):  # what an evaluation set off would be out by then
             assert scorer.flush(10)
         scorer.uninstall()

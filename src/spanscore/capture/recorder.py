@@ -393,7 +393,8 @@ def _metadata(run: Run) -> Mapping[str, Any] | None:
 def _redacted_id(conversation: str, redactor: Redactor) -> dict[str, str]:
     """Return the conversation's attribute: applications name one by its user's address. Without it where the redactor fails."""
     try:
-        redacted: Any = redactor(conversation)
+        with judging():  # as with content
+            redacted: Any = redactor(conversation)
     except BaseException:  # noqa: BLE001  (fails closed, as with content)
         return {}
     return {semconv.CONVERSATION_ID: safe_text(redacted)} if isinstance(redacted, str) else {}
