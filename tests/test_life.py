@@ -92,6 +92,7 @@ def test_a_forked_child_counts_and_exports_its_own_only():
             flushed = scorer.flush(10)
             status = scorer.status()
             ok = flushed and len(trace.roots) - before == 3 and status.outcomes["grounded"] == {"scored": 3}
+            ok = ok and status.units == 3
             print("child", ok, flush=True)
             os._exit(0)
         os.waitpid(child, 0)

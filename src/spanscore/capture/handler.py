@@ -113,12 +113,12 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._max_roots = max_roots
         self._hears_graphs = False
         self.closed = False
-        self.units = 0
-        self.refused = 0
         self.reset()
 
     def reset(self) -> None:
-        """Forget every run: in a forked child, where roots open at the fork are never ended."""
+        """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
+        self.units = 0
+        self.refused = 0
         self._spans: RunSpans | None = None
         self._runs: dict[int, Run] = {}
         self._roots: OrderedDict[int, Root] = OrderedDict()

@@ -98,11 +98,11 @@ class Recorder:
         self._redactor = redactor
         self._redact_id = None if redactor is None else lru_cache(_IDS)(redactor)
         self._max_age_ns = max_age_ns
-        self.abandoned = 0
         self.reset()
 
     def reset(self) -> None:
-        """Forget every open unit: in a forked child."""
+        """Forget every open unit, and count from zero: in a forked child."""
+        self.abandoned = 0
         self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
