@@ -20,16 +20,16 @@ from typing import Any
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from tests.line import ANSWER, CONTEXT, QUESTION, Library, Trace, a_line, a_trace
 from tests.neighbours.langsmith_api import LangSmithServer
 from tests.servers.openai_api import OpenAIServer, judged
 
-from spanscore import SingleTurnSample
+from spanscore import SingleTurnSample, metric
 from spanscore.metrics import AspectCritic, Faithfulness
 
 APPLICATION, JUDGE = "application-model", "judge-model"
-CALLS_PER_SAMPLE = {"faithfulness": 2, "harmless": 1}
+CALLS_PER_SAMPLE = {"faithfulness": 2, "harmless": 1, "own": 2}
 SAMPLE = SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT])
 
 
@@ -70,6 +70,19 @@ def rag(server: OpenAIServer, *after: Any) -> Any:
     return chain
 
 
+def own_metric(server: OpenAIServer) -> Any:
+    """A metric that calls its model and its embeddings itself, as any code would."""
+    judge = chat_model(server, JUDGE)
+    vectors = OpenAIEmbeddings(model=JUDGE, base_url=server.url, api_key="none", check_embedding_ctx_length=False)
+
+    @metric
+    def own(sample: Any) -> float:  # not async: the client's loop is the application's
+        (ChatPromptTemplate.from_template("Judge {answer}") | judge).invoke({"answer": sample.response})
+        return float(len(vectors.embed_documents([sample.response])))
+
+    return own
+
+
 def answer(request: dict[str, Any]) -> str:
     return judged(request) if request["model"] == JUDGE else ANSWER
 
@@ -94,7 +107,8 @@ def use(server: OpenAIServer, metric: Any, config: Any, loop: asyncio.Runner) ->
 def evaluated(server: OpenAIServer, trace: Trace, loop: asyncio.Runner, *, capture: bool) -> dict[str, Any]:
     """Use the application with a scorer attached, by call and to the whole process."""
     judge = chat_model(server, JUDGE)
-    metrics = [Faithfulness(judge), AspectCritic(judge, name="harmless", definition="Is it free of harm?")]
+    harmless = AspectCritic(judge, name="harmless", definition="Is it free of harm?")
+    metrics = [Faithfulness(judge), harmless, own_metric(server)]
     with a_line(*metrics, trace=trace, capture=capture) as (scorer, _):
         scorer.install()
         runs = use(server, metrics[0], {"callbacks": [scorer.handler]}, loop)

@@ -30,7 +30,7 @@ NAMES = {
     "openllmetry": "OpenLLMetry (opentelemetry.instrumentation.langchain)",
 }
 EVERYBODY = ("openinference", "openllmetry", "openai", "langsmith")
-ALL_SCORED = {"faithfulness": {"scored": 5}, "harmless": {"scored": 5}}
+ALL_SCORED = {name: {"scored": 5} for name in ("faithfulness", "harmless", "own")}
 
 
 @pytest.fixture(scope="module", params=[*EVERYBODY, " ".join(EVERYBODY)])
@@ -86,7 +86,7 @@ def test_a_second_instrumentation_is_said_once_and_stands_in_the_status(traced):
 def test_with_capture_off_the_neighbour_alone_traces():
     report = run("openinference", "no-capture")
 
-    assert (report["units"], report["outcomes"]) == (0, {"faithfulness": {}, "harmless": {}})
+    assert (report["units"], report["outcomes"]) == (0, {name: {} for name in ALL_SCORED})
     assert (report["beside"], report["roots"], report["said"]) == (report["alone"], [], [])
     assert report["judge_calls"] == report["judge_calls_expected"]
     assert report["judge_spans"] == {}

@@ -1,4 +1,4 @@
-"""A loopback server that speaks OpenAI's chat completions, answering what a test tells it to.
+"""A loopback server that speaks OpenAI's chat completions and embeddings, answering what a test tells it to.
 
 with OpenAIServer(lambda request: '{"verdict": 1}') as server:
     ChatOpenAI(base_url=server.url, api_key="none")
@@ -16,7 +16,7 @@ Answer = Callable[[dict[str, Any]], "str | list[str] | tuple[int, dict[str, str]
 
 
 class OpenAIServer:
-    """Serves ``POST /v1/chat/completions`` on 127.0.0.1.
+    """Serves ``POST /v1/chat/completions`` and ``POST /v1/embeddings`` on 127.0.0.1.
 
     Args:
         answer: request body → the assistant's text, or several of them, or (status, headers) to fail with.
@@ -38,9 +38,8 @@ class OpenAIServer:
                 outer.requests.append(body)
                 said = answer(body)
                 status, headers = said if isinstance(said, tuple) else (200, {})
-                payload = json.dumps(
-                    {"error": {"message": "no"}} if isinstance(said, tuple) else completion(said, body)
-                ).encode()
+                reply = {"error": {"message": "no"}} if isinstance(said, tuple) else _reply(said, body)
+                payload = json.dumps(reply).encode()
                 self.send_response(status)
                 for name, value in {
                     "Content-Type": "application/json",
@@ -66,6 +65,17 @@ class OpenAIServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def _reply(said: str | list[str], body: dict[str, Any]) -> dict[str, Any]:
+    return completion(said, body) if "messages" in body else embedded(body)
+
+
+def embedded(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the same vector for every text."""
+    vectors = [{"object": "embedding", "index": place, "embedding": [1.0, 0.0]} for place in range(len(body["input"]))]
+    usage = {"prompt_tokens": 20, "total_tokens": 20}
+    return {"object": "list", "model": body.get("model", "fake"), "data": vectors, "usage": usage}
 
 
 def completion(said: str | list[str], body: dict[str, Any]) -> dict[str, Any]:
