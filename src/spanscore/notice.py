@@ -6,6 +6,7 @@ Messages of exceptions quote prompts, and so do tracebacks: a line names the err
 from __future__ import annotations
 
 import logging
+import threading
 from time import monotonic
 
 __all__ = ["harmless", "tell"]
@@ -35,10 +36,7 @@ def tell(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | 
     if before is not now and now - before < _AGAIN_AFTER_S:
         return
     _told[cause] = now
-    try:
-        _log.log(level, "spanscore: %s", text)  # who speaks: a log line without its logger's name is nobody's
-    except Exception:  # noqa: BLE001  (a filter of the application's logging; there is nobody left to tell)
-        return
+    _say(level, "spanscore: %s", text)  # who speaks: a log line without its logger's name is nobody's
 
 
 def harmless(what: str, error: BaseException) -> None:
@@ -52,10 +50,15 @@ def harmless(what: str, error: BaseException) -> None:
     if origin in _said or len(_said) >= _MAX_SAID:
         return
     _said.add(origin)
+    _say(logging.WARNING, "spanscore could not %s (%s); the application is not affected, said once", what, origin)
+
+
+def _say(level: int, line: str, *words: str) -> None:
     try:
-        _log.warning("spanscore could not %s (%s); the application is not affected, said once", what, origin)
-    except Exception:  # noqa: BLE001  (a filter of the application's logging; there is nobody left to tell)
-        return
+        _log.log(level, line, *words)
+    except BaseException as error:  # (a filter or handler of the application's logging; there is nobody left to tell)
+        if threading.current_thread() is threading.main_thread() and not isinstance(error, Exception):
+            raise  # a signal's; on a thread of ours it would end that thread
 
 
 def _origin(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """One scene per hazard, played without spanscore and with it: judges, metrics, redactors, collectors, exporters, bounds."""
 
 import asyncio
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -15,7 +16,7 @@ from tests.safety.stage import Hazard, assert_unharmed
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 
-from spanscore import OnlineScorer, loop
+from spanscore import OnlineScorer, loop, notice
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric
 from spanscore.model.prompt import Reply
@@ -212,6 +213,28 @@ def test_workers_outlive_more_cancellations_than_there_are_of_them(capfd):
     seen = assert_unharmed(hazard, capfd)
 
     assert seen.status.outcomes == {"broken": {"metric_error": 10}}
+
+
+# --- logging --------------------------------------------------------------------------------------------------------
+
+
+class Leaves(logging.Handler):
+    """Takes a warning for a reason to exit, as a host may that allows none."""
+
+    def emit(self, record):
+        raise SystemExit(1)
+
+
+def test_a_log_handler_that_exits(capfd, monkeypatch):
+    monkeypatch.setattr(notice, "_said", set())  # a rerun would be told nothing
+    logger, handler = logging.getLogger("spanscore"), Leaves()
+    logger.addHandler(handler)
+    try:
+        seen = assert_unharmed(Hazard(lambda: [Failing(ValueError("x"))], outcomes={"metric_error": N}), capfd)
+    finally:
+        logger.removeHandler(handler)
+
+    assert len(seen.trace.roots) == N
 
 
 # --- hooks ----------------------------------------------------------------------------------------------------------
