@@ -256,6 +256,28 @@ def test_a_full_queue_is_said_on_the_trace():
     assert sorted(r.attributes["spanscore.status"] for r in trace.roots) == ["not_scored", "not_scored", "scored"]
 
 
+def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
+    go_on, heavy = threading.Event(), "A long story. " * 30_000
+    with a_line(Held(go_on), queue_bytes=2_000_000) as (scorer, _):  # a unit holds the question, and the prompt with it
+        rag().batch([f"{heavy} {n}" for n in range(6)], config=config(scorer))
+        assert eventually(lambda: scorer.status().outcomes["held"] == {"queue_full": 4})
+        go_on.set()
+        assert scorer.flush(10)
+        rag().batch([f"{heavy} {n}" for n in range(2)], config=config(scorer))
+        assert scorer.flush(10)
+
+        assert scorer.status().outcomes["held"] == {"queue_full": 4, "scored": 4}
+
+
+def test_a_unit_heavier_than_the_queue_waits_alone():
+    with a_line(queue_bytes=1) as (scorer, _):
+        for _ in range(3):
+            rag().invoke(QUESTION, config=config(scorer))
+            assert scorer.flush(10)
+
+        assert scorer.status().outcomes["grounded"] == {"scored": 3}
+
+
 def test_a_burst_is_read_as_the_workers_get_to_it():
     read, go_on = [], threading.Event()
 

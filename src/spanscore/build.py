@@ -81,6 +81,7 @@ class Options:
     hold_s: float | None = None
     inbox: int = 10_000
     queue: int = 1_000
+    queue_bytes: int = 256_000_000
     workers: int = 32
     timeout_s: float = 60.0
     sinks: Sequence[Sink] = ()
@@ -112,7 +113,7 @@ class Line:
         self.ledger = Ledger(self.metrics)
         self.telemetry = self._telemetry() if options.instruments else None
         self.inbox: Inbox[Event] = Inbox(soft=options.inbox)
-        self.queue = MemoryQueue(options.queue)
+        self.queue = MemoryQueue(options.queue, options.queue_bytes)
         self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=options.key or DEFAULT_KEY)
         self.hold = SpanHold(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout_s)

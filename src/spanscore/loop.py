@@ -66,9 +66,7 @@ class LoopThread:
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         loop.set_exception_handler(_unnoticed)
-        loop.set_debug(
-            False
-        )  # the host's PYTHONASYNCIODEBUG is about the host's: of a slow metric asyncio tells, and quotes
+        loop.set_debug(False)  # PYTHONASYNCIODEBUG is about the host's loops; here asyncio would quote a slow metric
         loop.set_default_executor(DaemonPool(_POOL_THREADS, self._pool))
         while not loop.is_closed():
             try:

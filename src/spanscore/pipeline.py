@@ -22,11 +22,13 @@ class Chosen:
     Attributes:
         decisions: of the metrics that take it.
         samples: given for a sample that was submitted by hand; else a dialect makes them.
+        weight: bytes of its content, roughly, as they are reserved in the queue.
     """
 
     unit: Unit
     decisions: Mapping[str, Decision]
     samples: Samples | None = None
+    weight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Pipeline:
             samples = chosen.samples or self._samples(chosen.unit)
         except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
             samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type(error).__name__}")
-        return Job(chosen.unit.without_content(), self.hooks.apply(samples), chosen.decisions)
+        return Job(chosen.unit.without_content(), self.hooks.apply(samples), chosen.decisions, chosen.weight)
 
     def _samples(self, unit: Unit) -> Samples:
         root = unit.root

@@ -138,10 +138,10 @@ class Queue(Protocol):
     ``reserve`` is called on the span thread before a unit is handed over; the rest on the loop.
     """
 
-    def reserve(self) -> bool:
-        """Take a place. False: full."""
+    def reserve(self, weight: int) -> bool:
+        """Take a place for content of so many bytes. False: full."""
 
-    def cancel(self) -> None:
+    def cancel(self, weight: int) -> None:
         """Give a reserved place back: the unit made no job."""
 
     def put(self, job: Job) -> None:

@@ -81,6 +81,7 @@ class OnlineScorer:
         timeout: seconds for one metric on one sample.
         workers: units scored at the same time.
         queue_size: units waiting or being scored; more are ``queue_full``.
+        queue_bytes: of their content, roughly; more are ``queue_full`` too.
         inbox_size: events waiting; new units past it are ``refused``.
         segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
@@ -114,6 +115,7 @@ class OnlineScorer:
         timeout: float = 60.0,
         workers: int = 32,
         queue_size: int = 1_000,
+        queue_bytes: int = 256_000_000,
         inbox_size: int = 10_000,
         segments: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
@@ -133,6 +135,7 @@ class OnlineScorer:
             timeout_s=timeout,
             workers=workers,
             queue=queue_size,
+            queue_bytes=queue_bytes,
             inbox=inbox_size,
             sinks=tuple(sinks),
             segments=dict(segments or {}),
@@ -180,6 +183,7 @@ class OnlineScorer:
             "timeout": limits.timeout,
             "workers": limits.workers,
             "queue_size": limits.queue,
+            "queue_bytes": limits.queue_bytes,
             "inbox_size": limits.inbox,
             "segments": settings.monitoring.segments,
         }

@@ -9,7 +9,7 @@
     pipeline  evaluation  report
     metrics  assembly  sessions  sampling  hooks  hold  monitoring
     judges  capture  dialects  queues  sinks  sources
-    ledger  inbox  providers  chosen  codec
+    ledger  inbox  providers  chosen  codec  weight
     protocols  telemetry  loop  exporters  unwatched  ids  head
     model  context  settings  pool
     semconv  errors  notice  turns

@@ -92,13 +92,13 @@ class Engine:
 
     def _take(self, chosen: Chosen) -> None:
         if self._stopped:
-            self._queue.cancel()
+            self._queue.cancel(chosen.weight)
             return
         try:
             job = self._pipeline.job(chosen)
         except Exception as error:  # noqa: BLE001  (the other units of this call go on)
             harmless("make a job", error)
-            self._queue.cancel()
+            self._queue.cancel(chosen.weight)
             self._post(Settled(chosen.unit.without_content(), ()))
         else:
             self._queue.put(job)

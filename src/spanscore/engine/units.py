@@ -23,6 +23,7 @@ from spanscore.notice import harmless
 from spanscore.pipeline import Chosen, facts_of
 from spanscore.protocols import Ending, Queue, Sampler, Sink
 from spanscore.turns import give_way
+from spanscore.weight import weight_of
 
 __all__ = ["Settled", "Units"]
 
@@ -231,7 +232,8 @@ class Units:
         if not taken:
             self._turn_back(key, self._ledger.settle_all(key, Outcome.NOT_SAMPLED), Outcome.NOT_SAMPLED, now_ns)
             return
-        if not self._queue.reserve():
+        held = weight_of(unit, samples)
+        if not self._queue.reserve(held):
             self._turn_back(key, self._ledger.settle_all(key, Outcome.QUEUE_FULL), Outcome.QUEUE_FULL, now_ns)
             return
         others = [name for name in decisions if name not in taken]
@@ -239,7 +241,7 @@ class Units:
             self._ledger.settle(key, name, Outcome.NOT_SAMPLED)
         self._undecided[key] = dict.fromkeys(others, Outcome.NOT_SAMPLED)
         self._park(unit, now_ns)
-        self._chosen.append(Chosen(unit, taken, samples))
+        self._chosen.append(Chosen(unit, taken, samples, held))
 
     def _park(self, unit: Unit, now_ns: int) -> None:
         ending = self._roots.pop(unit.key, None)

@@ -35,8 +35,10 @@ class Job:
     Attributes:
         unit: without content: what the sinks need.
         decisions: metric name → why and with which probability it was chosen.
+        weight: bytes of its content, roughly, as they were reserved in the queue.
     """
 
     unit: Unit
     samples: Samples
     decisions: Mapping[str, Decision]
+    weight: int = 0

@@ -41,6 +41,11 @@ class Attributes(Mapping[str, Any]):
         self._plain = plain
         self._render = render
 
+    @property
+    def held(self) -> Any:
+        """What keeps the content alive: what will render it, and once it is rendered the attributes."""
+        return self._plain if self._render is None else self._render
+
     def _all(self) -> Mapping[str, Any]:
         if self._render is not None:
             self._plain = {**self._plain, **self._render()}

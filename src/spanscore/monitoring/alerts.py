@@ -297,7 +297,11 @@ def _lost(shared: MonitoringSettings) -> Iterator[Alert]:
     window = promql.duration(shared.windows[0])
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
     found = {
-        "queue_full": (semconv.EVALUATIONS, queue, "The job queue was full: raise limits.queue or limits.workers"),
+        "queue_full": (
+            semconv.EVALUATIONS,
+            queue,
+            "The job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
+        ),
         "refused": (semconv.CAPTURE_REFUSED, "", "The inbox was full: raise limits.inbox, or lower the sampling rate"),
         "hold_lost": (
             semconv.HOLD_LOST,

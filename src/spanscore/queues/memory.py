@@ -16,16 +16,19 @@ class MemoryQueue:
 
     Args:
         capacity: units reserved, waiting and in work.
+        max_bytes: of their content, roughly; a unit that is heavier than that waits alone.
     """
 
-    def __init__(self, capacity: int = 1_000) -> None:
+    def __init__(self, capacity: int = 1_000, max_bytes: int = 256_000_000) -> None:
         self.capacity = capacity
+        self._max_bytes = max_bytes
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: in a forked child."""
         self._lock = threading.Lock()
         self._taken = 0
+        self._bytes = 0
         self._jobs: deque[Job] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
 
@@ -33,18 +36,20 @@ class MemoryQueue:
         """Places taken."""
         return self._taken
 
-    def reserve(self) -> bool:
-        """Take a place. False: full. Any thread."""
+    def reserve(self, weight: int) -> bool:
+        """Take a place for content of so many bytes. False: full. Any thread."""
         with self._lock:
-            if self._taken >= self.capacity:
+            if self._taken >= self.capacity or (self._taken and self._bytes + weight > self._max_bytes):
                 return False
             self._taken += 1
+            self._bytes += weight
             return True
 
-    def cancel(self) -> None:
+    def cancel(self, weight: int) -> None:
         """Give a reserved place back. Any thread."""
         with self._lock:
             self._taken -= 1
+            self._bytes -= weight
 
     def put(self, job: Job) -> None:
         """Fill a reserved place. Loop thread."""
@@ -65,12 +70,12 @@ class MemoryQueue:
 
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free."""
-        self.cancel()
+        self.cancel(job.weight)
 
     def close(self) -> list[Job]:
         """Return the jobs nobody took, and free their places. Loop thread."""
         left = list(self._jobs)
         self._jobs.clear()
-        with self._lock:
-            self._taken -= len(left)
+        for job in left:
+            self.ack(job)
         return left

@@ -117,10 +117,11 @@ class CaptureSettings(_Part):
 
 
 class LimitSettings(_Part):
-    """Bounds: events in the inbox, jobs in the queue, jobs at once, seconds per score."""
+    """Bounds: events in the inbox, jobs in the queue and bytes of their content, jobs at once, seconds per score."""
 
     inbox: int = Field(default=10_000, ge=1)
     queue: int = Field(default=1_000, ge=1)
+    queue_bytes: int = Field(default=256_000_000, ge=1)
     workers: int = Field(default=32, ge=1)
     timeout: Seconds = 60.0
 

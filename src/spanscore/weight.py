@@ -1,0 +1,69 @@
+"""How much content keeps alive: what a bound in bytes counts, without rendering anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from spanscore.model.sample import (
+    AIMessage,
+    HumanMessage,
+    MultiTurnSample,
+    Samples,
+    SingleTurnSample,
+    ToolCall,
+    ToolMessage,
+)
+from spanscore.model.span import Attributes, Unit
+
+__all__ = ["weight_of"]
+
+_ENTRY: Final = 80  # bytes of a container's entry, roughly
+_MOST: Final = 20_000  # things looked at, 10 ms at worst
+_LONG: Final = 1_000  # a longer text is counted once
+_MODELS: Final = frozenset({SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall})
+
+
+def weight_of(unit: Unit, samples: Samples | None = None) -> int:
+    """Return roughly how many bytes of content a unit keeps alive, or the samples that were submitted for it.
+
+    A long text counts once, however often it is there. Sees into lists, tuples, dicts and samples, runs no code of what it
+    sees, and stops after 20,000 things: then it is a lower bound.
+    """
+    if samples is not None:
+        return _weight([samples.single, samples.multi])
+    return _weight([span.attributes.held for span in unit.spans if isinstance(span.attributes, Attributes)])
+
+
+def _weight(held: list[Any]) -> int:
+    total, left, seen = 0, held, set[int]()
+    for _ in range(_MOST):
+        if not left:
+            break
+        thing = left.pop()
+        kind = type(thing)
+        if kind is not str and kind is not bytes:
+            inside = _inside(thing, kind)
+            total += _ENTRY * len(inside)
+            left += inside
+        elif len(thing) <= _LONG:
+            total += len(thing)
+        elif id(thing) not in seen:
+            seen.add(id(thing))
+            total += len(thing)
+    return total
+
+
+def _inside(thing: Any, kind: type) -> Sequence[Any]:
+    """Return what a container holds, as far as it is looked at; nothing for any other thing."""
+    if issubclass(kind, tuple):
+        return tuple.__getitem__(thing, slice(_MOST))
+    if kind is list:
+        return thing[:_MOST]  # type: ignore[no-any-return]
+    if kind is dict:
+        return list(islice(thing.values(), _MOST))
+    if kind is partial:
+        return thing.args  # type: ignore[no-any-return]
+    return list(vars(thing).values()) if kind in _MODELS else ()
