@@ -73,7 +73,8 @@ class OnlineScorer:
             ``no_sample``.
         extract: where question, answer and contexts are found, when the usual places do not have them.
         redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
-            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are.
+            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. One that hangs
+            holds up every score of the process, and no answer of the application.
         keep: samples for which it is false are not scored (``filtered``).
         attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
         sinks: of your own, beside those of ``attach``; called on spanscore's span thread.
