@@ -219,17 +219,17 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     def on_interrupt(self, event: Any) -> None:
         """Note that a graph waits for a person: LangGraph's own event, the only one of a breakpoint."""
-        run_id = getattr(event, "run_id", None)
-        run = self._runs.get(run_id.int) if run_id is not None else None
-        if run is not None:
-            run.root.interrupted = True
+        self._mark_interrupted(event, True)
 
     def on_resume(self, event: Any) -> None:
         """Note that a graph goes on: its turn is not over where the graph was interrupted within the same run."""
+        self._mark_interrupted(event, False)
+
+    def _mark_interrupted(self, event: Any, interrupted: bool) -> None:
         run_id = getattr(event, "run_id", None)
         run = self._runs.get(run_id.int) if run_id is not None else None
         if run is not None:
-            run.root.interrupted = False
+            run.root.interrupted = interrupted
 
     # --- models ------------------------------------------------------------------------------------------------
 
