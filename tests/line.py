@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
@@ -147,14 +145,6 @@ def a_line(*metrics: Any, trace: Trace | None = None, **options: Any):
         yield scorer, trace
     finally:
         scorer.shutdown(timeout=2)
-
-
-def eventually(holds: Callable[[], bool], timeout_s: float = 10.0) -> bool:
-    """Wait until a condition holds; False: it does not in time."""
-    until = time.monotonic() + timeout_s
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.01)
-    return holds()
 
 
 def identity_holds(scorer: OnlineScorer) -> bool:

@@ -22,11 +22,11 @@ from tests.line import (
     Slow,
     a_line,
     a_trace,
-    eventually,
     identity_holds,
     model,
     rag,
 )
+from tests.servers.server import poll
 
 import spanscore
 from spanscore.codec.sdk import span_data
@@ -260,7 +260,12 @@ def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
     go_on, heavy = threading.Event(), "A long story. " * 30_000
     with a_line(Held(go_on), queue_bytes=2_000_000) as (scorer, _):  # a unit holds the question, and the prompt with it
         rag().batch([f"{heavy} {n}" for n in range(6)], config=config(scorer))
-        assert eventually(lambda: scorer.status().outcomes["held"] == {"queue_full": 4})
+        poll(
+            lambda: scorer.status().outcomes["held"] == {"queue_full": 4},
+            deadline_s=10,
+            what="four units to be turned away",
+            every_s=0.01,
+        )
         go_on.set()
         assert scorer.flush(10)
         rag().batch([f"{heavy} {n}" for n in range(2)], config=config(scorer))
@@ -287,7 +292,12 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
 
     with a_line(Held(go_on), workers=2, keep=keep) as (scorer, _):
         rag().batch([QUESTION] * 12, config=config(scorer))
-        assert eventually(lambda: len(scorer._line.queue) == 12 and len(read) >= 4)
+        poll(
+            lambda: len(scorer._line.queue) == 12 and len(read) >= 4,
+            deadline_s=10,
+            what="twelve units in the queue, four of them read",
+            every_s=0.01,
+        )
         assert not scorer.flush(0.2)
         early = len(read)
         go_on.set()
@@ -302,7 +312,7 @@ def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
     with a_line(Held(threading.Event()), workers=1) as (scorer, _):
         rag().batch([QUESTION] * 5, config=config(scorer))
         queue = scorer._line.queue
-        assert eventually(lambda: len(queue) == 5)
+        poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue", every_s=0.01)
         assert not scorer.flush(0.2)
         scorer.shutdown(0.3)
         assert scorer.status().outcomes["held"] == {"shutdown": 5}

@@ -32,6 +32,7 @@ notes = []
 if "EXIT_TOLD_TO" in os.environ:
     atexit.register(ended)  # the first to be registered, the last to run
 from tests.line import QUESTION, Failing, Grounded, Slow, a_trace, model, rag
+from tests.servers.server import poll
 from spanscore import OnlineScorer
 SCORED = os.environ["SCORED"] == "1"
 scorer = OnlineScorer([Grounded()], service_name="app") if SCORED else None
@@ -40,9 +41,8 @@ chain = rag()
 def ask():
     return chain.invoke(QUESTION, config=config)
 def judging(*scorers):  # returns when each of them is at its unit
-    until = time.monotonic() + 20
-    while not all(sum(each.status().eligible.values()) for each in scorers) and time.monotonic() < until:
-        time.sleep(0.01)
+    begun = lambda: all(sum(each.status().eligible.values()) for each in scorers)
+    poll(begun, deadline_s=20, what="every judge to be asked", every_s=0.01)
     time.sleep(0.1)
 """
 """What each program begins with; it may make a scorer of its own, and calls ``leaving()`` before it ends.

@@ -16,7 +16,7 @@ from tests.safety.stage import Hazard, assert_unharmed
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 
-from spanscore import OnlineScorer, loop, notice
+from spanscore import OnlineScorer, loop
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric
 from spanscore.model.prompt import Reply
@@ -225,8 +225,7 @@ class Leaves(logging.Handler):
         raise SystemExit(1)
 
 
-def test_a_log_handler_that_exits(capfd, monkeypatch):
-    monkeypatch.setattr(notice, "_said", set())  # a rerun would be told nothing
+def test_a_log_handler_that_exits(capfd):
     logger, handler = logging.getLogger("spanscore"), Leaves()
     logger.addHandler(handler)
     try:
