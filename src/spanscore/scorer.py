@@ -309,6 +309,7 @@ class OnlineScorer:
             pending=line.ledger.pending(),
             outcomes=outcomes,
             reasons={f"{metric} {outcome}": why for (metric, outcome), why in list(line.units.reasons.items())},
+            sources=dict(line.units.sources),
             judges={name: _judge_of(metric) for name, metric in line.metrics.items()},
             queue=(len(line.queue), line.queue.capacity),
             hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},

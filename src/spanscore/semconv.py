@@ -57,6 +57,8 @@ INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 EXPECTED: Final = "spanscore.expected"
 """Ours: what ``spanscore.expected(...)`` gave, as JSON."""
+HISTORY: Final = "spanscore.history"
+"""Ours: what a store of messages gave to the run; a form of ``gen_ai.input.messages``."""
 
 CONTENT_ATTRIBUTES: Final = frozenset(
     {
@@ -71,6 +73,7 @@ CONTENT_ATTRIBUTES: Final = frozenset(
         INPUT_VALUE,
         OUTPUT_VALUE,
         EXPECTED,
+        HISTORY,
     }
 )
 """Attributes that quote prompts, answers or documents. On the wire each is a string (JSON where it is structured)."""
@@ -108,6 +111,11 @@ VERDICT: Final = "spanscore.verdict"
 STATUS: Final = "spanscore.status"
 REASON: Final = "spanscore.reason"
 RUN_END: Final = "spanscore.run.end"
+SAMPLE_SOURCE: Final = "spanscore.sample.source"
+"""How question and answer were found, the less sure of both: ``messages``, ``keys``, ``only_text``, ``matched``, ``object``,
+``model`` or ``extract``."""
+RETRIEVED_UNUSED: Final = "spanscore.retrieved_unused"
+"""Documents that were retrieved and are no contexts of the sample: graded away, or in no prompt of the answer."""
 
 # --- ours: on the evaluation span only ----------------------------------------------------------------------------
 METRIC_VERSION: Final = "spanscore.metric.version"

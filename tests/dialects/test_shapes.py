@@ -99,29 +99,37 @@ SHAPES: dict[str, Row] = {
     "an empty answer": Row([root(Q, "")], (Q, "")),
     "an empty message": Row([root([human(Q)], AIMessage(""))], (Q, "")),
     "an answer that is missing": Row([root(Q, None)], (Q, None)),
-    "a question that is missing": Row([root({"topic": "x"}, A)], (None, A)),
+    "a question under a key of its own": Row([root({"topic": "x"}, A)], ("x", A)),
+    "a question that is missing": Row([root({"n": 3}, A)], (None, A)),
     "a question of a stream that came late": Row([root({"input": ""}, {"input": Q, "answer": A})]),
     "text that looks like JSON": Row([root('{"a":1}', '["b"]')], ('{"a":1}', '["b"]')),
     "a lone surrogate": Row([root("\ud800?", A)], ("??", A)),
-    "a pydantic state": Row([root(Answer(capital="x"), {"answer": A})], (None, A)),
+    "a pydantic state": Row([root(Answer(capital="x"), {"answer": A})], ("x", A)),
     # --- the models' runs, when the root says nothing ---
-    "a chain over a topic": Row([root({"topic": "x"}, {"joke": A}), chat([human(Q)], A)]),
+    "a chain over a topic": Row([root({"topic": "x"}, {"joke": A}), chat([human(Q)], A)], ("x", A)),
     "several model runs: the first is asked, the last answers": Row(
-        [root({"topic": "x"}, {"state": 1}), chat([human(Q)], "draft"), chat([human("Improve: draft")], A)]
+        [root({"n": 1}, {"state": 1}), chat([human(Q)], "draft"), chat([human("Improve: draft")], A)]
     ),
     "a prompt never becomes the question": Row([root(Q, A), chat([human(f"Use {C} to answer {Q}")], "other")]),
     "a model alone": Row([Run("chat", chat([human(Q)], A).content)]),
     "a model that was asked for several answers": Row([Run("chat", chat([human(Q)], "no", A).content)]),
     "a parsed structure": Row(
         [root({"question": Q}, Answer(capital="Paris")), chat([human(Q)], call("Answer", capital="Paris"))],
-        (Q, '{"capital":"Paris"}'),
+        (Q, "Paris"),
+    ),
+    "a parsed structure of several fields": Row(
+        [
+            root({"question": Q}, {"capital": "Paris", "since": 987}),
+            chat([human(Q)], call("Answer", capital="Paris", since=987)),
+        ],
+        (Q, '{"capital":"Paris","since":987}'),
     ),
     "a parsed structure with the raw answer": Row(
         [
             root(Q, {"raw": call("Answer", capital="Paris"), "parsed": Answer(capital="Paris"), "parsing_error": None}),
             chat([human(Q)], call("Answer", capital="Paris")),
         ],
-        (Q, '{"capital":"Paris"}'),
+        (Q, "Paris"),
     ),
     "a structure that could not be parsed": Row(
         [root(Q, {"raw": call("Answer"), "parsed": None, "parsing_error": "no"}), chat([human(Q)], call("Answer"))],
@@ -249,15 +257,24 @@ SHAPES: dict[str, Row] = {
         CALLED[:2],
     ),
     "an answer that is a tool call, of a question that is a text": Row([root(Q, call())], (Q, None), CALLED[:2]),
-    "several human turns that only the model saw": Row(
-        [root({"question": Q}, {"answer": A}), chat([*HISTORY, human(Q)], A)],
+    "examples that the prompt template brought are nobody's turns": Row(
+        [root({"question": Q}, {"answer": A}), chat([*HISTORY, human(Q)], A)], (Q, A)
+    ),
+    "a history beside the question": Row(
+        [
+            root({"question": Q, "history": HISTORY}, {"answer": A}),
+            chat([human("example"), AIMessage("shown"), *HISTORY, human(f"Answer briefly: {Q}")], A),
+        ],
         (Q, A),
         [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
     ),
-    "several human turns that only the model saw, answered with a message": Row(
-        [root({"question": Q}, AIMessage(A)), chat([*HISTORY, human(Q)], A)],
+    "a history that a sub-agent was told of is not the user's": Row(
+        [
+            root({"question": Q, "history": HISTORY}, {"answer": A}),
+            chat([*HISTORY, human("Search for it")], "found"),
+            chat([human(f"Found it. {Q}")], A),
+        ],
         (Q, A),
-        [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
     ),
     "tools that only the model saw": Row(
         [root({"question": Q}, {"answer": A}), chat([human(Q), call(), result()], A)], (Q, A), CALLED
@@ -319,15 +336,21 @@ SHAPES: dict[str, Row] = {
         (Q, A),
         CALLED,
     ),
-    "an agent within a tool keeps its calls to itself": Row(
+    "an agent within a tool has its calls seen too": Row(
         [
             root({"messages": [human(Q)]}, {"messages": [human(Q), call(), result(), AIMessage(A)]}),
             tool("retrieve", {"q": "x"}, result(), call_id="c1"),
             chat([human("sub")], call("inner", "c7"), under=1),
             tool("inner", {}, "x", call_id="c7", under=1),
+            chat([human(Q), call(), result()], A),
         ],
         (Q, A),
-        CALLED,
+        [
+            *CALLED[:3],
+            ours.AIMessage(tool_calls=[ours.ToolCall(name="inner", args={"q": "x"}, id="c7")]),
+            ours.ToolMessage(content="x", tool_call_id="c7"),
+            CALLED[3],
+        ],
     ),
     "a tool alone is no conversation": Row(
         [Run("execute_tool", tool("search", {"query": Q}, A).content, plain={"gen_ai.tool.name": "search"})]

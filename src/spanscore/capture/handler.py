@@ -49,6 +49,8 @@ _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
 _HAND_OVER: Final = "ParentCommand"
 _AGENT: Final = "langchain_create_agent"
+_HISTORY_STEP: Final = "load_history"
+"""The step of RunnableWithMessageHistory that gives what was said before: it stands in no other place than prompts."""
 
 
 def conversation_id(metadata: Any) -> str | None:
@@ -147,7 +149,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._roots.pop(root.id, None)
         if self._spans is not None and not root.ignored:
             self._spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.given = None  # its content is not remembered with it
+        root.given = root.history = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             self._runs[run_id] = root
         if root.key is not None:
@@ -180,6 +182,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """Open a root, or remember a step."""
         try:
             parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
+            if name == _HISTORY_STEP and parent is not None:
+                parent.root.history_step = run_id.int
             agent = metadata is not None and name is not None and metadata.get("lc_agent_name") == name
             if parent is not None and not agent and not self._steps:  # most runs are this
                 if run_id.int not in self._runs:
@@ -203,6 +207,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """End a root; a stream's true input arrives only here."""
         try:
             run = self._runs.get(run_id.int)
+            if run is not None and run.root.history_step == run_id.int and run.root.wanted:
+                run.root.history = codec.snapshot(outputs)
             if run is not None and run.id != run_id.int:  # a step
                 run.root.open.pop(run_id.int, None)
                 return

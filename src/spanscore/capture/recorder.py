@@ -354,7 +354,7 @@ def _content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
     elif run.operation == semconv.EXECUTE_TOOL:
         content = partial(codec.tool_content, run.given, output)
     elif run is run.root:
-        return partial(codec.root_content, run.given, output, run.root.expected)
+        return partial(codec.root_content, run.given, output, run.root.expected, run.root.history)
     else:
         return _nothing  # a step's text stands on its neighbours already
     return partial(_with_expected, content, run.root.expected) if run is run.root else content

@@ -77,6 +77,8 @@ class Root(Run):
         may: whether any metric could still take the unit; None where the sampler has not said.
         wanted: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
+        history: what a store of messages gave to the run; None where none was asked.
+        history_step: id of the step that asks it.
         open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
         ids: of every descendant, to forget them by.
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
@@ -91,6 +93,8 @@ class Root(Run):
         "context",
         "detached",
         "expected",
+        "history",
+        "history_step",
         "ids",
         "ignored",
         "interrupted",
@@ -120,6 +124,8 @@ class Root(Run):
         self.may: bool | None = None
         self.wanted = False
         self.expected: Mapping[str, Any] | None = None
+        self.history: Any = None
+        self.history_step = 0
         self.open: dict[int, Run | None] = {}
         self.ids: list[int] = []
         self.ignored = False

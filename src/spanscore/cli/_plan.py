@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from spanscore.cli._faults import Examined
 from spanscore.cli._volumes import Volume, volumes_of
-from spanscore.dialects.extract import ANSWER_KEYS, CONTEXT_KEYS, QUESTION_KEYS
+from spanscore.dialects.texts import CONTEXT_KEYS
+from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.judges.prices import price_of, prices_of
 from spanscore.metrics.card import card_of
 from spanscore.metrics.offline import blind_spots

@@ -160,13 +160,16 @@ def tool_content(arguments: Any, output: Any) -> dict[str, Any]:
     return content
 
 
-def root_content(inputs: Any, outputs: Any, expected: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def root_content(
+    inputs: Any, outputs: Any, expected: Mapping[str, Any] | None = None, history: Any = None
+) -> dict[str, Any]:
     """Return the content of a root: a conversation as messages, anything else as a value; a state may carry both.
 
     Args:
         inputs: snapshot of the input; None = there was none.
         outputs: snapshot of the output; None = there was none.
         expected: what ``spanscore.expected`` gave.
+        history: snapshot of what a store of messages gave; None = none was asked.
     """
     content = {
         **_side(inputs, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
@@ -174,6 +177,8 @@ def root_content(inputs: Any, outputs: Any, expected: Mapping[str, Any] | None =
     }
     if expected:
         content[semconv.EXPECTED] = jsonable(dict(expected))
+    if history:
+        content[semconv.HISTORY] = render_messages(history)
     return content
 
 

@@ -15,9 +15,11 @@ from spanscore.model.sample import AIMessage, HumanMessage, Message, ToolCall, T
 
 __all__ = [
     "ASSISTANT",
+    "MADE",
     "SYSTEM",
     "TOOL",
     "USER",
+    "is_made",
     "is_message",
     "message_text",
     "role_of",
@@ -30,6 +32,8 @@ USER = "user"
 ASSISTANT = "assistant"
 TOOL = "tool"
 SYSTEM = "system"
+MADE = "lc_source"
+"""Key of a message that LangChain made (``additional_kwargs``), such as a summary in place of what was said."""
 
 _ROLES: Mapping[str, str] = {
     "user": USER,
@@ -54,6 +58,11 @@ def is_message(value: Any) -> bool:
     if type(value) is not dict and not isinstance(value, Mapping):  # an abstract class is asked for a microsecond
         return False
     return isinstance(value.get("role"), str) and ("parts" in value or "content" in value)
+
+
+def is_made(message: Mapping[str, Any]) -> bool:
+    """Whether a middleware made the message: it is nobody's turn."""
+    return MADE in message
 
 
 def message_text(message: Mapping[str, Any]) -> str | None:
@@ -81,16 +90,21 @@ def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
 
 
 def sample_messages(messages: Iterable[Any]) -> list[Message]:
-    """Return a sample's messages; instructions to the model (system) are no part of the conversation."""
+    """Return a sample's messages, calls with the agent that made them where it has a name.
+
+    Instructions to the model (system), and what a middleware made, are no part of the conversation.
+    """
     return [said for message in messages if is_message(message) for said in _said(message)]
 
 
 def _said(message: Mapping[str, Any]) -> Sequence[Message]:
     role = role_of(message.get("role"))
-    if role == ASSISTANT:
-        return [AIMessage(content=message_text(message) or "", tool_calls=tool_calls(message) or None)]
-    if role == SYSTEM:
+    if role == SYSTEM or is_made(message):
         return []
+    if role == ASSISTANT:
+        calls = tool_calls(message) or None
+        agent = {"agent": as_text(message["name"])} if calls and message.get("name") else None
+        return [AIMessage(content=message_text(message) or "", tool_calls=calls, metadata=agent)]
     answers = tool_responses(message)
     if role == TOOL:
         return answers

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from spanscore.codec.blocks import joined, parts
-from spanscore.codec.messages import ASSISTANT, SYSTEM, TOOL, USER, is_message, role_of
+from spanscore.codec.messages import ASSISTANT, MADE, SYSTEM, TOOL, USER, is_message, role_of
 from spanscore.codec.snapshot import (
     Opaque,
     Taken,
@@ -69,7 +69,9 @@ def _of_words(item: Any) -> dict[str, Any] | None:
         return None
     message, content, calls = item
     role = _SPEAKERS.get(type(message))
-    if role is None or calls or message.name or type(content) is not str or not 0 < len(content) <= MAX_CHARS:
+    if role is None or calls or message.name or message.additional_kwargs:
+        return None
+    if type(content) is not str or not 0 < len(content) <= MAX_CHARS:
         return None
     return text_message(role, safe_text(content))
 
@@ -102,8 +104,10 @@ def _taken_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | No
 
 
 def _named(message: Any) -> dict[str, Any]:
-    name = getattr(message, "name", None)
-    return {"name": name} if name else {}
+    """Return whose message it is: its speaker's name, and the middleware that made it."""
+    made = message.additional_kwargs.get(MADE)
+    shown = {"name": getattr(message, "name", None), MADE: made if isinstance(made, str) else None}
+    return {key: value for key, value in shown.items() if value}
 
 
 def _response(message: Any, content: Any) -> dict[str, Any]:

@@ -10,7 +10,17 @@ from spanscore.codec.messages import is_message
 from spanscore.codec.text import as_text
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.samples import no_sample, samples_of
-from spanscore.dialects.view import GenAIMessage, ModelRun, Retrieved, Side, ToolRun, View, documents_in, topmost
+from spanscore.dialects.view import (
+    GenAIMessage,
+    ModelRun,
+    Retrieved,
+    Side,
+    ToolRun,
+    View,
+    ancestors,
+    documents_in,
+    topmost,
+)
 from spanscore.model.sample import Samples
 from spanscore.model.span import SpanData, Unit
 
@@ -66,17 +76,21 @@ def _view(unit: Unit, root: SpanData) -> View:
     retrievers = [span for span in _of(unit, _RETRIEVERS) if _has_documents(span)]
     tools = _of(unit, _TOOLS)
     artifacts = [span for span in tools if _has_documents(span)]
-    models = sorted(topmost(_of(unit, semconv.MODEL_OPERATIONS), tools, unit), key=lambda span: span.end_ns)
+    callers = sorted(_of(unit, semconv.MODEL_OPERATIONS), key=lambda span: span.end_ns)
+    read = {span.span_id: _model(span, unit) for span in callers}
     operation = str(root.operation)
     expected = root.attributes.get(semconv.EXPECTED)
     return View(
         unit=unit,
         input=_side(root, semconv.INPUT_MESSAGES, _INPUT_OF.get(operation, semconv.INPUT_VALUE)),
         output=_side(root, semconv.OUTPUT_MESSAGES, _OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE)),
-        models=[_model(span) for span in models],
+        models=[read[span.span_id] for span in topmost(callers, tools, unit)],
         retrievals=[_documents(span) for span in topmost(retrievers, retrievers, unit)],
         artifacts=[_documents(span) for span in topmost(artifacts, artifacts, unit)],
         tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
+        callers=list(read.values()),
+        every_tool=[_tool(span) for span in tools if span is not root],
+        history=_messages(root, semconv.HISTORY),
         expected=expected if isinstance(expected, dict) else {},
         failed=root.status == "error",
     )
@@ -101,8 +115,19 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     return [message for message in given if is_message(message)] if isinstance(given, (list, tuple)) else []
 
 
-def _model(span: SpanData) -> ModelRun:
-    return ModelRun(_messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES))
+def _model(span: SpanData, unit: Unit) -> ModelRun:
+    asked, said = _messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES)
+    return ModelRun(asked, said, _agent_of(span, unit))
+
+
+def _agent_of(span: SpanData, unit: Unit) -> str | None:
+    """Return for which agent a model spoke: as its span says, else by the nearest agent around it; None for the root's own."""
+    named = span.attributes.get(semconv.AGENT_NAME)
+    around = next((above for above in ancestors(span, unit) if above.operation == semconv.INVOKE_AGENT), None)
+    if named is None and around is not None:
+        named = around.attributes.get(semconv.AGENT_NAME)
+    own = None if unit.root is None else unit.root.attributes.get(semconv.AGENT_NAME)
+    return as_text(named) if named is not None and named != own else None
 
 
 def _tool(span: SpanData) -> ToolRun:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spanscore.codec.messages import USER, is_message, message_text, role_of, tool_calls
+from spanscore.codec.messages import USER, is_made, is_message, message_text, role_of, tool_calls
 from spanscore.codec.text import as_text, safe_text
 from spanscore.model.span import SpanData, Unit
 
@@ -17,9 +17,11 @@ __all__ = [
     "Side",
     "ToolRun",
     "View",
+    "ancestors",
     "calls_tools",
     "documents_in",
     "human_turns",
+    "is_human",
     "is_resume",
     "last_human_text",
     "topmost",
@@ -64,10 +66,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
-    """One call of a model: what it was asked, what it said."""
+    """One call of a model: what it was asked, what it said.
+
+    Attributes:
+        agent: for whom it spoke; None for the unit's own agent, and where nobody tells.
+    """
 
     asked: Sequence[GenAIMessage]
     said: Sequence[GenAIMessage]
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,9 @@ class View:
         retrievals: what each retriever run found, in the order of their starts; a retriever inside another is part of it.
         artifacts: documents in the artifact of each tool run that has any, likewise.
         tools: in the order of their starts, the root aside; a tool inside another is part of it.
+        callers: as ``models``, with those inside a tool: an agent may be one.
+        every_tool: as ``tools``, with those inside another.
+        history: what a store of messages gave to the unit.
         failed: the root ended with an error.
     """
 
@@ -99,6 +109,9 @@ class View:
     retrievals: Sequence[Sequence[Retrieved]] = ()
     artifacts: Sequence[Sequence[Retrieved]] = ()
     tools: Sequence[ToolRun] = ()
+    callers: Sequence[ModelRun] = ()
+    every_tool: Sequence[ToolRun] = ()
+    history: Sequence[GenAIMessage] = ()
     expected: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
 
@@ -110,7 +123,7 @@ class View:
 
 def human_turns(messages: Iterable[GenAIMessage]) -> int:
     """Return how many messages are a human's."""
-    return sum(_is_human(message) for message in messages)
+    return sum(is_human(message) for message in messages)
 
 
 def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
@@ -120,18 +133,18 @@ def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
 
 def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
     """Return the messages after the last human one: this turn's."""
-    last = max((at for at, message in enumerate(messages) if _is_human(message)), default=-1)
+    last = max((at for at, message in enumerate(messages) if is_human(message)), default=-1)
     return messages[last + 1 :]
 
 
 def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
     """Return what the last human message says, None where there is none or it holds no words."""
-    return next((message_text(message) for message in reversed(messages) if _is_human(message)), None)
+    return next((message_text(message) for message in reversed(messages) if is_human(message)), None)
 
 
-def _is_human(message: GenAIMessage) -> bool:
-    """Whether a human speaks; a user message that only brings tools' answers is none."""
-    return role_of(message.get("role")) == USER and not _only_responses(message)
+def is_human(message: GenAIMessage) -> bool:
+    """Whether a human speaks; a user message that only brings tools' answers, or that a middleware made, is none."""
+    return role_of(message.get("role")) == USER and not is_made(message) and not _only_responses(message)
 
 
 def _only_responses(message: GenAIMessage) -> bool:
@@ -147,18 +160,19 @@ def is_resume(value: Any) -> bool:
 
 def topmost(spans: Sequence[SpanData], under: Sequence[SpanData], unit: Unit) -> list[SpanData]:
     """Return the spans that are not inside one of ``under``: what an outer retriever gives is what the model saw."""
-    within = {span.span_id: span for span in unit.spans}
     standing = {span.span_id for span in under}
-    return [span for span in spans if standing.isdisjoint(_ancestors(span, within))]
+    return [span for span in spans if standing.isdisjoint(above.span_id for above in ancestors(span, unit))]
 
 
-def _ancestors(span: SpanData, within: Mapping[int, SpanData]) -> set[int]:
-    seen: set[int] = set()
+def ancestors(span: SpanData, unit: Unit) -> list[SpanData]:
+    """Return the spans around a span, the nearest first; a loop of parents ends."""
+    within = {other.span_id: other for other in unit.spans}
+    above: dict[int, SpanData] = {}
     parent = span.parent_id
-    while parent is not None and parent in within and parent not in seen:
-        seen.add(parent)
+    while parent is not None and parent in within and parent not in above and parent != span.span_id:
+        above[parent] = within[parent]
         parent = within[parent].parent_id
-    return seen - {span.span_id}
+    return list(above.values())
 
 
 def documents_in(value: Any, depth: int = 3) -> list[Retrieved] | None:

@@ -126,4 +126,4 @@ class Engine:
             harmless("score a job", error)
         finally:
             self._queue.ack(job)
-        self._post(Settled(job.unit, scores))
+        self._post(Settled(job.unit, scores, job.samples.attributes()))

@@ -6,11 +6,12 @@ opened → (started, ended)* → closed → decided ─▶ parked, handed over �
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from spanscore import semconv
 from spanscore.assembly import Assembler
 from spanscore.engine.failures import tell_of
 from spanscore.hold import SpanHold
@@ -35,10 +36,15 @@ _MOST_UNPRICED = 10
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What the loop posts when a job is done: one score per metric that was chosen."""
+    """What the loop posts when a job is done: one score per metric that was chosen.
+
+    Attributes:
+        told: attributes that say how its sample was made.
+    """
 
     unit: Unit
     scores: Sequence[Score]
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class Units:
     Attributes:
         busy: units whose root has ended and that are not out yet, oldest first.
         reasons: (metric, outcome) → the latest reason, for ``status()``.
+        sources: how samples were found → how many, for ``status()``.
         unpriced: models of judges that cost what nobody knows, for ``status()``; a few at most.
 
     Args:
@@ -116,6 +123,7 @@ class Units:
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.busy: dict[UnitKey, None] = {}
         self.reasons: dict[tuple[str, Outcome], str] = {}
+        self.sources: Counter[str] = Counter()
         self.unpriced: dict[str, None] = {}
 
     # --- Recorded ----------------------------------------------------------------------------------------------
@@ -186,7 +194,8 @@ class Units:
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
         lost = self._ledger.settle_all(key, Outcome.METRIC_ERROR)  # none, unless a fault of ours lost their scores
         others |= dict.fromkeys(lost, Outcome.METRIC_ERROR)
-        in_time = self._hold.release(key, self._on_span(scores, others))
+        self.sources.update([source] if (source := result.told.get(semconv.SAMPLE_SOURCE)) else ())
+        in_time = self._hold.release(key, {**self._on_span(scores, others), **(result.told if self._attach else {})})
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
             self._hold.leave(Emission(self._sinks, result.unit, emitted), len(emitted))

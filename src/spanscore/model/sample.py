@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from spanscore import semconv
 from spanscore.model.score import Outcome
 
 __all__ = [
@@ -162,6 +163,8 @@ class Samples:
         multi: present when the unit has tool calls or several human turns.
         outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
         looked_in: field → where it was looked for, for the error of a missing one.
+        source: how the less sure of question and answer was found (``dialects.turn.Source``); None where nobody searched.
+        retrieved_unused: documents that were retrieved and are no contexts; None where no run retrieved any.
     """
 
     single: SingleTurnSample | None = None
@@ -169,6 +172,15 @@ class Samples:
     outcome: Outcome | None = None
     reason: str | None = None
     looked_in: tuple[tuple[str, str], ...] = ()
+    source: str | None = None
+    retrieved_unused: int | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what the unit's span tells of how its sample was made; empty where there is none."""
+        if self.outcome is not None:
+            return {}
+        told = {semconv.SAMPLE_SOURCE: self.source, semconv.RETRIEVED_UNUSED: self.retrieved_unused}
+        return {name: value for name, value in told.items() if value is not None}
 
 
 def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:

@@ -24,6 +24,10 @@ _LEFT: Mapping[str, str] = MappingProxyType(
 )
 """Why a unit's spans left → what that means."""
 _WHOSE: Mapping[str, str] = MappingProxyType({"given": "yours", "global": "yours, global", "own": "spanscore's"})
+_GUESSED: Mapping[str, str] = MappingProxyType(
+    {"matched": " (guessed)", "object": " (all of it)", "model": " (a model's words, as the root holds none)"}
+)
+"""Source of a sample → what a person should know of it."""
 _THEIRS = ("given", "global")
 _NOT_SEEN = "sent by your provider: how it went is not known here"
 _DOES_NOT_FIT = (
@@ -59,6 +63,7 @@ class Status:
         rates: metric → the least and the most of its sampling rate; they differ where rules raise it.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.
+        sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
     """
 
     providers: Sequence[Sequence[str]]
@@ -78,6 +83,7 @@ class Status:
     rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     means: Mapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    sources: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -131,6 +137,8 @@ class Status:
             yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
         if self.refused:
             yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size, or lower the rates"
+        if self.sources:
+            yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
 
@@ -163,6 +171,11 @@ class Status:
 
 def _units(number: int) -> str:
     return f"{number:,} unit{'' if number == 1 else 's'}"
+
+
+def _source(counted: tuple[str, int]) -> str:
+    source, samples = counted
+    return f"{source} {samples:,}{_GUESSED.get(source, '')}"
 
 
 def _rate(rate: tuple[float, float] | None) -> str:

@@ -1,0 +1,144 @@
+"""Contexts: what the answer was made from, of all that was retrieved.
+
+documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the run
+that answered → all that was retrieved (by retriever runs, else in tool artifacts) → texts and documents of the state, input
+included → results of the tools that are named as retrieval tools
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spanscore.codec.messages import tool_calls, tool_responses
+from spanscore.dialects.said import prompt_of
+from spanscore.dialects.texts import CONTEXT_KEYS
+from spanscore.dialects.view import GenAIMessage, ModelRun, Retrieved, View, documents_in, is_resume, turn_of
+
+__all__ = ["Contexts", "contexts_in"]
+
+_CUT = 100
+"""Characters by which a document that a prompt holds in part is recognised: its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The contexts of an answer.
+
+    Attributes:
+        documents: in rank order; None = no retrieval happened, empty = it found nothing.
+        unused: documents that were retrieved and are not among them; None where no run retrieved any.
+    """
+
+    documents: Sequence[Retrieved] | None
+    unused: int | None = None
+
+
+def contexts_in(view: View, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
+    """Find the contexts.
+
+    Args:
+        answering: the run that gave the answer; None where that cannot be told.
+        retrieval_tools: names of tools whose results are contexts.
+    """
+    retrieved = _distinct(view.retrievals or view.artifacts)
+    kept = _listed_documents(view)
+    if kept:
+        return _of_state(kept, retrieved)
+    if retrieved is None:
+        return Contexts(_first_held([_state_documents(view), _together(_tool_results(view, retrieval_tools))]))
+    standing = _standing(retrieved, answering)
+    if standing or (kept is not None and standing is not None):  # a state that threw all of them away
+        return Contexts(standing, len(retrieved) - len(standing))
+    return Contexts(retrieved, 0)
+
+
+def _of_state(kept: Sequence[Retrieved], retrieved: Sequence[Retrieved] | None) -> Contexts:
+    texts = {document.content for document in kept}
+    unused = None if retrieved is None else sum(document.content not in texts for document in retrieved)
+    return Contexts(kept, unused)
+
+
+def _distinct(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:
+    """Join what several runs found, without what an earlier one had found already; None when there was no run."""
+    found: list[Retrieved] = []
+    for documents in rounds:
+        known = {document.content for document in found}
+        found += [document for document in documents if document.content not in known]
+    return found if rounds else None
+
+
+def _together(found: Iterable[Sequence[Retrieved]]) -> list[Retrieved] | None:
+    runs = list(found)
+    return [document for run in runs for document in run] if runs else None
+
+
+def _first_held(found: Sequence[list[Retrieved] | None]) -> list[Retrieved] | None:
+    return next((documents for documents in found if documents is not None), None)
+
+
+# --- in the prompt ----------------------------------------------------------------------------------------------
+
+
+def _standing(retrieved: Sequence[Retrieved], answering: ModelRun | None) -> list[Retrieved] | None:
+    """Return the documents that stand in the prompt of the run that answered; None where it is not known."""
+    if answering is None:
+        return None
+    prompt = _spaced(prompt_of(answering))
+    return [document for document in retrieved if _stands(_spaced(document.content), prompt)]
+
+
+def _stands(text: str, prompt: str) -> bool:
+    return bool(text) and (text in prompt or (len(text) > _CUT and text[:_CUT] in prompt))
+
+
+def _spaced(text: str) -> str:
+    """Return a text with one blank where it has any: prompts are indented and wrapped."""
+    return " ".join(text.split())
+
+
+# --- in the state -----------------------------------------------------------------------------------------------
+
+
+def _listed_documents(view: View) -> list[Retrieved] | None:
+    """Return the documents that the final state lists; ``[]`` where it lists none under its keys, None without such a key."""
+    value = view.output.value
+    listed = [value[key] for key in _present(value) if isinstance(value[key], list)]
+    found = [documents for one in listed if (documents := documents_in(one)) is not None]
+    return next((documents for documents in found if documents), [] if found else None)
+
+
+def _state_documents(view: View) -> list[Retrieved] | None:
+    """Search the output first: a state often comes in with its keys empty. The first that holds something wins."""
+    held = [documents_in(side.value[key]) for side in (view.output, view.input) for key in _present(side.value)]
+    happened = [documents for documents in held if documents is not None]
+    return next((documents for documents in happened if documents), [] if happened else None)
+
+
+def _present(value: Any) -> list[str]:
+    return [key for key in CONTEXT_KEYS if key in value] if isinstance(value, dict) and not is_resume(value) else []
+
+
+# --- in what tools gave back ------------------------------------------------------------------------------------
+
+
+def _tool_results(view: View, names: Sequence[str]) -> list[list[Retrieved]]:
+    if not names:
+        return []
+    if view.tools:
+        results = [tool.result for tool in view.tools if tool.name in names]
+    else:
+        results = _results_told(turn_of(view.thread()), names)
+    return [found for result in results if (found := documents_in(result)) is not None]
+
+
+def _results_told(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:
+    """Return what the named tools answered in a turn's messages, for spans that have no tool runs."""
+    asked = {call.id for message in turn for call in tool_calls(message) if call.name in names and call.id}
+    return [
+        answer.content
+        for message in turn
+        for answer in tool_responses(message)
+        if answer.tool_call_id in asked or (answer.tool_call_id is None and message.get("name") in names)
+    ]

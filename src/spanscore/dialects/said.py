@@ -1,0 +1,132 @@
+"""Said: what the models of a unit were asked, and what they answered, as the rules ask for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spanscore.codec.messages import ASSISTANT, TOOL, message_text, role_of, tool_calls, tool_responses
+from spanscore.codec.text import as_text, jsonable
+from spanscore.dialects.texts import holds
+from spanscore.dialects.view import GenAIMessage, ModelRun, View
+
+__all__ = ["Said", "final_text", "prompt_of"]
+
+_FENCED = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
+
+
+class Said:
+    """What stands in the prompts and answers of a unit's models. Texts are compared without the blanks around them.
+
+    Args:
+        view: whose models are read; a model inside a tool is not among them.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._runs = view.models
+        self._prompts = [prompt_of(run) for run in self._runs]
+        self._words = [(final_text(run.said) or "").strip() for run in self._runs]
+        self._structures = [_structures(run.said) for run in self._runs]
+
+    def asked(self, text: str) -> bool:
+        """Whether a prompt contains the text."""
+        return any(holds(prompt, text) for prompt in self._prompts)
+
+    def whole(self, text: str) -> bool:
+        """Whether it is all that a model answered."""
+        return text.strip() in self._words
+
+    def told(self, text: str) -> bool:
+        """Whether it stands in what a model answered, in its words or in its structure."""
+        return self.field(text) or any(holds(words, text) for words in self._words)
+
+    def field(self, text: str) -> bool:
+        """Whether it is a field of a structured answer."""
+        wanted = text.strip()
+        return any(wanted == leaf for given in self._structures for one in given for leaf in _leaves(one))
+
+    def structure(self, value: Any) -> bool:
+        """Whether a dict is a structured answer of several fields: the model gave them, and beside them it holds no text."""
+        return any(_same(one, value) for given in self._structures for one in given)
+
+    def answering(self, answer: str | None) -> ModelRun | None:
+        """Return the last run that gave the answer, the only run there is, or None where that cannot be told."""
+        if answer is None:
+            return None
+        wanted = answer.strip()
+        at = self._last(lambda n: wanted != "" and self._words[n] == wanted)
+        if at is None:
+            at = self._last(lambda n: any(_gave(one, wanted) for one in self._structures[n]))
+        if at is None and len(self._runs) == 1:
+            at = 0
+        return None if at is None else self._runs[at]
+
+    def _last(self, fits: Any) -> int | None:
+        return next((n for n in reversed(range(len(self._runs))) if fits(n)), None)
+
+
+def final_text(turn: Sequence[GenAIMessage]) -> str | None:
+    """Return the text of a turn's last message: the assistant's, or that of a tool which answers for it."""
+    if not turn:
+        return None
+    last = turn[-1]
+    if role_of(last.get("role")) == TOOL:
+        responses = tool_responses(last)
+        return responses[-1].content if responses else None
+    if role_of(last.get("role")) != ASSISTANT:
+        return None
+    text = message_text(last)
+    return None if not text and tool_calls(last) else text
+
+
+def prompt_of(run: ModelRun) -> str:
+    """Return all that a model was told, the answers of tools included."""
+    texts = [text for message in run.asked for text in _told(message)]
+    return "\n".join(texts)
+
+
+def _told(message: GenAIMessage) -> Iterator[str]:
+    text = message_text(message)
+    if text:
+        yield text
+    if role_of(message.get("role")) == TOOL or not text:
+        yield from (response.content for response in tool_responses(message))
+
+
+def _structures(said: Sequence[GenAIMessage]) -> list[Mapping[str, Any]]:
+    """Return the structured answers of a run: the arguments of what it calls, and JSON in its words."""
+    called: list[Mapping[str, Any]] = [call.args for message in said for call in tool_calls(message)]
+    parsed = _parsed(final_text(said) or "")
+    return [*called, parsed] if isinstance(parsed, dict) else called
+
+
+def _parsed(text: str) -> Any:
+    fenced = _FENCED.fullmatch(text)
+    inner = (fenced[1] if fenced else text).strip()
+    if not inner.startswith("{"):
+        return None
+    try:
+        return jsonable(json.loads(inner, parse_constant=str))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value.strip()
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+
+
+def _same(given: Mapping[str, Any], value: Any) -> bool:
+    if not given or not isinstance(value, dict) or len(value) <= 1:
+        return False
+    rest = {name: inner for name, inner in value.items() if name not in given}
+    return all(name in value and value[name] == inner for name, inner in given.items()) and not any(_leaves(rest))
+
+
+def _gave(given: Mapping[str, Any], wanted: str) -> bool:
+    return wanted in _leaves(given) or wanted == as_text(given)

@@ -1,0 +1,110 @@
+"""What a side of a unit's root holds → texts: words where a value has some, else JSON; and the texts a structure is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from spanscore.codec.messages import is_message, message_text
+from spanscore.codec.text import as_text, safe_text
+
+__all__ = ["CONTEXT_KEYS", "are_messages", "holds", "in_lists", "keyed", "leaves", "plain", "text_of"]
+
+CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
+"""Keys under which an application keeps what it retrieved: never a question, never an answer."""
+_DEPTH = 4
+_DOCUMENT = "page_content"
+_UNKNOWN = {"type", "size"}
+
+
+def keyed(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[str]:
+    """Give what ``read`` makes of the values under these keys, in the order of the keys."""
+    if isinstance(value, dict) and not is_message(value):
+        found = (read(value[key]) for key in keys if value.get(key) is not None)
+        yield from (text for text in found if text is not None)
+
+
+def plain(value: Any) -> str | None:
+    """Return a text, number or boolean as text; a structure is none."""
+    return as_text(value) if isinstance(value, (str, int, float)) else None
+
+
+def text_of(value: Any) -> str | None:
+    """Return any value as text: words where it has some, else JSON; None of None."""
+    if is_message(value) or are_messages(value):
+        return message_text(value if is_message(value) else value[-1])
+    if isinstance(value, list) and value and all(isinstance(item, str) or _is_block(item) for item in value):
+        return "".join(item if isinstance(item, str) else item["text"] for item in value)
+    inner = value.get("text", value.get("content")) if isinstance(value, dict) else value
+    return None if value is None else as_text(inner if isinstance(inner, str) else value)
+
+
+def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
+    """Return key path → text of each text that a structure of dicts holds, messages included; an empty text is none.
+
+    Documents, and what stands under a key for them, are not among them; nor is what lists hold (``in_lists``).
+    """
+    if not isinstance(value, Mapping) or depth <= 0 or _is_apart(value):
+        return {}
+    found: dict[str, str] = {}
+    for key, inner in value.items():
+        if key in CONTEXT_KEYS:
+            continue
+        text = _words(inner)
+        if text is None:
+            found |= {f"{key}.{path}": leaf for path, leaf in leaves(inner, depth - 1).items()}
+        elif text.strip():
+            found[key] = text
+    return found
+
+
+def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
+    """Return the texts that stand in lists of a structure, as in ``{"jokes": ["…", "…"]}``; documents are not among them."""
+    if isinstance(value, str):
+        return [value] if value.strip() else []
+    if depth <= 0 or (isinstance(value, Mapping) and _is_apart(value)):
+        return []
+    if isinstance(value, Mapping):
+        kept = [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
+        return [text for inner in kept for text in in_lists(inner, depth - 1)]
+    return [text for inner in value for text in in_lists(inner, depth - 1)] if isinstance(value, list) else []
+
+
+def holds(text: str, part: str) -> bool:
+    """Whether a text contains another as whole words: ``en`` does not stand in ``When``."""
+    part = part.strip()
+    at = text.find(part) if part else -1
+    while at >= 0:
+        end = at + len(part)
+        if not (_joins(text, at) or _joins(text, end)):
+            return True
+        at = text.find(part, at + 1)
+    return False
+
+
+def are_messages(value: Any) -> bool:
+    """Whether a value is a list of messages, and not empty."""
+    return isinstance(value, list) and bool(value) and all(is_message(item) for item in value)
+
+
+def _joins(text: str, at: int) -> bool:
+    """Whether the characters around a position belong to one word."""
+    return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
+
+
+def _words(value: Any) -> str | None:
+    """Return the words of a text, a message or content blocks; None for any other value."""
+    if isinstance(value, str):
+        return safe_text(value)
+    if is_message(value):
+        return message_text(value)
+    return text_of(value) if isinstance(value, list) and value and all(map(_is_block, value)) else None
+
+
+def _is_apart(value: Mapping[str, Any]) -> bool:
+    """Whether a dict is a document, a message, or what the codec shows of an unknown object (``{"type": its name}``)."""
+    return _DOCUMENT in value or is_message(value) or value.keys() <= _UNKNOWN
+
+
+def _is_block(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)

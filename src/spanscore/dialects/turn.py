@@ -1,0 +1,234 @@
+"""The user's turn: question and answer of a unit. Those of its root; a model's prompt or words only where the root holds none.
+
+1  messages                 the last human one of the input; the final one of the turn in the output
+2  known keys               question, query, input, user_input · answer, output, result, response, generation, final_answer
+3  the only text            of the side, less, in the output, what the input holds too
+4  of several, the one      that a prompt contains (question); that a model said as its whole answer, else as a field (answer)
+5  all of them              the output as JSON, where models said each of its texts
+6  nothing can be told      the side is ambiguous: no sample is better than a wrong one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from spanscore.codec.messages import TOOL, is_message, message_text, role_of
+from spanscore.codec.text import as_text
+from spanscore.dialects.said import Said, final_text
+from spanscore.dialects.texts import are_messages, holds, in_lists, keyed, leaves, plain, text_of
+from spanscore.dialects.view import Side, View, calls_tools, is_resume, last_human_text, turn_of
+
+__all__ = [
+    "ANSWER_KEYS",
+    "QUESTION_KEYS",
+    "Found",
+    "Source",
+    "answer_in",
+    "answer_text",
+    "question_in",
+    "question_text",
+]
+
+QUESTION_KEYS = ("question", "query", "input", "user_input")
+ANSWER_KEYS = ("answer", "output", "result", "response", "generation", "final_answer")
+_WITH_RAW = {"raw", "parsed", "parsing_error"}
+"""What ``with_structured_output(…, include_raw=True)`` answers."""
+
+
+class Source(StrEnum):
+    """How a question or an answer was found, from the surest on."""
+
+    MESSAGES = "messages"
+    KEYS = "keys"
+    ONLY_TEXT = "only_text"
+    MATCHED = "matched"
+    OBJECT = "object"
+    MODEL = "model"
+    EXTRACT = "extract"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        value: None where it found nothing.
+        looked_in: the places, in order.
+        source: how it was found; None where nothing was, and of contexts.
+        torn: the key paths between which nothing could be told; empty where that is not why nothing was found.
+    """
+
+    value: Any
+    looked_in: str
+    source: Source | None = None
+    torn: tuple[str, ...] = ()
+
+
+class _Guess(NamedTuple):
+    text: str | None
+    source: Source
+    torn: tuple[str, ...] = ()
+
+
+def question_in(view: View, said: Said) -> Found:
+    """Find the question: a text."""
+    looked_in = f"root input: messages, {_named(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
+    return _best(_questions(view, said), looked_in)
+
+
+def answer_in(view: View, said: Said) -> Found:
+    """Find the answer: a text. An empty answer is one."""
+    looked_in = f"root output: messages of this turn, {_named(ANSWER_KEYS)}, its one text; model runs"
+    return _best(_answers(view, said), looked_in)
+
+
+def question_text(value: Any) -> str | None:
+    """Return what a value asks: of messages the last human one, of a dict what stands under a known key, or its one text."""
+    if are_messages(value):
+        return last_human_text(value)
+    return next(keyed(value, QUESTION_KEYS, text_of), None) or _only(value) or text_of(value)
+
+
+def answer_text(value: Any) -> str | None:
+    """Return what a value answers: of messages the final one, of a dict what stands under a known key, else all of it."""
+    if are_messages(value):
+        return final_text(turn_of(value))
+    return next(keyed(value, ANSWER_KEYS, text_of), None) or text_of(value)
+
+
+def _best(guesses: Iterable[_Guess], looked_in: str) -> Found:
+    """Take the first text that is not empty, else an empty one: a stream's start gives ``{"input": ""}``."""
+    empty: _Guess | None = None
+    for guess in guesses:
+        if guess.text or guess.torn:
+            return Found(guess.text, looked_in, None if guess.torn else guess.source, guess.torn)
+        empty = guess if guess.text is not None and empty is None else empty
+    return Found(None, looked_in) if empty is None else Found(empty.text, looked_in, empty.source)
+
+
+# --- the question -----------------------------------------------------------------------------------------------
+
+
+def _questions(view: View, said: Said) -> Iterator[_Guess]:
+    given, got = view.input, view.output
+    yield _Guess(last_human_text(given.messages), Source.MESSAGES)
+    resumed = is_resume(given.value)
+    torn = _Guess(None, Source.MATCHED)
+    if not resumed:
+        yield from (_Guess(text, Source.KEYS) for text in keyed(given.value, QUESTION_KEYS, question_text))
+        yield _Guess(plain(given.value), Source.ONLY_TEXT)
+        torn = _asked_of(leaves(given.value) or _numbered(in_lists(given.value)), said)
+        yield _Guess(torn.text, torn.source)
+    yield _Guess(last_human_text(got.messages), Source.MESSAGES)
+    yield from (_Guess(text, Source.KEYS) for text in keyed(got.value, QUESTION_KEYS, question_text))
+    if resumed:  # the state that came back holds what the user gave before the interrupt
+        held = {path: text for path, text in leaves(got.value).items() if not said.told(text)}
+        yield _Guess(_asked_of(held, said).text, Source.MATCHED)
+    yield torn
+    for run in view.models[:1]:
+        yield _Guess(last_human_text(run.asked), Source.MODEL)
+
+
+def _asked_of(texts: Mapping[str, str], said: Said) -> _Guess:
+    """Choose between the texts of an input: the only one, else the only one that a prompt contains."""
+    values = set(texts.values())
+    if len(values) <= 1:
+        return _Guess(next(iter(values), None), Source.ONLY_TEXT)
+    asked = [text for text in values if said.asked(text)]
+    if len(asked) == 1:
+        return _Guess(asked[0], Source.MATCHED)
+    return _Guess(None, Source.MATCHED, tuple(texts))
+
+
+def _numbered(texts: Sequence[str]) -> dict[str, str]:
+    return {str(at): text for at, text in enumerate(texts)}
+
+
+def _only(value: Any) -> str | None:
+    texts = set(leaves(value).values())
+    return texts.pop() if len(texts) == 1 else None
+
+
+# --- the answer -------------------------------------------------------------------------------------------------
+
+
+def _answers(view: View, said: Said) -> Iterator[_Guess]:
+    output = view.output
+    yield _Guess(_response_format(output), Source.OBJECT)
+    yield _Guess(final_text(turn_of(output.messages)), Source.MESSAGES)
+    whole = _unwrapped(output.value)
+    value = _less(whole, view.input.value)
+    yield from (_Guess(text, Source.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
+    yield _Guess(message_text(value) if is_message(value) else plain(value), Source.ONLY_TEXT)
+    if said.structure(whole):
+        yield _Guess(as_text(whole), Source.OBJECT)
+    yield _said_of(_less_texts(leaves(value), view.input), value, said)
+    if view.failed:
+        return  # what a model said inside of a failed run never reached anybody
+    if view.models:
+        last = view.models[-1].said
+        yield _Guess(final_text(last), Source.MODEL)
+        if calls_tools(last) and not output.messages:
+            yield _Guess(_structured(value), Source.OBJECT)
+
+
+def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:
+    """Choose between the texts of an output."""
+    values = list(dict.fromkeys(texts.values()))
+    if not values:
+        listed = in_lists(value)
+        all_told = bool(listed) and all(map(said.told, listed))
+        return _Guess(as_text(value) if all_told else None, Source.OBJECT)
+    if len(values) == 1:
+        return _Guess(values[0], Source.ONLY_TEXT)
+    whole = [text for text in values if said.whole(text)]
+    chosen = whole or [text for text in values if said.field(text)]
+    if len(chosen) == 1:
+        return _Guess(chosen[0], Source.MATCHED)
+    if all(said.whole(text) or said.field(text) for text in values):
+        return _Guess(as_text(value), Source.OBJECT)
+    joined = [text for text in values if len(chosen) > 1 and all(holds(text, other) for other in chosen)]
+    if len(joined) == 1:  # an aggregator put together what several models said
+        return _Guess(joined[0], Source.MATCHED)
+    return _Guess(None, Source.MATCHED, tuple(texts))
+
+
+def _less(output: Any, given: Any) -> Any:
+    """Return the output without what the state brought in and nobody changed; as it is where nothing else is left."""
+    if not isinstance(output, dict) or not isinstance(given, dict):
+        return output
+    own = {key: value for key, value in output.items() if key not in given or given[key] != value}
+    return own or output
+
+
+def _less_texts(texts: Mapping[str, str], given: Side) -> dict[str, str]:
+    held = {*leaves(given.value).values(), plain(given.value), last_human_text(given.messages)}
+    return {path: text for path, text in texts.items() if text not in held}
+
+
+def _response_format(output: Side) -> str | None:
+    """Return what a LangChain agent with a response format answers, where its last message only says that it does."""
+    turn = turn_of(output.messages)
+    only_told = bool(turn) and role_of(turn[-1].get("role")) == TOOL
+    return (
+        _structured(output.value.get("structured_response")) if only_told and isinstance(output.value, dict) else None
+    )
+
+
+def _structured(value: Any) -> str | None:
+    """Return a parsed answer as JSON: a model that was asked for a structure gives it as a tool call."""
+    return as_text(value) if isinstance(value, (dict, list)) and value and not is_message(value) else None
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return the parsed answer of one that came with its raw message; the message where it could not be parsed."""
+    if not isinstance(value, dict) or value.keys() != _WITH_RAW:
+        return value
+    return value["raw"] if value["parsed"] is None else value["parsed"]
+
+
+def _named(keys: Iterable[str]) -> str:
+    return "keys " + ", ".join(keys)
