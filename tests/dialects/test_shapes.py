@@ -42,6 +42,7 @@ def human(text: str) -> HumanMessage:
     return HumanMessage(text)
 
 
+SAY_WHERE = "say where it stands: extract=Extract(user_input='input.<key>', response='output.<key>')"
 HISTORY = [human("Hello"), AIMessage("Hi.")]
 CALLED = [
     ours.HumanMessage(content=Q),
@@ -268,14 +269,6 @@ SHAPES: dict[str, Row] = {
         (Q, A),
         [*TOLD, ours.HumanMessage(content=Q), ours.AIMessage(content=A)],
     ),
-    "a history that a sub-agent was told of is not the user's": Row(
-        [
-            root({"question": Q, "history": HISTORY}, {"answer": A}),
-            chat([*HISTORY, human("Search for it")], "found"),
-            chat([human(f"Found it. {Q}")], A),
-        ],
-        (Q, A),
-    ),
     "tools that only the model saw": Row(
         [root({"question": Q}, {"answer": A}), chat([human(Q), call(), result()], A)], (Q, A), CALLED
     ),
@@ -375,9 +368,25 @@ SHAPES: dict[str, Row] = {
         [*TOLD, *CALLED],
     ),
     # --- outcomes ---
-    "an unknown shape": Row([root({"a": 1}, {"b": 2})], None, reason="neither a question nor an answer was found"),
-    "nothing at all": Row([root()], None, reason="neither a question nor an answer was found"),
-    "unknown objects": Row([root(object(), object())], None, reason="neither a question nor an answer was found"),
+    "an unknown shape": Row(
+        [root({"a": 1}, {"b": 2})],
+        None,
+        reason=f"neither a question nor an answer was found; its input has a; its output has b; {SAY_WHERE}",
+    ),
+    "several texts of which none is told": Row(
+        [root({"a": "x", "b": "y"}, {"c": "z"})],
+        None,
+        reason="which of the root's texts is the question cannot be told; "
+        f"its input has a, b; its output has c; {SAY_WHERE}",
+    ),
+    "nothing at all": Row(
+        [root()], None, reason=f"neither a question nor an answer was found; its root holds none: {SAY_WHERE}"
+    ),
+    "unknown objects": Row(
+        [root(object(), object())],
+        None,
+        reason=f"neither a question nor an answer was found; its input has type; its output has type; {SAY_WHERE}",
+    ),
     "an error without an answer": Row([root(Q, None, failed=True)], None, reason="the run failed before it answered"),
     "an error with an answer": Row([root(Q, A, failed=True)]),
     "an abandoned stream": Row(

@@ -20,8 +20,8 @@ from langchain_core.messages import BaseMessage
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
-from spanscore.codec.messages import ASSISTANT, USER, sample_messages
-from spanscore.codec.render import is_spoken, render_messages, render_value, spoken, text_message
+from spanscore.codec.messages import ASSISTANT, USER, sample_messages, text_message
+from spanscore.codec.render import is_spoken, render_messages, render_value, spoken
 from spanscore.codec.snapshot import (
     Opaque,
     Taken,

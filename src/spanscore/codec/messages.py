@@ -24,6 +24,7 @@ __all__ = [
     "message_text",
     "role_of",
     "sample_messages",
+    "text_message",
     "tool_calls",
     "tool_responses",
 ]
@@ -74,6 +75,11 @@ def message_text(message: Mapping[str, Any]) -> str | None:
     if texts:
         return "".join(texts)
     return None if _parts(message) else ""
+
+
+def text_message(role: str, text: str) -> dict[str, Any]:
+    """Return a message of one text."""
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
 def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:

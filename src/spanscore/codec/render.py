@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from spanscore.codec.blocks import joined, parts
-from spanscore.codec.messages import ASSISTANT, MADE, SYSTEM, TOOL, USER, is_message, role_of
+from spanscore.codec.messages import ASSISTANT, MADE, SYSTEM, TOOL, USER, is_message, role_of, text_message
 from spanscore.codec.snapshot import (
     Opaque,
     Taken,
@@ -22,7 +22,7 @@ from spanscore.codec.snapshot import (
 )
 from spanscore.codec.text import MAX_CHARS, Special, jsonable, safe_text
 
-__all__ = ["is_spoken", "render_messages", "render_value", "spoken", "text_message"]
+__all__ = ["is_spoken", "render_messages", "render_value", "spoken"]
 
 MAX_MESSAGES = 2_000
 """Of a longer conversation the last ones are rendered."""
@@ -73,7 +73,8 @@ def _of_words(item: Any) -> dict[str, Any] | None:
         return None
     if type(content) is not str or not 0 < len(content) <= MAX_CHARS:
         return None
-    return text_message(role, safe_text(content))
+    said = text_message(role, safe_text(content))
+    return said if role is not USER or not message.id else {**said, "id": message.id}
 
 
 def _message(item: Any) -> dict[str, Any] | None:
@@ -104,9 +105,10 @@ def _taken_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | No
 
 
 def _named(message: Any) -> dict[str, Any]:
-    """Return whose message it is: its speaker's name, and the middleware that made it."""
+    """Return whose message it is: its speaker's name, the middleware that made it, and a human's id, which threads give."""
     made = message.additional_kwargs.get(MADE)
-    shown = {"name": getattr(message, "name", None), MADE: made if isinstance(made, str) else None}
+    identity = message.id if isinstance(message, HumanMessage) else None
+    shown = {"name": getattr(message, "name", None), MADE: made if isinstance(made, str) else None, "id": identity}
     return {key: value for key, value in shown.items() if value}
 
 
@@ -143,11 +145,6 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
         "name": named.get("name"),
         "arguments": named["args"] if "args" in named else named.get("arguments"),
     }
-
-
-def text_message(role: str, text: str) -> dict[str, Any]:
-    """Return a message of one text."""
-    return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
 class _Spoken(Taken):

@@ -1,8 +1,8 @@
 """Contexts: what the answer was made from, of all that was retrieved.
 
 documents of the final state under a key for them → of what was retrieved, the documents that stand in the prompt of the run
-that answered → all that was retrieved (by retriever runs, else in tool artifacts) → texts and documents of the state, input
-included → results of the tools that are named as retrieval tools
+that answered, and of the runs whose answers it was given → all that was retrieved (by retriever runs, else in tool artifacts)
+→ texts and documents of the state, input included → results of the tools that are named as retrieval tools
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanscore.codec.messages import tool_calls, tool_responses
-from spanscore.dialects.said import prompt_of
 from spanscore.dialects.texts import CONTEXT_KEYS
-from spanscore.dialects.view import GenAIMessage, ModelRun, Retrieved, View, documents_in, is_resume, turn_of
+from spanscore.dialects.view import GenAIMessage, Retrieved, View, documents_in, is_resume
 
 __all__ = ["Contexts", "contexts_in"]
 
@@ -35,11 +34,11 @@ class Contexts:
     unused: int | None = None
 
 
-def contexts_in(view: View, answering: ModelRun | None, retrieval_tools: Sequence[str]) -> Contexts:
+def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) -> Contexts:
     """Find the contexts.
 
     Args:
-        answering: the run that gave the answer; None where that cannot be told.
+        prompt: of the run that gave the answer, and of those whose answers it was given; None where that cannot be told.
         retrieval_tools: names of tools whose results are contexts.
     """
     retrieved = _distinct(view.retrievals or view.artifacts)
@@ -48,7 +47,7 @@ def contexts_in(view: View, answering: ModelRun | None, retrieval_tools: Sequenc
         return _of_state(kept, retrieved)
     if retrieved is None:
         return Contexts(_first_held([_state_documents(view), _together(_tool_results(view, retrieval_tools))]))
-    standing = _standing(retrieved, answering)
+    standing = _standing(retrieved, prompt)
     if standing or (kept is not None and standing is not None):  # a state that threw all of them away
         return Contexts(standing, len(retrieved) - len(standing))
     return Contexts(retrieved, 0)
@@ -81,12 +80,12 @@ def _first_held(found: Sequence[list[Retrieved] | None]) -> list[Retrieved] | No
 # --- in the prompt ----------------------------------------------------------------------------------------------
 
 
-def _standing(retrieved: Sequence[Retrieved], answering: ModelRun | None) -> list[Retrieved] | None:
-    """Return the documents that stand in the prompt of the run that answered; None where it is not known."""
-    if answering is None:
+def _standing(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retrieved] | None:
+    """Return the documents that stand in the prompt; None where it is not known."""
+    if prompt is None:
         return None
-    prompt = _spaced(prompt_of(answering))
-    return [document for document in retrieved if _stands(_spaced(document.content), prompt)]
+    spaced = _spaced(prompt)
+    return [document for document in retrieved if _stands(_spaced(document.content), spaced)]
 
 
 def _stands(text: str, prompt: str) -> bool:
@@ -126,10 +125,8 @@ def _present(value: Any) -> list[str]:
 def _tool_results(view: View, names: Sequence[str]) -> list[list[Retrieved]]:
     if not names:
         return []
-    if view.tools:
-        results = [tool.result for tool in view.tools if tool.name in names]
-    else:
-        results = _results_told(turn_of(view.thread()), names)
+    run = [tool.result for tool in view.tools if tool.name in names]
+    results = run if view.tools else _results_told(view.turn(), names)
     return [found for result in results if (found := documents_in(result)) is not None]
 
 

@@ -1,13 +1,13 @@
 """The conversation between user and application: who said what, with every tool call of the unit, in order.
 
 The root's own messages are the conversation where it has any; calls that they do not show (a sub-agent's) are put where they
-were made. Else it is rebuilt: question, calls, answer; and before them what the user and the application had said earlier,
-as far as the run that answered was told it. What only a prompt template brought, such as examples, is nobody's turn.
+were made. Else it is made of the earlier turns, as the root's input or a store holds them, the question, the calls and the
+answer. What only a prompt template brought, such as examples, or a node wrote as a human's, is nobody's turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,19 @@ from pydantic import ValidationError
 
 from spanscore.codec.messages import (
     ASSISTANT,
+    USER,
     is_made,
+    is_message,
     message_text,
     role_of,
     sample_messages,
+    text_message,
     tool_calls,
     tool_responses,
 )
 from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.said import final_text
+from spanscore.dialects.texts import are_messages
 from spanscore.dialects.view import (
     GenAIMessage,
     ModelRun,
@@ -32,6 +36,7 @@ from spanscore.dialects.view import (
     calls_tools,
     human_turns,
     is_human,
+    is_resume,
     last_human_text,
     turn_of,
 )
@@ -61,22 +66,20 @@ def _conversations(
     view: View, question: str | None, answer: str | None, answering: ModelRun | None
 ) -> Iterator[list[Message]]:
     """Give the conversations that could be, the best first."""
-    thread = view.thread()
+    thread, turn = view.thread(), _without_humans(view.turn(), answer)
+    opened = thread[: len(thread) - len(view.turn())]
+    told = last_human_text(opened) is not None and (last_human_text(opened) == question or not _is_elsewhere(view))
+    opening: list[Message] = [] if question is None else [HumanMessage(content=question)]
+    before = [*_history(view, question, answering), *(sample_messages(opened) if told else opening)]
     calls = _calls_of(view)
-    told = human_turns(thread) > 0
-    if told:
-        turn = turn_of(thread)
-        before = sample_messages(thread[: len(thread) - len(turn)])
-        hidden = _hidden(calls, turn)
-        if hidden:
-            yield [*before, *_with_hidden(turn, hidden, view.callers)]
-    else:
-        opening: list[Message] = [] if question is None else [HumanMessage(content=question)]
-        before = [*_history(view, question, answering), *opening]
-        if calls or len(before) > len(opening):
-            yield [*before, *_in_order(calls), *_closing(answer)]
-    if calls_tools(turn_of(thread)) or human_turns(thread) > 1:
-        yield [*([] if told else before), *sample_messages(thread)]
+    hidden = _hidden(calls, turn if told else ())
+    earlier = any(map(is_made, opened)) if told else False
+    if not told and (calls or len(before) > len(opening)):
+        yield [*before, *_in_order(calls), *_closing(answer)]
+    elif hidden:
+        yield [*before, *_with_hidden(turn, hidden, view.callers)]
+    if calls_tools(turn) or (told and (human_turns(opened) > 1 or earlier)):
+        yield [*before, *sample_messages(turn)]
     elif view.tools and not calls:
         yield [
             *before,
@@ -84,6 +87,18 @@ def _conversations(
             *map(_result, view.tools),
             *_closing(answer),
         ]
+
+
+def _is_elsewhere(view: View) -> bool:
+    """Whether the question stood beside messages, so that a human one among them is a prompt of the application."""
+    return last_human_text(view.input.messages) is None and not is_resume(view.input.value)
+
+
+def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[GenAIMessage]:
+    """Return a turn without what the unit itself wrote as a human's; the answer is the assistant's, whoever seems to say it."""
+    if turn and is_human(turn[-1]) and message_text(turn[-1]) == answer:
+        turn = [*turn[:-1], {**turn[-1], "role": ASSISTANT}]
+    return [message for message in turn if not is_human(message)]
 
 
 def _closing(answer: str | None) -> list[Message]:
@@ -132,6 +147,7 @@ class _Answers:
         responses = [r for run in view.callers for message in run.asked for r in tool_responses(message)]
         self._by_id = {response.tool_call_id: response for response in responses if response.tool_call_id}
         self._by_id |= {tool.id: _result(tool) for tool in view.every_tool if tool.id and tool.id not in self._by_id}
+        self._names = {tool.id: tool.name for tool in view.every_tool if tool.id}
         self._unnamed = [tool for tool in view.every_tool if tool.id is None]
 
     def to(self, calls: Iterable[ToolCall]) -> list[Message]:
@@ -139,7 +155,7 @@ class _Answers:
 
     def _one(self, call: ToolCall) -> ToolMessage | None:
         if call.id is not None and call.id in self._by_id:
-            return self._by_id[call.id]
+            return self._by_id[call.id] if self._names.get(call.id, call.name) == call.name else None
         tool = next((tool for tool in self._unnamed if tool.name == call.name), None)
         if tool is None:
             return None
@@ -148,7 +164,7 @@ class _Answers:
 
 
 def _identity(calls: Sequence[ToolCall]) -> tuple[str, ...]:
-    return tuple(call.id or as_text([call.name, jsonable(call.args)]) for call in calls)
+    return tuple(as_text([call.name, call.id or jsonable(call.args)]) for call in calls)
 
 
 def _in_order(calls: Sequence[_Called]) -> list[Message]:
@@ -192,40 +208,56 @@ def _run_of(message: GenAIMessage, runs: Sequence[ModelRun], after: int) -> int:
 
 
 def _history(view: View, question: str | None, answering: ModelRun | None) -> list[Message]:
-    """Return the earlier turns that the run which answered was told, where its last human message is this turn's question."""
-    if answering is None or question is None or question not in (last_human_text(answering.asked) or ""):
+    """Return the turns before the root's own messages: of its input, a store, its final state, or a checkpoint."""
+    if len(view.thread()) > 1 and human_turns(view.output.messages):
+        return []  # it holds them itself
+    pairs = [_exchanges(value) for key, value in _entries(view.input.value) if "history" in key]
+    places = (pairs, _talks_in(view.input.value), [view.history], _talks_in(view.output.value), [_kept(answering)])
+    talks = [talk for place in places for talk in place if human_turns(talk)]
+    if not talks:
         return []
-    known = _said_by_user(view)
-    earlier = answering.asked[: _last_human(answering.asked)]
+    at = [n for n, message in enumerate(talks[0]) if is_human(message) and message_text(message) == question]
+    return sample_messages(talks[0][: at[-1]] if at else talks[0])
+
+
+def _kept(answering: ModelRun | None) -> list[GenAIMessage]:
+    """Return what a thread kept of the messages in the prompt of the answer: they have ids, a template's have none."""
     kept: list[GenAIMessage] = []
     keeps = False
-    for message in earlier:
-        keeps = message_text(message) in known if is_human(message) else keeps
-        if keeps and not is_made(message):
+    for message in () if answering is None else answering.asked:
+        keeps = "id" in message if is_human(message) else keeps
+        if keeps:
             kept.append(message)
-    return sample_messages(kept)
+    return kept
 
 
-def _last_human(messages: Sequence[GenAIMessage]) -> int:
-    return max(at for at, message in enumerate(messages) if is_human(message))
+def _entries(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, dict) else ()
 
 
-def _said_by_user(view: View) -> set[str | None]:
-    """Return the texts that came from outside of the prompt template: in the root's input, its thread, or a history store."""
-    sides = (view.input, view.output)
-    spoken = [message for side in sides for message in side.messages]
-    return {
-        *(message_text(message) for message in [*spoken, *view.history] if is_human(message)),
-        *(text for side in sides for text in _texts(side.value)),
-    }
+def _talks_in(value: Any, depth: int = 3) -> list[Sequence[GenAIMessage]]:
+    """Return the lists of messages that a value holds."""
+    if depth <= 0 or is_message(value):
+        return []
+    if are_messages(value):
+        return [value]
+    return [talk for _, inner in _entries(value) for talk in _talks_in(inner, depth - 1)]
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (Mapping, list)):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(inner)
+def _exchanges(value: Any) -> list[GenAIMessage]:
+    """Return a history of (question, answer), as some chains keep it, or of (role, text), as messages; ``[]`` for any other."""
+    if not isinstance(value, list) or not all(map(_is_pair, value)):
+        return []
+    return [message for pair in value for message in _exchange(*pair)]
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)  # noqa: PLR2004
+
+
+def _exchange(first: str, second: str) -> list[GenAIMessage]:
+    role = role_of(first)
+    return [text_message(role, second)] if role else [text_message(USER, first), text_message(ASSISTANT, second)]
 
 
 # --- tools that no model called -----------------------------------------------------------------------------------

@@ -52,22 +52,22 @@ class Extract:
         named = (self.retrieval_tools,) if isinstance(self.retrieval_tools, str) else self.retrieval_tools
         object.__setattr__(self, "retrieval_tools", tuple(named))
 
-    def question(self, view: View, said: Said) -> Found:
-        """Find the question: a text."""
+    def question(self, view: View, said: Said, answering: ModelRun | None) -> Found:
+        """Find the question: a text.
+
+        Args:
+            answering: the run that gave the answer; None where that cannot be told.
+        """
         if self.user_input is not None:
             return _at(self.user_input, view, question_text)
-        return question_in(view, said)
+        return question_in(view, said, answering)
 
     def answer(self, view: View, said: Said) -> Found:
         """Find the answer: a text. An empty answer is one."""
         return answer_in(view, said) if self.response is None else _at(self.response, view, answer_text)
 
-    def contexts(self, view: View, answering: ModelRun | None) -> Found:
-        """Find the contexts: a ``Contexts``.
-
-        Args:
-            answering: the run that gave the answer; None where that cannot be told.
-        """
+    def contexts(self, view: View, said: Said, answering: ModelRun | None) -> Found:
+        """Find the contexts: a ``Contexts``. ``answering`` as for the question."""
         if self.retrieved_contexts is not None:
             return _at(self.retrieved_contexts, view, lambda value: Contexts(documents_in(value)))
         tools = ", ".join(self.retrieval_tools) or "none named"
@@ -76,7 +76,8 @@ class Extract:
             f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "
             f"root: keys {keys}; retrieval_tools ({tools})"
         )
-        return Found(contexts_in(view, answering, self.retrieval_tools), looked_in)
+        prompt = None if answering is None else said.prompts_behind(answering)
+        return Found(contexts_in(view, prompt, self.retrieval_tools), looked_in)
 
 
 # --- places given by the user -----------------------------------------------------------------------------------

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from spanscore.codec.messages import ASSISTANT, TOOL, message_text, role_of, tool_calls, tool_responses
 from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.texts import holds
-from spanscore.dialects.view import GenAIMessage, ModelRun, View
+from spanscore.dialects.view import GenAIMessage, ModelRun, View, last_human_text
 
 __all__ = ["Said", "final_text", "prompt_of"]
 
+_A_SENTENCE = 16
+"""Characters from which on an answer is recognised in another prompt: ``yes`` stands in many."""
+_MOST_RUNS = 64
+"""Runs searched for what stands behind an answer: each is searched in all that were found."""
 _FENCED = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
 
 
@@ -30,9 +34,26 @@ class Said:
         self._words = [(final_text(run.said) or "").strip() for run in self._runs]
         self._structures = [_structures(run.said) for run in self._runs]
 
-    def asked(self, text: str) -> bool:
-        """Whether a prompt contains the text."""
-        return any(holds(prompt, text) for prompt in self._prompts)
+    def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
+        """Return the one of several texts that prompts contain: any prompt, else a human message, else that of the answer.
+
+        Args:
+            answering: the run that gave the answer; None where that cannot be told.
+        """
+        heard = [text for run in self._runs if (text := last_human_text(run.asked))]
+        answered = [] if answering is None else [prompt_of(answering)]
+        places: list[Callable[[str], bool]] = [
+            lambda text: any(holds(prompt, text) for prompt in self._prompts),
+            lambda text: text.strip() in map(str.strip, heard),
+            lambda text: any(holds(human, text) for human in heard),
+            lambda text: any(holds(prompt, text) for prompt in answered),
+        ]
+        found = ([text for text in texts if stands(text)] for stands in places)
+        return next((one[0] for one in found if len(one) == 1), None)
+
+    def asked_for(self, texts: Collection[str]) -> bool:
+        """Whether prompts contain all of the texts."""
+        return bool(texts) and all(any(holds(prompt, text) for prompt in self._prompts) for text in texts)
 
     def whole(self, text: str) -> bool:
         """Whether it is all that a model answered."""
@@ -46,6 +67,10 @@ class Said:
         """Whether it is a field of a structured answer."""
         wanted = text.strip()
         return any(wanted == leaf for given in self._structures for one in given for leaf in _leaves(one))
+
+    def finished(self, text: str) -> bool:
+        """Whether it holds the whole of what a model answered, with something around it."""
+        return any(holds(text, words) for words in self._words)
 
     def structure(self, value: Any) -> bool:
         """Whether a dict is a structured answer of several fields: the model gave them, and beside them it holds no text."""
@@ -62,6 +87,14 @@ class Said:
         if at is None and len(self._runs) == 1:
             at = 0
         return None if at is None else self._runs[at]
+
+    def prompts_behind(self, answering: ModelRun) -> str:
+        """Return the prompt of a run, and those of the runs whose answers stand in it: documents are read one by one, too."""
+        behind = [prompt_of(answering)]
+        for run, prompt, words in list(zip(self._runs, self._prompts, self._words, strict=True))[-_MOST_RUNS:][::-1]:
+            if run is not answering and len(words) >= _A_SENTENCE and any(words in reached for reached in behind):
+                behind.append(prompt)
+        return "\n".join(behind)
 
     def _last(self, fits: Any) -> int | None:
         return next((n for n in reversed(range(len(self._runs))) if fits(n)), None)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from spanscore.codec.text import jsonable
+from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.contexts import Contexts
 from spanscore.dialects.conversation import conversation_of
 from spanscore.dialects.extract import Extract
@@ -21,6 +21,7 @@ __all__ = ["no_sample", "samples_of"]
 
 _AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
 _MOST_KEYS = 10
+_MOST_CHARS = 40
 _REFERENCES = (
     "reference",
     "reference_contexts",
@@ -39,9 +40,10 @@ def no_sample(reason: str, looked_in: Sequence[tuple[str, str]] = ()) -> Samples
 def samples_of(view: View, extract: Extract) -> Samples:
     """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""
     said = Said(view)
-    question, answer = extract.question(view, said), extract.answer(view, said)
+    answer = extract.answer(view, said)
     answering = said.answering(answer.value)
-    found = extract.contexts(view, answering)
+    question = extract.question(view, said, answering)
+    found = extract.contexts(view, said, answering)
     looked_in = (
         ("user_input", question.looked_in),
         ("response", answer.looked_in),
@@ -69,20 +71,25 @@ def _why_not(view: View, question: Found, answer: Found) -> str | None:
     """Return why there is no sample, None where there is one."""
     if answer.value is None and view.failed:
         return "the run failed before it answered"
-    if question.torn:
-        return _torn("question", "user_input", "input", question.torn)
-    if answer.torn:
-        return _torn("answer", "response", "output", answer.torn)
+    if question.torn or answer.torn:
+        what = " and the ".join(name for name, found in (("question", question), ("answer", answer)) if found.torn)
+        return f"which of the root's texts is the {what} cannot be told; {_held(view)}"
     if question.value is None and answer.value is None:
-        return "neither a question nor an answer was found"
+        return f"neither a question nor an answer was found; {_held(view)}"
     return None
 
 
-def _torn(what: str, field: str, side: str, paths: Sequence[str]) -> str:
-    """Return the reason of a side that holds several texts; it names keys, and never what they hold."""
-    keys = ", ".join(paths[:_MOST_KEYS]) + (" …" if len(paths) > _MOST_KEYS else "")
-    named = f"extract=Extract({field}='{side}.<key>')"
-    return f"of the texts in the root's {side} ({keys}) none is told to be the {what}: name it with {named}"
+def _held(view: View) -> str:
+    """Say which keys the root has, and never what stands there, and what to do."""
+    sides = (("input", view.input.value), ("output", view.output.value))
+    held = [f"its {name} has {', '.join(_keys(value))}" for name, value in sides if isinstance(value, dict) and value]
+    told = "; ".join([*held, "say where it stands"]) if held else "its root holds none: say where it stands"
+    return f"{told}: extract=Extract(user_input='input.<key>', response='output.<key>')"
+
+
+def _keys(value: Mapping[str, Any]) -> Sequence[str]:
+    keys = [as_text(key)[:_MOST_CHARS] for key in value]
+    return keys if len(keys) <= _MOST_KEYS else [*keys[:_MOST_KEYS], "…"]
 
 
 def _source(question: Found, answer: Found) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from spanscore.codec.messages import is_message, message_text
 from spanscore.codec.text import as_text, safe_text
 
-__all__ = ["CONTEXT_KEYS", "are_messages", "holds", "in_lists", "keyed", "leaves", "plain", "text_of"]
+__all__ = ["CONTEXT_KEYS", "are_messages", "holds", "in_lists", "keyed", "leaves", "plain", "text_of", "worded"]
 
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
 """Keys under which an application keeps what it retrieved: never a question, never an answer."""
@@ -68,6 +68,15 @@ def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
         kept = [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
         return [text for inner in kept for text in in_lists(inner, depth - 1)]
     return [text for inner in value for text in in_lists(inner, depth - 1)] if isinstance(value, list) else []
+
+
+def worded(value: Any) -> Any:
+    """Return a value with its messages as their words."""
+    if is_message(value):
+        return message_text(value)
+    if isinstance(value, dict):
+        return {key: worded(inner) for key, inner in value.items()}
+    return [worded(inner) for inner in value] if isinstance(value, list) else value
 
 
 def holds(text: str, part: str) -> bool:

@@ -4,7 +4,7 @@
 2  known keys               question, query, input, user_input · answer, output, result, response, generation, final_answer
 3  the only text            of the side, less, in the output, what the input holds too
 4  of several, the one      that a prompt contains (question); that a model said as its whole answer, else as a field (answer)
-5  all of them              the output as JSON, where models said each of its texts
+5  all of them              as JSON: an output of which models said each text, a list of texts that prompts contain
 6  nothing can be told      the side is ambiguous: no sample is better than a wrong one
 """
 
@@ -18,8 +18,18 @@ from typing import Any, NamedTuple
 from spanscore.codec.messages import TOOL, is_message, message_text, role_of
 from spanscore.codec.text import as_text
 from spanscore.dialects.said import Said, final_text
-from spanscore.dialects.texts import are_messages, holds, in_lists, keyed, leaves, plain, text_of
-from spanscore.dialects.view import Side, View, calls_tools, is_resume, last_human_text, turn_of
+from spanscore.dialects.texts import are_messages, holds, in_lists, keyed, leaves, plain, text_of, worded
+from spanscore.dialects.view import (
+    GenAIMessage,
+    ModelRun,
+    Side,
+    View,
+    calls_tools,
+    is_human,
+    is_resume,
+    last_human_text,
+    turn_of,
+)
 
 __all__ = [
     "ANSWER_KEYS",
@@ -73,10 +83,14 @@ class _Guess(NamedTuple):
     torn: tuple[str, ...] = ()
 
 
-def question_in(view: View, said: Said) -> Found:
-    """Find the question: a text."""
+def question_in(view: View, said: Said, answering: ModelRun | None) -> Found:
+    """Find the question: a text.
+
+    Args:
+        answering: the run that gave the answer; None where that cannot be told.
+    """
     looked_in = f"root input: messages, {_named(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
-    return _best(_questions(view, said), looked_in)
+    return _best(_questions(view, said, answering), looked_in)
 
 
 def answer_in(view: View, said: Said) -> Found:
@@ -112,7 +126,7 @@ def _best(guesses: Iterable[_Guess], looked_in: str) -> Found:
 # --- the question -----------------------------------------------------------------------------------------------
 
 
-def _questions(view: View, said: Said) -> Iterator[_Guess]:
+def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_Guess]:
     given, got = view.input, view.output
     yield _Guess(last_human_text(given.messages), Source.MESSAGES)
     resumed = is_resume(given.value)
@@ -120,31 +134,39 @@ def _questions(view: View, said: Said) -> Iterator[_Guess]:
     if not resumed:
         yield from (_Guess(text, Source.KEYS) for text in keyed(given.value, QUESTION_KEYS, question_text))
         yield _Guess(plain(given.value), Source.ONLY_TEXT)
-        torn = _asked_of(leaves(given.value) or _numbered(in_lists(given.value)), said)
+        texts = leaves(given.value)
+        torn = _asked_of(texts, said, answering) if texts else _listed(given.value, said)
         yield _Guess(torn.text, torn.source)
     yield _Guess(last_human_text(got.messages), Source.MESSAGES)
     yield from (_Guess(text, Source.KEYS) for text in keyed(got.value, QUESTION_KEYS, question_text))
     if resumed:  # the state that came back holds what the user gave before the interrupt
         held = {path: text for path, text in leaves(got.value).items() if not said.told(text)}
-        yield _Guess(_asked_of(held, said).text, Source.MATCHED)
+        yield _Guess(_asked_of(held, said, answering).text, Source.MATCHED)
     yield torn
     for run in view.models[:1]:
         yield _Guess(last_human_text(run.asked), Source.MODEL)
 
 
-def _asked_of(texts: Mapping[str, str], said: Said) -> _Guess:
+def _asked_of(texts: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
     """Choose between the texts of an input: the only one, else the only one that a prompt contains."""
-    values = set(texts.values())
+    values = list(dict.fromkeys(texts.values()))
     if len(values) <= 1:
-        return _Guess(next(iter(values), None), Source.ONLY_TEXT)
-    asked = [text for text in values if said.asked(text)]
-    if len(asked) == 1:
-        return _Guess(asked[0], Source.MATCHED)
-    return _Guess(None, Source.MATCHED, tuple(texts))
+        return _Guess(values[0] if values else None, Source.ONLY_TEXT)
+    asked = said.only_asked(values, answering)
+    return _Guess(asked, Source.MATCHED, () if asked is not None else tuple(texts))
 
 
-def _numbered(texts: Sequence[str]) -> dict[str, str]:
-    return {str(at): text for at, text in enumerate(texts)}
+def _listed(value: Any, said: Said) -> _Guess:
+    """Take the texts that an input lists, where it holds no other."""
+    texts = in_lists(value)
+    if len(texts) <= 1:
+        return _Guess(texts[0] if texts else None, Source.ONLY_TEXT)
+    asked = as_text(texts) if said.asked_for(texts) else None
+    return _Guess(asked, Source.OBJECT, () if asked is not None else _keys(value))
+
+
+def _keys(value: Any) -> tuple[str, ...]:
+    return tuple(value) if isinstance(value, dict) else ("a list",)
 
 
 def _only(value: Any) -> str | None:
@@ -158,14 +180,14 @@ def _only(value: Any) -> str | None:
 def _answers(view: View, said: Said) -> Iterator[_Guess]:
     output = view.output
     yield _Guess(_response_format(output), Source.OBJECT)
-    yield _Guess(final_text(turn_of(output.messages)), Source.MESSAGES)
+    yield _Guess(_final(view.turn(), said), Source.MESSAGES)
     whole = _unwrapped(output.value)
     value = _less(whole, view.input.value)
     yield from (_Guess(text, Source.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
     yield _Guess(message_text(value) if is_message(value) else plain(value), Source.ONLY_TEXT)
     if said.structure(whole):
         yield _Guess(as_text(whole), Source.OBJECT)
-    yield _said_of(_less_texts(leaves(value), view.input), value, said)
+    yield _said_of(_own_texts(value, view.input), value, said)
     if view.failed:
         return  # what a model said inside of a failed run never reached anybody
     if view.models:
@@ -189,10 +211,11 @@ def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:
     if len(chosen) == 1:
         return _Guess(chosen[0], Source.MATCHED)
     if all(said.whole(text) or said.field(text) for text in values):
-        return _Guess(as_text(value), Source.OBJECT)
+        return _Guess(as_text(worded(value)), Source.OBJECT)
     joined = [text for text in values if len(chosen) > 1 and all(holds(text, other) for other in chosen)]
-    if len(joined) == 1:  # an aggregator put together what several models said
-        return _Guess(joined[0], Source.MATCHED)
+    finished = [] if chosen else [text for text in values if said.finished(text)]
+    if len(joined or finished) == 1:  # put together from what several models said, or signed
+        return _Guess((joined or finished)[0], Source.MATCHED)
     return _Guess(None, Source.MATCHED, tuple(texts))
 
 
@@ -204,9 +227,18 @@ def _less(output: Any, given: Any) -> Any:
     return own or output
 
 
-def _less_texts(texts: Mapping[str, str], given: Side) -> dict[str, str]:
-    held = {*leaves(given.value).values(), plain(given.value), last_human_text(given.messages)}
-    return {path: text for path, text in texts.items() if text not in held}
+def _own_texts(value: Any, given: Side) -> dict[str, str]:
+    """Return the texts of an output that are not the input's: neither its texts, nor what was rewritten under its keys."""
+    brought = leaves(given.value)
+    held = {*brought.values(), plain(given.value), last_human_text(given.messages)}
+    own = {path: text for path, text in leaves(value).items() if text not in held}
+    return {path: text for path, text in own.items() if path not in brought} or own
+
+
+def _final(turn: Sequence[GenAIMessage], said: Said) -> str | None:
+    """Return the text of a turn's last message; an agent may put what it said to the next one as a human's."""
+    text = message_text(turn[-1]) if turn and is_human(turn[-1]) else None
+    return text if text and said.whole(text) else final_text(turn)
 
 
 def _response_format(output: Side) -> str | None:

@@ -120,6 +120,12 @@ class View:
         whole = human_turns(self.output.messages) > 0
         return [*(() if whole else self.input.messages), *self.output.messages]
 
+    def turn(self) -> Sequence[GenAIMessage]:
+        """Return what the output says after the user's words; a human message that the unit itself wrote is part of it."""
+        given, told = last_human_text(self.input.messages), self.output.messages
+        at = [n for n, message in enumerate(told) if is_human(message) and message_text(message) == given]
+        return told[at[-1] + 1 :] if at else turn_of(told)
+
 
 def human_turns(messages: Iterable[GenAIMessage]) -> int:
     """Return how many messages are a human's."""
