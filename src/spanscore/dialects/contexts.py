@@ -7,6 +7,7 @@ that answered, and of the runs whose answers it was given → all that was retri
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,11 +86,13 @@ def _standing(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retrie
     if prompt is None:
         return None
     spaced = _spaced(prompt)
-    return [document for document in retrieved if _stands(_spaced(document.content), spaced)]
+    return [document for document in retrieved if _stands(document.content, spaced)]
 
 
 def _stands(text: str, prompt: str) -> bool:
-    return bool(text) and (text in prompt or (len(text) > _CUT and text[:_CUT] in prompt))
+    """Whether a prompt holds a document: as it is, as Python or JSON shows it, or its beginning where it was cut."""
+    shown = (_spaced(form) for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]))
+    return any(form and (form in prompt or (len(form) > _CUT and form[:_CUT] in prompt)) for form in shown)
 
 
 def _spaced(text: str) -> str:
