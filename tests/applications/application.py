@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from tests.line import a_line
 
 from spanscore import semconv
@@ -65,6 +65,11 @@ def judged_once(run: Callable[[RunnableConfig], Any], **options: Any) -> Judged:
     """Run an application for one request, and return what was judged of it."""
     [only] = judged(run, **options)
     return only
+
+
+def asked(app: Runnable[Any, Any], given: Any) -> Judged:
+    """Invoke an application once, and return what was judged of it."""
+    return judged_once(lambda config: app.invoke(given, config))
 
 
 def sample(

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict
 
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, Field
-from tests.applications.application import Judged, calls, judged_once, sample, says
+from tests.applications.application import Judged, asked, calls, sample, says
 
 
 class State(TypedDict):
@@ -56,10 +56,6 @@ def optimizer() -> Any:
 
 
 def test_the_joke_is_judged_and_not_its_grade() -> None:
-    app = optimizer()
-
-    seen = judged_once(lambda config: app.invoke({"topic": "cats"}, config))
-
-    assert seen == Judged(
+    assert asked(optimizer(), {"topic": "cats"}) == Judged(
         single=sample("cats", "Why did the cat sit on the laptop? To keep an eye on the mouse."), source="matched"
     )
