@@ -1,4 +1,4 @@
-"""LangChain, "Add message history": the history comes with the request, or out of a store of the application."""
+"""LangChain, "Add message history", under a key that nobody knows: the history comes with the request, or out of a store."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ def chat(key: str, *said: str) -> Any:
     return prompt | says(*said) | StrOutputParser()
 
 
-def test_a_history_that_is_given_is_the_conversation_before_the_question() -> None:
-    seen = asked(chat("input", "Your name is Bob."), {"input": "what's my name?", "chat_history": HISTORY})
-
-    assert (seen.single, seen.source) == (sample("what's my name?", "Your name is Bob."), "only_text")
-    assert seen.conversation == CONVERSATION
-
-
-def test_so_it_is_beside_a_key_that_nobody_knows() -> None:
+def test_a_history_that_is_given_beside_an_unknown_key_is_the_conversation_before_it() -> None:
     seen = asked(
         chat("user_message", "Your name is Bob."), {"user_message": "what's my name?", "chat_history": HISTORY}
     )

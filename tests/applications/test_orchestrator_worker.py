@@ -45,8 +45,8 @@ def report_writer() -> Any:
     )
 
     def orchestrator(state: State) -> dict[str, Any]:
-        asked = [SystemMessage("Generate a plan for the report."), HumanMessage(f"Here is the topic: {state['topic']}")]
-        return {"sections": llm.with_structured_output(Sections).invoke(asked).sections}
+        brief = [SystemMessage("Generate a plan for the report."), HumanMessage(f"Here is the topic: {state['topic']}")]
+        return {"sections": llm.with_structured_output(Sections).invoke(brief).sections}
 
     def llm_call(state: WorkerState) -> dict[str, Any]:
         about = f"Here is the section name: {state['section'].name} and description: {state['section'].description}"
