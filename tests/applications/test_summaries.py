@@ -64,10 +64,13 @@ def test_the_article_is_the_question_and_the_summary_the_answer() -> None:
     )
 
 
-def test_the_final_summary_is_the_answer_to_no_question_of_a_single_document() -> None:
-    seen = asked(map_reduce(), {"contents": ["Apples are red", "Plums are blue"]})
-
-    assert seen.single == sample(None, "Fruits have colours.")
+def test_the_final_summary_is_asked_for_by_its_own_prompt_and_not_by_that_of_a_single_document() -> None:
+    assert asked(map_reduce(), {"contents": ["Apples are red", "Plums are blue"]}) == Judged(
+        single=sample(
+            "Distill these into a final, consolidated summary: Apples: red.\nPlums: blue.", "Fruits have colours."
+        ),
+        source="model",
+    )
 
 
 def test_documents_that_were_given_are_the_contexts_of_their_summary() -> None:

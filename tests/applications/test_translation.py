@@ -20,3 +20,14 @@ def test_what_the_user_says_in_the_prompt_is_the_question_and_not_the_language()
     assert asked(translator("ciao!"), {"language": "Italian", "text": "hi!"}) == Judged(
         single=sample("hi!", "ciao!"), source="matched"
     )
+
+
+def test_a_known_key_beside_two_languages_is_the_question() -> None:
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "You translate {input_language} to {output_language}."), ("human", "{input}")]
+    )
+    given = {"input_language": "English", "output_language": "German", "input": "I love programming."}
+
+    assert asked(prompt | says("Ich liebe Programmieren."), given) == Judged(
+        single=sample("I love programming.", "Ich liebe Programmieren."), source="keys"
+    )

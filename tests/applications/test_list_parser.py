@@ -1,0 +1,16 @@
+"""LangChain, "Output parsers": what the model says becomes a list."""
+
+from __future__ import annotations
+
+from langchain_core.output_parsers import CommaSeparatedListOutputParser
+from langchain_core.prompts import PromptTemplate
+from tests.applications.application import Judged, asked, sample, says
+
+
+def test_what_the_model_said_is_the_answer_where_the_root_gives_no_text() -> None:
+    prompt = PromptTemplate.from_template("List five {subject}, separated by commas.")
+    app = prompt | says("vanilla, chocolate, mint") | CommaSeparatedListOutputParser()
+
+    assert asked(app, {"subject": "ice cream flavours"}) == Judged(
+        single=sample("ice cream flavours", "vanilla, chocolate, mint"), source="model"
+    )
