@@ -58,7 +58,8 @@ def test_what_models_said_is_given_together_where_nothing_tells_the_essay_from_i
     assert asked(app, {"task": TASK, "max_revisions": 2}) == Judged(
         single=sample(
             TASK,
-            '{"plan":"1. LangChain 2. LangSmith","draft":"One builds, the other watches.","critique":"Too short."}',
+            '{"plan":"1. LangChain 2. LangSmith","draft":"One builds, the other watches.",'
+            '"critique":"Too short.","revision_number":2}',
         ),
         source="object",
     )

@@ -7,10 +7,10 @@ from langchain_core.prompts import PromptTemplate
 from tests.applications.application import Judged, asked, sample, says
 
 
-def test_what_the_model_said_is_the_answer_where_the_root_gives_no_text() -> None:
+def test_the_list_is_the_answer_as_it_was_given() -> None:
     prompt = PromptTemplate.from_template("List five {subject}, separated by commas.")
     app = prompt | says("vanilla, chocolate, mint") | CommaSeparatedListOutputParser()
 
     assert asked(app, {"subject": "ice cream flavours"}) == Judged(
-        single=sample("ice cream flavours", "vanilla, chocolate, mint"), source="model"
+        single=sample("ice cream flavours", '["vanilla","chocolate","mint"]'), source="object"
     )
