@@ -64,12 +64,9 @@ def test_the_article_is_the_question_and_the_summary_the_answer() -> None:
     )
 
 
-def test_the_final_summary_is_asked_for_by_its_own_prompt_and_not_by_that_of_a_single_document() -> None:
+def test_a_list_of_texts_is_the_question_as_it_was_given() -> None:
     assert asked(map_reduce(), {"contents": ["Apples are red", "Plums are blue"]}) == Judged(
-        single=sample(
-            "Distill these into a final, consolidated summary: Apples: red.\nPlums: blue.", "Fruits have colours."
-        ),
-        source="model",
+        single=sample('["Apples are red","Plums are blue"]', "Fruits have colours."), source="object"
     )
 
 
