@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.tools import tool
+from langgraph.prebuilt import create_react_agent
 from langgraph_supervisor import create_supervisor
 from tests.applications.application import asked, calls, sample, says
 from tests.applications.calling import asked_and_answered, called_by
@@ -56,3 +58,14 @@ def test_a_team_that_tells_its_whole_history_is_seen_the_same() -> None:
     made = [call for call in called_by(seen.multi) if call[1] != "transfer_back_to_supervisor"]
     assert seen.single == sample(QUESTION, ANSWER)
     assert made == CALLS
+
+
+def test_experts_that_are_no_agents_of_langchain_are_named_by_their_place_in_the_team() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its prebuilt agent is deprecated, and much used
+        expert = create_react_agent(says(calls("add", "m1", a=1, b=2), "It is 3."), tools=[add], name="math_expert")
+    model = says(calls("transfer_to_math_expert", "t1"), "The answer is 3.")
+
+    seen = asked(create_supervisor([expert], model=model).compile(), {"messages": [("user", "1 + 2?")]})
+
+    assert ("math_expert", "add") in called_by(seen.multi)

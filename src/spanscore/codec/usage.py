@@ -75,12 +75,20 @@ def chat_attributes(
         semconv.PROVIDER_NAME: _text(run, _LS_PROVIDER) or _provider(serialized_name),
         semconv.REQUEST_TEMPERATURE: _number(asked, _TEMPERATURE) if temperature is None else temperature,
         semconv.REQUEST_MAX_TOKENS: _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens),
+        semconv.AGENT_NAME: _text(run, _LC_AGENT) or _subgraph(run.get("langgraph_checkpoint_ns")),
     }
     if isinstance(generation, TakenGeneration):
         _add_answer(found, generation)
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _subgraph(namespace: Any) -> str | None:
+    """Return the node as which the graph of a run stands in another (``math_expert:…|agent:…``): an agent's name, mostly."""
+    above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
+    return safe_text(above[-1].partition(":")[0]) if above else None
+
+
+_LC_AGENT = ("lc_agent_name",)
 _LS_MODEL, _LS_PROVIDER, _LS_TEMPERATURE = ("ls_model_name",), ("ls_provider",), ("ls_temperature",)
 _LS_MAX_TOKENS, _TEMPERATURE = ("ls_max_tokens",), ("temperature",)
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")

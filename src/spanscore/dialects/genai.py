@@ -121,11 +121,10 @@ def _model(span: SpanData, unit: Unit) -> ModelRun:
 
 
 def _agent_of(span: SpanData, unit: Unit) -> str | None:
-    """Return for which agent a model spoke: as its span says, else by the nearest agent around it; None for the root's own."""
-    named = span.attributes.get(semconv.AGENT_NAME)
+    """Return for which agent a model spoke: the nearest agent around it, else as its span says; None for the root's own."""
     around = next((above for above in ancestors(span, unit) if above.operation == semconv.INVOKE_AGENT), None)
-    if named is None and around is not None:
-        named = around.attributes.get(semconv.AGENT_NAME)
+    named = None if around is None or around is unit.root else around.attributes.get(semconv.AGENT_NAME)
+    named = span.attributes.get(semconv.AGENT_NAME) if named is None else named
     own = None if unit.root is None else unit.root.attributes.get(semconv.AGENT_NAME)
     return as_text(named) if named is not None and named != own else None
 
