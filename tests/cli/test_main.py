@@ -49,7 +49,7 @@ def test_a_pipe_that_is_not_utf_8_gets_what_it_can_take(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "exact_match" in done.stdout
-    assert "can be used" in done.stdout
+    assert "can be used" in " ".join(done.stdout.split())  # wherever a long path makes it wrap
 
 
 def test_a_program_can_read_what_it_asked_for(tmp_path: Path) -> None:

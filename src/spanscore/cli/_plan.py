@@ -22,9 +22,9 @@ _HALF = 0.5
 
 _BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
 FOUND: Mapping[str, str] = {
-    "user_input": f"the last human message, else {', '.join(QUESTION_KEYS)}, of the root's input",
-    "response": f"the final answer, else {', '.join(ANSWER_KEYS)}, of the root's output",
-    "retrieved_contexts": f"retriever runs, tools' artifacts, else {', '.join(CONTEXT_KEYS)} of the root",
+    "user_input": f"the last human message, else {', '.join(QUESTION_KEYS)}, else the one text, of the root's input",
+    "response": f"the final answer, else {', '.join(ANSWER_KEYS)}, else the one text, of the root's output",
+    "retrieved_contexts": f"documents of the final state, retriever runs or tools, else {', '.join(CONTEXT_KEYS)} of the root",
     "retrieved_context_ids": "the ids of the retrieved documents, where all have one",
 }
 """Field that a live trace holds → where in it."""
