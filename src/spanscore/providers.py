@@ -33,6 +33,7 @@ from spanscore.exporters import (
     otel_environment,
     sdk_disabled,
 )
+from spanscore.scope import scope, version
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger, LoggerProvider
@@ -102,6 +103,7 @@ class Providers:
         self._helper = _Helper()
         self._at: _Chosen | None = None
         self._closed = False
+        version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
         _alive.add(self)
 
@@ -134,13 +136,13 @@ class Providers:
         provider: TracerProvider = self._provider("traces")
         return provider
 
-    def tracer(self, scope: str = semconv.SCOPE) -> Tracer:
+    def tracer(self, name: str = semconv.SCOPE) -> Tracer:
         """Return the tracer of a scope; chooses the providers if nobody has."""
-        tracer = self._tracers.get(scope)
+        tracer = self._tracers.get(name)
         if (
             tracer is None
         ):  # the SDK makes a new one at each call before 1.45, and chosen span ids are a matter of the tracer
-            tracer = self._tracers.setdefault(scope, self._provider("traces").get_tracer(scope))
+            tracer = self._tracers.setdefault(name, self._provider("traces").get_tracer(*scope(name)))
         return tracer
 
     def meter(self) -> Meter:
@@ -149,7 +151,7 @@ class Providers:
 
     def logger(self) -> Logger:
         """Return our OpenTelemetry logger; chooses the providers if nobody has."""
-        logger: Logger = self._provider("logs").get_logger(semconv.SCOPE)
+        logger: Logger = self._provider("logs").get_logger(*scope())
         return logger
 
     def service_name(self) -> str:
@@ -433,7 +435,7 @@ _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()
 def _meter_of(provider: Any) -> Meter:
     """Return one meter per provider: a proxy gives a new one at each call, and each would make its instruments again."""
     meter = _meters.get(provider)
-    return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(semconv.SCOPE))
+    return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))
 
 
 _alive: weakref.WeakSet[Providers] = weakref.WeakSet()

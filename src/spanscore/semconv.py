@@ -13,6 +13,8 @@ SCOPE: Final = "spanscore"
 """Ours: marks evaluations. A span of this scope is never eligible, in this process or another."""
 CAPTURE_SCOPE: Final = "spanscore.capture"
 """Ours: spans that our callback handler made of a live run."""
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+"""Of the GenAI conventions that the names below are of; on every scope of ours."""
 
 # --- GenAI conventions (standard) ---------------------------------------------------------------------------------
 OPERATION_NAME: Final = "gen_ai.operation.name"

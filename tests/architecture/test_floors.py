@@ -11,7 +11,7 @@
     judges  capture  dialects  queues  sinks  sources
     ledger  inbox  providers  chosen  codec  weight
     protocols  telemetry  loop  exporters  unwatched  ids  head
-    model  context  settings  pool
+    model  context  settings  pool  scope
     semconv  errors  notice  turns
 
 A part is a file or a folder of ``src/spanscore``. Imports are read from the source, wherever they stand in it.

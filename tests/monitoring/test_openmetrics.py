@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -72,6 +73,7 @@ def test_every_sum_is_there_as_zero_before_the_first_run() -> None:
         "gen_ai_evaluation_name": "grounded",
         "service_name": "bot",
         "otel_scope_name": "spanscore",
+        "otel_scope_version": version("spanscore"),
     }
 
 

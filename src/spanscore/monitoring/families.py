@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Exemplar", "Families", "Family", "Sample"]
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
-SCOPE_NAME = "otel_scope_name"
-"""The label by which the OpenTelemetry specification tells the meter; remote write has it too."""
+SCOPE_NAME, SCOPE_VERSION = "otel_scope_name", "otel_scope_version"
+"""The labels by which the OpenTelemetry specification tells the meter, as far as remote write has them too."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -82,7 +82,7 @@ class Families:
             scope for resource in (collected.resource_metrics if collected else ()) for scope in resource.scope_metrics
         ]
         return [
-            self._family(metric, {SCOPE_NAME: scope.scope.name, **common})
+            self._family(metric, {SCOPE_NAME: scope.scope.name, SCOPE_VERSION: scope.scope.version or "", **common})
             for scope in scopes
             for metric in scope.metrics
         ]

@@ -15,11 +15,11 @@ from socketserver import TCPServer
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import prometheus_client
 from spanscore.monitoring.families import Families
 from spanscore.notice import harmless
+from spanscore.scope import scope
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -63,7 +63,7 @@ class ScrapeEndpoint:
         self._reader = InMemoryMetricReader()
         self._families = Families()
         self._lock = Lock()
-        self.meter: Meter = MeterProvider([self._reader], Resource({}), shutdown_on_exit=False).get_meter(semconv.SCOPE)
+        self.meter: Meter = MeterProvider([self._reader], Resource({}), shutdown_on_exit=False).get_meter(*scope())
         Thread(target=self._server.serve_forever, name="spanscore-metrics", daemon=True).start()
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from spanscore.codec.text import safe_text
@@ -17,6 +16,7 @@ from spanscore.report.rows import Row
 from spanscore.report.story import Branch, Story
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
 from spanscore.report.summaries import Bucket, MetricSummary, Step, Summary
+from spanscore.scope import version
 
 __all__ = ["page"]
 
@@ -63,15 +63,8 @@ def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str
         duration=_duration,
         min_drop=say.figure(MIN_DROP, 1),
         min_evidence=say.figure(MIN_EVIDENCE, 1),
-        version=_version(),
+        version=version(),
     )  # fmt: skip
-
-
-def _version() -> str:
-    try:
-        return version("spanscore")
-    except PackageNotFoundError:  # run from a source tree
-        return "(not installed)"
 
 
 def _lede(summary: Summary) -> str:

@@ -17,6 +17,7 @@ from spanscore.codec.text import safe_text, wire_values
 from spanscore.model.score import Score, Usage, score_attributes, score_id
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.providers import Providers
+from spanscore.scope import scope
 from spanscore.sinks.emission import SafeSink, context_of, explanation_of, span_context_of
 
 __all__ = ["EvaluationSpans"]
@@ -176,5 +177,5 @@ def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str
         status=_status(score),
         start_time=root.end_ns,
         end_time=root.end_ns,
-        instrumentation_scope=InstrumentationScope(semconv.SCOPE),
+        instrumentation_scope=InstrumentationScope(*scope()),
     )
