@@ -15,13 +15,15 @@ KEY = UnitKey(TRACE_ID, SPAN_ID)
 END_NS = 1_700_000_001_000_000_000
 
 
-def unit(*, flags: int = 1, resource: Mapping[str, Any] | None = None, **attributes: Any) -> Unit:
+def unit(
+    *, flags: int = 1, resource: Mapping[str, Any] | None = None, lasts_ns: int = 1_000_000_000, **attributes: Any
+) -> Unit:
     root = SpanData(
         trace_id=TRACE_ID,
         span_id=SPAN_ID,
         parent_id=None,
         name="invoke_workflow support",
-        start_ns=END_NS - 1_000_000_000,
+        start_ns=END_NS - lasts_ns,
         end_ns=END_NS,
         attributes={semconv.WORKFLOW_NAME: "support", **attributes},
         trace_flags=flags,

@@ -46,7 +46,16 @@ def test_it_is_a_child_of_the_units_span_and_linked_to_it_once(memory: Memory, r
     assert (span.parent, [link.context for link in span.links]) == (target, [target])
     assert span.context is not None
     assert (span.context.trace_id, span.context.trace_flags & 1) == (TRACE_ID, 1)
-    assert (span.start_time, span.end_time) == (END_NS, END_NS)
+
+
+@pytest.mark.parametrize(("lasts_ns", "begins_ns"), [(2_000_000_000, 1_000), (1_000, 1_000), (300, 300), (0, 0)])
+@pytest.mark.parametrize("resource", [None, FOREIGN], ids=["own", "foreign"])
+def test_it_is_the_last_microsecond_of_its_unit(
+    memory: Memory, resource: dict[str, str] | None, lasts_ns: int, begins_ns: int
+) -> None:
+    EvaluationSpans(memory.providers).emit(unit(resource=resource, lasts_ns=lasts_ns), [score()])
+
+    assert (only(memory).start_time, only(memory).end_time) == (END_NS - begins_ns, END_NS)
 
 
 @pytest.mark.parametrize("resource", [None, FOREIGN], ids=["own", "foreign"])

@@ -1,4 +1,4 @@
-"""One span per score: child of the unit's span and linked to it, at its end time, with an id that any replica would choose too.
+"""One span per score: child of the unit's span and linked to it, at its end, with an id that any replica would choose too.
 
 Late scores arrive this way, and backends that cannot wait for a held root see no other.
 """
@@ -29,6 +29,8 @@ _COPIED = (
     semconv.PROMPT_VERSION,
 )
 """What queries group by, beside the unit's model: a structural query may see one block only, not the unit's span beside it."""
+_LASTS_NS = 1_000
+"""Of a span that ends where it starts Jaeger mends the end, with a warning; then it ends after its parent, with another."""
 
 
 class EvaluationSpans(SafeSink):
@@ -71,7 +73,7 @@ class EvaluationSpans(SafeSink):
             kind=SpanKind.INTERNAL,
             attributes=attributes,
             links=[Link(span_context_of(root), {})],
-            start_time=root.end_ns,
+            start_time=_start_ns(root),
         )
         if score.outcome.failed:
             span.set_status(_status(score))
@@ -144,6 +146,10 @@ def _cost(usage: Usage, judge_model: str | None) -> dict[str, Any]:
     }
 
 
+def _start_ns(root: SpanData) -> int:
+    return max(root.start_ns, root.end_ns - _LASTS_NS)
+
+
 def _id_of(score: Score, key: UnitKey) -> str:
     return score.id or score_id(key, score.metric, score.version, score.revision)
 
@@ -175,7 +181,7 @@ def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str
         links=(Link(parent, {}),),
         kind=SpanKind.INTERNAL,
         status=_status(score),
-        start_time=root.end_ns,
+        start_time=_start_ns(root),
         end_time=root.end_ns,
         instrumentation_scope=InstrumentationScope(*scope()),
     )
