@@ -461,7 +461,7 @@ def test_a_chains_model_is_told_beside_its_scores():
         assert scorer.flush(5)
 
         models = [labels["gen_ai.request.model"] for labels in labels_of(reader, "spanscore.quality")]
-    assert models == [trace.evaluations[0].attributes["gen_ai.request.model"]] == ["plain-1"]
+    assert models == [trace.evaluations[0].attributes["spanscore.request.model"]] == ["plain-1"]
     assert "gen_ai.request.model" not in trace.roots[0].attributes
 
 

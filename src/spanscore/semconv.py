@@ -120,6 +120,8 @@ RETRIEVED_UNUSED: Final = "spanscore.retrieved_unused"
 """Documents that were retrieved and are no contexts of the sample: graded away, or in no prompt of the answer."""
 
 # --- ours: on the evaluation span only ----------------------------------------------------------------------------
+SCORED_REQUEST_MODEL: Final = "spanscore.request.model"
+"""The scored application's model; ``gen_ai.request.model`` of an evaluation span is its judge's."""
 METRIC_VERSION: Final = "spanscore.metric.version"
 METRIC_KIND: Final = "spanscore.metric.kind"
 METRIC_DIRECTION: Final = "spanscore.metric.direction"

@@ -101,7 +101,8 @@ def test_it_carries_all_that_the_conventions_and_we_have_for_a_score(memory: Mem
     assert attributes(memory) == {
         "gen_ai.conversation.id": "c1",
         "gen_ai.workflow.name": "support",
-        "gen_ai.request.model": "app-model",
+        "gen_ai.request.model": "judge-1",
+        "spanscore.request.model": "app-model",
         "gen_ai.prompt.version": "7",
         "gen_ai.operation.name": "evaluation",
         "gen_ai.evaluation.name": "faithfulness",
@@ -190,6 +191,13 @@ def test_a_rule_based_metric_is_code(memory: Memory) -> None:
     EvaluationSpans(memory.providers).emit(unit(), [score()])
 
     assert attributes(memory)["evaluations.0.evaluation.annotator_kind"] == "CODE"
+
+
+def test_the_model_of_an_evaluation_without_a_judge_is_nobodys(memory: Memory) -> None:
+    EvaluationSpans(memory.providers).emit(unit(**{semconv.REQUEST_MODEL: "app-model"}), [score()])
+
+    assert "gen_ai.request.model" not in attributes(memory)
+    assert attributes(memory)["spanscore.request.model"] == "app-model"
 
 
 def test_other_spans_of_the_tracer_and_of_the_application_keep_their_own_ids(memory: Memory) -> None:

@@ -82,11 +82,11 @@ class EvaluationSpans(SafeSink):
     def _attributes(self, unit: Unit, root: SpanData, score: Score) -> dict[str, Any]:
         explanation = explanation_of(score) if self._content else None
         attributes = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
-        attributes[semconv.REQUEST_MODEL] = unit.request_model
+        attributes[semconv.SCORED_REQUEST_MODEL] = unit.request_model
         attributes |= score_attributes(score)
         attributes |= _conventional(score, explanation)
         attributes |= _ours(score, _id_of(score, unit.key))
-        attributes |= _cost(score.usage, score.judge_model)
+        attributes |= _judge(score.usage, score.judge_model)
         return wire_values(attributes)
 
 
@@ -131,13 +131,13 @@ def _ours(score: Score, identity: str) -> dict[str, Any]:
     }
 
 
-def _cost(usage: Usage, judge_model: str | None) -> dict[str, Any]:
+def _judge(usage: Usage, judge_model: str | None) -> dict[str, Any]:
     """Return what the judge was and cost; nothing but the model where it was not asked."""
+    model = judge_model or next((call.model for call in usage.calls if call.model), None)
+    models = {semconv.JUDGE_MODEL: model, semconv.REQUEST_MODEL: model}
     if not usage.calls:
-        return {semconv.JUDGE_MODEL: judge_model}
-    answered = next((call.model for call in usage.calls if call.model), None)
-    return {
-        semconv.JUDGE_MODEL: judge_model or answered,
+        return models
+    return models | {
         semconv.JUDGE_INPUT_TOKENS: usage.input_tokens,
         semconv.JUDGE_OUTPUT_TOKENS: usage.output_tokens,
         semconv.JUDGE_COST_USD: None if usage.cost_usd is None else float(usage.cost_usd),
