@@ -12,6 +12,7 @@ from hypothesis import settings
 from tests.servers import alertmanager as alertmanager_server
 from tests.servers import chromium as chromium_server
 from tests.servers import collector as collector_server
+from tests.servers import jaeger as jaeger_server
 from tests.servers import phoenix as phoenix_server
 from tests.servers import prometheus as prometheus_server
 from tests.servers import zipkin as zipkin_server
@@ -41,6 +42,15 @@ def zipkin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipkin_server.Z
     if not zipkin_server.installed():
         _absent(f"Zipkin {zipkin_server.VERSION} {HOW}")
     with zipkin_server.running(tmp_path_factory.mktemp("zipkin")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jaeger_server.Jaeger]:
+    """A running Jaeger; skipped or a failure likewise."""
+    if not jaeger_server.installed():
+        _absent(f"Jaeger {jaeger_server.VERSION} {HOW}")
+    with jaeger_server.running(tmp_path_factory.mktemp("jaeger")) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
-from tests.servers import alertmanager, chromium, collector, phoenix, prometheus, zipkin
+from tests.servers import alertmanager, chromium, collector, jaeger, phoenix, prometheus, zipkin
 from tests.servers.server import free_port
 
 _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
@@ -20,6 +20,7 @@ _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
     "alertmanager, amtool": (alertmanager, "installing Debian's package"),
     "chromium": (chromium, "installing Debian's package"),
     f"zipkin {zipkin.VERSION}": (zipkin, "fetching the jar"),
+    f"jaeger {jaeger.VERSION}": (jaeger, "building with Go, 5 to 8 minutes"),
     f"phoenix {phoenix.VERSION}": (phoenix, "installing, some minutes"),
     f"collector {collector.VERSION}": (collector, "building with Go, 5 to 11 minutes"),
 }
@@ -87,6 +88,11 @@ def _zipkin(folder: Path, stack: ExitStack) -> str:
     return f"page {server.url}   spans {server.spans_endpoint}"
 
 
+def _jaeger(folder: Path, stack: ExitStack) -> str:
+    server = stack.enter_context(jaeger.running(folder))
+    return f"query API {server.url}/api   OTLP http {server.otlp}   grpc {server.grpc}"
+
+
 def _collector(folder: Path, stack: ExitStack) -> str:
     http, grpc = free_port(), free_port()
     (folder / "otelcol.yaml").write_text(collector.printing(http, grpc), encoding="utf-8")
@@ -99,6 +105,7 @@ _RUN: Mapping[str, Callable[[Path, ExitStack], str]] = {
     "prometheus": _prometheus,
     "alertmanager": _alertmanager,
     "zipkin": _zipkin,
+    "jaeger": _jaeger,
     "collector": _collector,
 }
 

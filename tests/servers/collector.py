@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers import go
 from tests.servers.server import Server, cache_dir, free_port
 
 __all__ = [
@@ -55,9 +55,7 @@ def installed() -> bool:
 
 def obstacle() -> str | None:
     """Return why the Collector cannot be built here; None when it can, or already is."""
-    if installed() or shutil.which("go"):
-        return None
-    return "go is not on the PATH, and the Collector must be built"
+    return None if installed() else go.obstacle("the Collector")
 
 
 def install() -> None:
@@ -71,18 +69,12 @@ def install() -> None:
         raise RuntimeError(reason)
     if installed():
         return
-    home = _binary().parent
-    work = home.with_name(f"{home.name}.{os.getpid()}")
-    work.mkdir(parents=True)
-    try:
-        environment = {**os.environ, "GOPROXY": _proxy(), "GOBIN": str(work), "CGO_ENABLED": "0"}
+    with go.building(_binary()) as (work, go_environment):
+        environment = {**go_environment, "GOBIN": str(work), "CGO_ENABLED": "0"}
         subprocess.run(["go", "install", BUILDER], cwd=work, env=environment, check=True)
         command = [str(work / "builder"), "--config", str(MANIFEST)]
         subprocess.run(command, cwd=work, env=environment, check=True, stdin=subprocess.DEVNULL)
-        home.mkdir(exist_ok=True)
-        (work / "build" / "otelcol").replace(_binary())
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        (work / "build" / "otelcol").replace(work / "otelcol")
 
 
 def validate(config: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -150,12 +142,6 @@ def printing(http: int, grpc: int) -> str:
         "exporters: {debug: {verbosity: detailed}}\n"
         f"service: {{pipelines: {{traces: {pipeline}, metrics: {pipeline}, logs: {pipeline}}}}}\n"
     )
-
-
-def _proxy() -> str:
-    """Return Go's proxies without ``direct``: what a proxy refuses must fail at once, not be looked for in version control."""
-    asked = subprocess.run(["go", "env", "GOPROXY"], capture_output=True, check=True, text=True)
-    return asked.stdout.strip().removesuffix(",direct")
 
 
 def _binary() -> Path:

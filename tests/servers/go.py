@@ -1,0 +1,40 @@
+"""Programs built with Go, once, into the cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["building", "obstacle"]
+
+
+def obstacle(name: str) -> str | None:
+    """Return why nothing can be built here; None when it can."""
+    return None if shutil.which("go") else f"go is not on the PATH, and {name} must be built"
+
+
+@contextmanager
+def building(binary: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Yield a folder to build in and Go's environment; ``folder / binary.name`` is then moved to where it belongs.
+
+    The folder goes in any case: what is half built is never taken for the binary.
+    """
+    home = binary.parent
+    work = home.with_name(f"{home.name}.{os.getpid()}")
+    work.mkdir(parents=True)
+    try:
+        yield work, {**os.environ, "GOPROXY": _proxy()}
+        home.mkdir(exist_ok=True)
+        (work / binary.name).replace(binary)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _proxy() -> str:
+    """Return Go's proxies without ``direct``: what a proxy refuses must fail at once, not be looked for in version control."""
+    asked = subprocess.run(["go", "env", "GOPROXY"], capture_output=True, check=True, text=True)
+    return asked.stdout.strip().removesuffix(",direct")
