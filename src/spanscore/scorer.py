@@ -45,6 +45,8 @@ __all__ = ["OnlineScorer"]
 EXIT_TIMEOUT_S = 5.0
 """An interpreter exit takes at most this, exporters included."""
 _SUBMITTED_SPAN = "sample"
+_SUBMITTED_NS = 1_000
+"""How long a sample's own span lasts: one that ends where it starts is an error of clocks to a trace store."""
 
 
 class OnlineScorer:
@@ -273,15 +275,15 @@ class OnlineScorer:
     def _submit(self, item: Sample, *, sampled: bool) -> str | None:
         line, now = self._line, time_ns()
         span, ending = trace.get_current_span(), None
-        ids = span.get_span_context()
+        ids, end_ns = span.get_span_context(), now
         if not ids.is_valid or not line.claim(UnitKey(ids.trace_id, ids.span_id)):
-            span = line.tracer().start_span(_SUBMITTED_SPAN, start_time=now)
+            span, end_ns = line.tracer().start_span(_SUBMITTED_SPAN, start_time=now), now + _SUBMITTED_NS
             ids = span.get_span_context()
-            ending = LiveEnding(span, now, None, 1_000)
+            ending = LiveEnding(span, end_ns, None, 1_000)
         if not ids.trace_flags & 1:
             line.ledger.turned_away(Outcome.NOT_EXPORTED)
             return None
-        unit = _unit_of(span, now)
+        unit = _unit_of(span, end_ns)
         samples = Samples(multi=item) if isinstance(item, MultiTurnSample) else Samples(single=item)
         line.inbox.post(lambda: _take_in(line, unit, samples, ending, sampled))
         return f"{ids.trace_id:032x}"
@@ -471,15 +473,16 @@ def _judge_of(metric: Metric) -> str:
     return judge.model if judge is not None else ""
 
 
-def _unit_of(span: trace.Span, now_ns: int) -> Unit:
+def _unit_of(span: trace.Span, end_ns: int) -> Unit:
     ids, parent = span.get_span_context(), getattr(span, "parent", None)
+    began_ns = getattr(span, "start_time", None)  # the SDK's; the API and a span of another process do not tell
     root = SpanData(
         trace_id=ids.trace_id,
         span_id=ids.span_id,
         parent_id=parent.span_id if parent is not None else None,
         name=getattr(span, "name", _SUBMITTED_SPAN),
-        start_ns=now_ns,
-        end_ns=now_ns,
+        start_ns=began_ns if isinstance(began_ns, int) else end_ns - _SUBMITTED_NS,
+        end_ns=end_ns,
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
     )

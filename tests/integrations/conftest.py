@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 from tests.integrations.stage import Stage, staged
+from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
 from tests.servers.zipkin import Zipkin
 
@@ -15,9 +16,11 @@ def stage(
     prometheus: ModuleType,
     collector: ModuleType,
     phoenix: Phoenix,
+    jaeger: Jaeger,
     zipkin: Zipkin,
 ) -> Iterator[Stage]:
     """Real traffic, scored, in real stores."""
     folder = tmp_path_factory.mktemp("stage")
-    with staged(folder, prometheus=prometheus, collector=collector, phoenix=phoenix, zipkin=zipkin) as stage:
+    stores = {"phoenix": phoenix, "jaeger": jaeger, "zipkin": zipkin}
+    with staged(folder, prometheus=prometheus, collector=collector, **stores) as stage:
         yield stage

@@ -1,8 +1,9 @@
-"""The stage: a real scorer before the real Collector of ``integrations/collector``, with Prometheus, Phoenix and Zipkin.
+"""The stage: a real scorer before the real Collector of ``integrations/collector``, with Prometheus and three trace stores.
 
 application ─ OTLP ─▶ Collector ─ remote write ─▶ Prometheus
              │                 └─ OTLP ─────────▶ Phoenix
-             └─ Zipkin JSON ────────────────────▶ Zipkin      (tag search as in Jaeger, which cannot run here)
+             ├─ OTLP ───────────────────────────▶ Jaeger
+             └─ Zipkin JSON ────────────────────▶ Zipkin
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.line import Failing, Grounded, model, rag
+from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
 from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port, poll
@@ -75,7 +77,7 @@ class Late(Grounded):
 
     async def measure(self, sample: Any) -> Finding:
         if len(self._seen) < 2:
-            await asyncio.sleep(HOLD_S + 0.5)
+            await asyncio.sleep(2 * HOLD_S)
         return await super().measure(sample)
 
 
@@ -102,6 +104,7 @@ class Stage:
     written: Prometheus
     scraped: Prometheus
     phoenix: Phoenix
+    jaeger: Jaeger
     zipkin: Zipkin
     scorer: OnlineScorer
 
@@ -112,12 +115,13 @@ class Stage:
 
 @contextmanager
 def staged(
-    folder: Path, *, prometheus: ModuleType, collector: ModuleType, phoenix: Phoenix, zipkin: Zipkin
+    folder: Path, *, prometheus: ModuleType, collector: ModuleType, phoenix: Phoenix, jaeger: Jaeger, zipkin: Zipkin
 ) -> Iterator[Stage]:
     """Set the stage, play some rounds of traffic, and wait until it has arrived."""
     with ExitStack() as stack:
         written = stack.enter_context(prometheus.running(folder / "written", rules=rules()))
-        tracers, meters = _providers(stack.enter_context(_carrying(folder, collector, written, phoenix)), zipkin)
+        endpoint = stack.enter_context(_carrying(folder, collector, written, phoenix))
+        tracers, meters = _providers(endpoint, jaeger, zipkin)
         scorer = OnlineScorer(
             _metrics(),
             tracer_provider=tracers,
@@ -139,7 +143,7 @@ def staged(
                 _wait_for(store, _HARMLESS, round_ * len(HARMLESS_VERDICTS))
         for store in (written, scraped):
             poll(lambda store=store: _ruled(store), deadline_s=ARRIVES_WITHIN_S, what="what the rules record")
-        yield Stage(written, scraped, phoenix, zipkin, scorer)
+        yield Stage(written, scraped, phoenix, jaeger, zipkin, scorer)
 
 
 def scrape_config(port: int) -> str:
@@ -169,10 +173,11 @@ def _carrying(folder: Path, collector: ModuleType, store: Prometheus, phoenix: P
         yield f"http://127.0.0.1:{http}"
 
 
-def _providers(endpoint: str, zipkin: Zipkin) -> tuple[TracerProvider, MeterProvider]:
+def _providers(endpoint: str, jaeger: Jaeger, zipkin: Zipkin) -> tuple[TracerProvider, MeterProvider]:
     resource = Resource.create({"service.name": SERVICE})
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
+    tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(jaeger.traces_endpoint)))
     tracers.add_span_processor(SimpleSpanProcessor(ZipkinExporter(endpoint=zipkin.spans_endpoint)))
     exporter = OTLPMetricExporter(f"{endpoint}/v1/metrics")
     reader = PeriodicExportingMetricReader(exporter, export_interval_millis=1_000)

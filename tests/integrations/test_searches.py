@@ -1,4 +1,4 @@
-"""What the READMEs say one can search for is found, Jaeger's tags in Zipkin; and an exemplar leads to its trace."""
+"""What the READMEs say one can search for is found; and an exemplar leads to its trace."""
 
 from __future__ import annotations
 
@@ -26,16 +26,21 @@ def _filtered(phoenix: Phoenix, condition: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("tags", expressions("jaeger"))
-def test_tags_find_traces(stage: Stage, tags: str) -> None:
+def test_tags_find_traces_in_jaeger(stage: Stage, tags: str) -> None:
+    assert stage.jaeger.search(SERVICE, dict(tag.split("=", maxsplit=1) for tag in tags.split()))
+
+
+@pytest.mark.parametrize("tags", expressions("jaeger"))
+def test_tags_find_traces_in_zipkin(stage: Stage, tags: str) -> None:
     assert stage.zipkin.search(tags.replace(" ", " and "))
 
 
 def test_a_verdict_finds_the_traces_that_fail_and_no_others(stage: Stage) -> None:
-    failed = stage.zipkin.search("spanscore.label.harmless=fail")
-    passed = stage.zipkin.search("spanscore.label.harmless=pass")
+    failed = stage.jaeger.search(SERVICE, {"spanscore.label.harmless": "fail"})
+    passed = stage.jaeger.search(SERVICE, {"spanscore.label.harmless": "pass"})
 
     assert (len(failed), len(passed)) == (3, 9)
-    assert all("invoke_workflow small_talk" in {span["name"] for span in trace} for trace in failed)
+    assert all("invoke_workflow small_talk" in {span["operationName"] for span in trace["spans"]} for trace in failed)
 
 
 @pytest.mark.parametrize("condition", expressions("phoenix"))
