@@ -123,6 +123,21 @@ def test_a_later_value_of_an_attribute_replaces_the_former():
     assert dict(exporter.get_finished_spans()[0].attributes) == {"a": 2, "b": 1}
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_an_attribute_that_is_set_again_is_not_the_oldest_which_a_limit_drops(watched):
+    exporter, provider = InMemorySpanExporter(), TracerProvider(span_limits=SpanLimits(max_span_attributes=2))
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    if watched:
+        provider.add_span_processor(Watching())
+    chosen = ChosenSpans.of(provider.get_tracer("scope"))
+
+    span = chosen.start_span("one", context=Context(), attributes={"operation": "chat"}, start_time=1)
+    span.set_attributes({"document": "a", "operation": "chat", "model": "m"})
+    span.end()
+
+    assert dict(exporter.get_finished_spans()[0].attributes) == {"operation": "chat", "model": "m"}
+
+
 def test_a_child_that_the_head_sampler_drops_is_not_exported():
     class RootsOnly(Adding):
         def should_sample(self, parent_context, trace_id, name, *_, **__):

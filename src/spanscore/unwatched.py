@@ -58,6 +58,8 @@ class UnwatchedSpan(NonRecordingSpan):
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Take attributes, whose values OTLP can carry (``codec.text.wire_value``)."""
+        if not self._attributes.keys().isdisjoint(attributes):  # past a limit the oldest go: what is set again is new
+            self._attributes = {key: held for key, held in self._attributes.items() if key not in attributes}
         self._attributes.update(attributes)
 
     def set_attribute(self, key: str, value: Any) -> None:
