@@ -44,6 +44,8 @@ __all__ = ["Line", "Options", "rules_of"]
 
 _REMEMBERED = 250
 """Closed units remembered: the recorder lets no span of ours come late, so they are few."""
+_PER_METRIC = 3
+"""Attributes of a score on a unit's span: value, label and probability."""
 _CLAIMS = 4_096
 """Spans remembered as taken by a submitted sample."""
 
@@ -146,6 +148,7 @@ class Line:
             forget=self.handler.forget,
             content=self.content,
             redactor=options.redactor,
+            scores=_PER_METRIC * len(self.metrics) if options.span else 0,
         )
         self.span_thread = SpanThread(self.inbox, self.recorder, self.units, self.hold, prepare=self._open_sinks)
 

@@ -42,9 +42,11 @@ class ChosenSpans:
         sampler: the tracer's own head sampler.
         keeps: whether a span with this parent (None = it has none) is sampled for sure, and ``sampler`` need not be asked.
         watched: whether a processor looks at spans before they end.
+        most_attributes: that a span keeps; None = all.
     """
 
     def __init__(self, tracer: Any) -> None:
+        self.most_attributes: int | None = tracer._span_limits.max_span_attributes
         self.ids, self.sampler = ids_of(tracer), tracer.sampler
         self.keeps, self.watched = Foregone(self.sampler).keeps, Watchers(tracer)
         self._own = tracer

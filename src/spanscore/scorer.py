@@ -15,6 +15,7 @@ from uuid import UUID
 
 from opentelemetry import trace
 
+from spanscore import semconv
 from spanscore.build import Line, Options, rules_of
 from spanscore.capture.handler import SpanCallbackHandler
 from spanscore.capture.install import Installation
@@ -45,6 +46,7 @@ __all__ = ["OnlineScorer"]
 EXIT_TIMEOUT_S = 5.0
 """An interpreter exit takes at most this, exporters included."""
 _SUBMITTED_SPAN = "sample"
+_SUBMITTED = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
 _SUBMITTED_NS = 1_000
 """How long a sample's own span lasts: one that ends where it starts is an error of clocks to a trace store."""
 
@@ -277,7 +279,8 @@ class OnlineScorer:
         span, ending = trace.get_current_span(), None
         ids, end_ns = span.get_span_context(), now
         if not ids.is_valid or not line.claim(UnitKey(ids.trace_id, ids.span_id)):
-            span, end_ns = line.tracer().start_span(_SUBMITTED_SPAN, start_time=now), now + _SUBMITTED_NS
+            span = line.tracer().start_span(_SUBMITTED_SPAN, attributes=_SUBMITTED, start_time=now)
+            end_ns = now + _SUBMITTED_NS
             ids = span.get_span_context()
             ending = LiveEnding(span, end_ns, None, 1_000)
         if not ids.trace_flags & 1:

@@ -6,6 +6,7 @@ OpenInference (0.1.42); the rest, under ``spanscore.*``, are ours. Nothing else 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 # --- scopes -------------------------------------------------------------------------------------------------------
@@ -34,6 +35,8 @@ USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 USAGE_CACHE_WRITE_INPUT_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+USAGE_CACHE_CREATION_INPUT_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+"""The older name of ``cache_write``, and the one that Phoenix 20 and Langfuse read: both are written."""
 USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 TOKEN_TYPE: Final = "gen_ai.token.type"
 TOOL_NAME: Final = "gen_ai.tool.name"
@@ -57,6 +60,8 @@ RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
 INPUT_VALUE: Final = "input.value"
 """OpenInference: the input of a root that is not a conversation, as JSON."""
 OUTPUT_VALUE: Final = "output.value"
+OPENINFERENCE_DOCUMENTS: Final = "retrieval.documents."
+"""OpenInference, flat: followed by a position and ``.document.`` ``id``, ``content``, ``score`` or ``metadata``."""
 EXPECTED: Final = "spanscore.expected"
 """Ours: what ``spanscore.expected(...)`` gave, as JSON."""
 HISTORY: Final = "spanscore.history"
@@ -79,6 +84,14 @@ CONTENT_ATTRIBUTES: Final = frozenset(
     }
 )
 """Attributes that quote prompts, answers or documents. On the wire each is a string (JSON where it is structured)."""
+CONTENT_PREFIXES: Final = (OPENINFERENCE_DOCUMENTS,)
+"""Beginnings of flat attributes that do; each holds one value, text as it is."""
+
+
+def is_content(name: str) -> bool:
+    """Whether an attribute quotes prompts, answers or documents."""
+    return name in CONTENT_ATTRIBUTES or name.startswith(CONTENT_PREFIXES)
+
 
 # Operations (values of gen_ai.operation.name).
 CHAT: Final = "chat"
@@ -99,8 +112,19 @@ EVALUATION_SCORE_VALUE: Final = "gen_ai.evaluation.score.value"
 EVALUATION_SCORE_LABEL: Final = "gen_ai.evaluation.score.label"
 EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
 
-# OpenInference's evaluator form (spec/annotations.md, 2026-07-31).
+# OpenInference's span kinds, and its evaluator form (spec/annotations.md, 2026-07-31).
 OPENINFERENCE_KIND: Final = "openinference.span.kind"
+OPENINFERENCE_CHAIN: Final = "CHAIN"
+"""Also what has no operation: a step, a sample made by hand."""
+OPENINFERENCE_KINDS: Final[Mapping[str, str]] = {
+    CHAT: "LLM",
+    TEXT_COMPLETION: "LLM",
+    RETRIEVAL: "RETRIEVER",
+    EXECUTE_TOOL: "TOOL",
+    INVOKE_AGENT: "AGENT",
+    INVOKE_WORKFLOW: OPENINFERENCE_CHAIN,
+}
+"""Operation → kind. Phoenix itself maps ``invoke_workflow`` to none, and shows such a root as *unknown*."""
 OPENINFERENCE_EVALUATOR: Final = "EVALUATOR"
 OPENINFERENCE_EVALUATION: Final = "evaluations.0.evaluation."
 """Followed by name, score, label, explanation, annotator_kind (LLM or CODE) or identifier."""

@@ -14,6 +14,7 @@ TOKENS = {"gen_ai.usage.input_tokens": 11, "gen_ai.usage.output_tokens": 7}
 CACHE_AND_REASONING = {
     "gen_ai.usage.cache_read.input_tokens": 5,
     "gen_ai.usage.cache_write.input_tokens": 2,
+    "gen_ai.usage.cache_creation.input_tokens": 2,
     "gen_ai.usage.reasoning.output_tokens": 3,
 }
 
@@ -91,6 +92,7 @@ REPORTS: dict[str, tuple[Any, dict[str, Any]]] = {
             **TOKENS,
             "gen_ai.usage.cache_read.input_tokens": 5,
             "gen_ai.usage.cache_write.input_tokens": 2,
+            "gen_ai.usage.cache_creation.input_tokens": 2,
             "gen_ai.response.model": "claude-x",
             "gen_ai.response.id": "msg_1",
             "gen_ai.response.finish_reasons": ["end_turn"],

@@ -553,7 +553,10 @@ def _is_awaited() -> bool:
 def end_detached(root: Root, end_ns: int, error: BaseException | None) -> None:
     """End a root that was running when its scorer was shut down; its open children are dropped."""
     if root.span is not None:
-        root.span.set_attributes({semconv.STATUS: "not_scored", semconv.REASON: Outcome.SHUTDOWN.value})
+        kind = semconv.OPENINFERENCE_KINDS.get(root.operation or "", semconv.OPENINFERENCE_CHAIN)
+        root.span.set_attributes(
+            {semconv.OPENINFERENCE_KIND: kind, semconv.STATUS: "not_scored", semconv.REASON: Outcome.SHUTDOWN.value}
+        )
         if error is not None:
             root.span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
             root.span.set_status(trace.Status(trace.StatusCode.ERROR))

@@ -19,6 +19,7 @@ from spanscore.capture.handler import conversation_id, end_detached
 from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.capture.spans import RunSpans
 from spanscore.codec import langchain as codec
+from spanscore.codec.openinference import flat_documents
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import jsonable, safe_text
 from spanscore.context import judging
@@ -41,6 +42,18 @@ _WRITTEN: Final = frozenset(
 )
 """Keys that the codec writes; any other is the application's, and may itself be what must not leave."""
 _MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
+_CONVERSING: Final = _MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
+"""Operations whose spans tell the conversation, beside a root's; the conventions have none for a tool's."""
+_MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
+    None: {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN},
+    **{
+        operation: {semconv.OPERATION_NAME: operation, semconv.OPENINFERENCE_KIND: kind}
+        for operation, kind in semconv.OPENINFERENCE_KINDS.items()
+    },
+}
+"""Operation → what its spans are, in the words of both conventions; None is a step."""
+_SPARE_ATTRIBUTES: Final = 32
+"""Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
 
 
 class LiveEnding:
@@ -77,6 +90,7 @@ class Recorder:
         content: whether prompts, answers and documents are exported.
         redactor: applied to exported content, and to the conversation's id; where it raises, they are left out.
         max_age_ns: a root that runs longer is given up: abandoned, its unit incomplete.
+        scores: attributes that are set on a root when its scores are there, at most.
     """
 
     def __init__(
@@ -89,6 +103,7 @@ class Recorder:
         content: bool = False,
         redactor: Redactor | None = None,
         max_age_ns: int = 3_600_000_000_000,
+        scores: int = 0,
     ) -> None:
         self._port = port
         self._turnstile = turnstile
@@ -98,6 +113,7 @@ class Recorder:
         self._redactor = redactor
         self._redact_id = None if redactor is None else lru_cache(_IDS)(redactor)
         self._max_age_ns = max_age_ns
+        self._scores = scores
         self.reset()
 
     def reset(self) -> None:
@@ -169,7 +185,7 @@ class Recorder:
         root.open.pop(run.id, None)  # here and not where it ended: a root's end must not overtake it
         if run.closed:
             return
-        attributes = _plain(run, output, error)
+        attributes = self._told(run, output, error)
         if _stopped(error):
             attributes, error = attributes | {semconv.RUN_END: _run_end(None, error)}, None
         if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
@@ -195,7 +211,8 @@ class Recorder:
         on_span, render = attributes, None
         if self._content:
             content = _rendered(_content_of(run, output))
-            on_span, render = {**attributes, **self._exported(content)}, partial(_same, content)
+            room = self._room(len(attributes) + len(content) + (self._scores if run is root else 0))
+            on_span, render = {**self._exported(content, room), **attributes}, partial(_same, content)
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
@@ -253,20 +270,30 @@ class Recorder:
             self.abandoned += 1
         if root.broken:
             self._port.broken(key, now_ns)
-        attributes = {**_plain(root, output, error), semconv.RUN_END: run_end}
-        if self._redact_id is not None and semconv.CONVERSATION_ID in attributes:
-            attributes |= _redacted_id(attributes.pop(semconv.CONVERSATION_ID), self._redact_id)
+        attributes = {**self._told(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         del self._open[key]
         self._forget(root)
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
-        attributes = {**_plain(child, None, None), semconv.RUN_END: "cancelled"}
+        attributes = {**self._told(child, None, None), semconv.RUN_END: "cancelled"}
         child.given = None  # half a conversation is nobody's sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
         except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
             harmless("end a span", error)
+
+    def _told(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+        """Return the attributes that are exported whether content is or not. Never raises."""
+        attributes = _plain(run, output, error)
+        if self._redact_id is not None and semconv.CONVERSATION_ID in attributes:
+            attributes |= _redacted_id(attributes.pop(semconv.CONVERSATION_ID), self._redact_id)
+        return attributes
+
+    def _room(self, taken: int) -> int | None:
+        """Return how many attributes a span can take beside those; None = any number."""
+        most = self._run_spans().most_attributes
+        return None if most is None else most - taken - _SPARE_ATTRIBUTES
 
     def _error_text(self, error: BaseException) -> str | None:
         """Return what an error says, where content may be exported as it is. ``str()`` runs the application's code."""
@@ -277,14 +304,17 @@ class Recorder:
         except BaseException:  # noqa: BLE001  (its class stands in error.type)
             return None
 
-    def _exported(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        if self._redactor is None:
-            return exported(content)
-        try:
-            with judging():  # a redactor may ask a model: what is recorded of that would be redacted here, without end
-                return exported({name: _redacted(value, self._redactor) for name, value in content.items()})
-        except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
-            return {}
+    def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
+        """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
+        if self._redactor is not None:
+            try:
+                with (
+                    judging()
+                ):  # a redactor may ask a model: what is recorded of that would be redacted here, without end
+                    content = {name: _redacted(value, self._redactor) for name, value in content.items()}
+            except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
+                return {}
+        return exported({**flat_documents(content.get(semconv.RETRIEVAL_DOCUMENTS), room), **content})
 
 
 def _with_run_end(event: Event) -> Event:
@@ -310,11 +340,11 @@ def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]
         return _described(run, output, error)
     except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
         harmless("describe a run", fault)
-        return {semconv.OPERATION_NAME: run.operation} if run.operation else {}
+        return dict(_MARKS[run.operation])
 
 
 def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-    attributes: dict[str, Any] = {semconv.OPERATION_NAME: run.operation} if run.operation else {}
+    attributes: dict[str, Any] = dict(_MARKS[run.operation])
     if run.operation in _MODELS:
         metadata, parameters = run.details if isinstance(run.details, tuple) else (run.details, None)
         attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
@@ -328,8 +358,10 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
         attributes[semconv.AGENT_NAME] = safe_text(run.name)
     elif run.operation == semconv.INVOKE_WORKFLOW:
         attributes[semconv.WORKFLOW_NAME] = safe_text(run.name)
-    if run is run.root and (conversation := conversation_id(_metadata(run))) is not None:
-        attributes[semconv.CONVERSATION_ID] = conversation
+    if run is run.root or run.operation in _CONVERSING:
+        conversation = conversation_id(_metadata(run))
+        if conversation is not None:
+            attributes[semconv.CONVERSATION_ID] = conversation
     if error is not None and not _stopped(error):
         attributes[semconv.ERROR_TYPE] = safe_text(type(error).__name__)
     return attributes

@@ -31,6 +31,8 @@ _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
 _NO_LINKS: Final = ()
 _DRAWN_AHEAD: Final = 512
 """Roots drawn and not begun, at most: 0.2 kB each."""
+_MOST_ATTRIBUTES: Final = 128
+"""What the SDK keeps by default, for a tracer that is not the SDK's."""
 
 
 def _kind_of(run: Run) -> SpanKind:
@@ -57,6 +59,11 @@ class RunSpans:
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
         # What generates other ids may write the time into them.
         self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
+
+    @property
+    def most_attributes(self) -> int | None:
+        """Attributes that a span keeps; None = all."""
+        return _MOST_ATTRIBUTES if self._chosen is None else self._chosen.most_attributes
 
     def decide(self, root: Root, ambient: Context) -> bool:
         """Give a root its ids, and ``may`` where they decide it; False when its head sampler drops the trace. Any thread.

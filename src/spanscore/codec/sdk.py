@@ -13,8 +13,6 @@ from spanscore.model.span import Attributes, SpanData, SpanStatus
 
 __all__ = ["exported", "span_data", "structured"]
 
-_PLAIN_TEXT = frozenset({semconv.RETRIEVAL_QUERY})
-"""Content that is text by its convention: never read as JSON."""
 _STATUS: Mapping[str, SpanStatus] = {"UNSET": "unset", "OK": "ok", "ERROR": "error"}
 
 
@@ -53,7 +51,7 @@ def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def structured(attributes: Mapping[str, Any]) -> Attributes:
     """Return attributes from the wire with content as structures again, parsed when it is first read."""
-    content = {name: attributes[name] for name in semconv.CONTENT_ATTRIBUTES if name in attributes}
+    content = {name: value for name, value in attributes.items() if semconv.is_content(name)}
     plain = {name: value for name, value in attributes.items() if name not in content}
     if not content:
         return Attributes(plain)
@@ -61,7 +59,7 @@ def structured(attributes: Mapping[str, Any]) -> Attributes:
 
 
 def _wire(name: str, value: Any) -> Any:
-    if isinstance(value, str) and (name in _PLAIN_TEXT or name not in semconv.CONTENT_ATTRIBUTES):
+    if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
         return safe_text(value)
     if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping):
         return to_wire(value)
@@ -73,7 +71,12 @@ def _wire(name: str, value: Any) -> Any:
 def _structure(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return jsonable(_lists(value))  # the SDK keeps structured values as tuples and mappings of its own
-    return value if name in _PLAIN_TEXT else from_wire(value)
+    return value if _is_text(name) else from_wire(value)
+
+
+def _is_text(name: str) -> bool:
+    """Whether content is text by its convention: never read as JSON."""
+    return name == semconv.RETRIEVAL_QUERY or name.startswith(semconv.CONTENT_PREFIXES)
 
 
 def _lists(value: Any) -> Any:

@@ -79,6 +79,7 @@ def chat_attributes(
     }
     if isinstance(generation, TakenGeneration):
         _add_answer(found, generation)
+        found[semconv.USAGE_CACHE_CREATION_INPUT_TOKENS] = found.get(semconv.USAGE_CACHE_WRITE_INPUT_TOKENS)
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -31,7 +31,7 @@ class Attributes(Mapping[str, Any]):
 
     Args:
         plain: what is known already; never content.
-        render: gives the content attributes (``semconv.CONTENT_ATTRIBUTES``) as structured values. Called at most once,
+        render: gives the content attributes (``semconv.is_content``) as structured values. Called at most once,
             when a content key is first read or the attributes are iterated, and forgotten then.
     """
 
@@ -53,7 +53,7 @@ class Attributes(Mapping[str, Any]):
         return self._plain
 
     def _holding(self, key: str) -> Mapping[str, Any]:
-        return self._all() if key in semconv.CONTENT_ATTRIBUTES else self._plain
+        return self._all() if semconv.is_content(key) else self._plain
 
     def __getitem__(self, key: str) -> Any:
         return self._holding(key)[key]
@@ -119,7 +119,7 @@ class SpanData:
             known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
         else:
             known = self.attributes
-        return replace(self, attributes={k: v for k, v in known.items() if k not in semconv.CONTENT_ATTRIBUTES})
+        return replace(self, attributes={k: v for k, v in known.items() if not semconv.is_content(k)})
 
 
 @dataclass(frozen=True, slots=True)

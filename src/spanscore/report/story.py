@@ -76,7 +76,7 @@ def story_of_spans(unit: str, spans: Spans) -> Story:
     key, own = spans.unit(unit)
     branches = _branches(key, own)
     single = GenAIDialect().samples(Unit(key, own)).single if own else None
-    captured = any(name in span.attributes for span in own for name in semconv.CONTENT_ATTRIBUTES)
+    captured = any(semconv.is_content(name) for span in own for name in span.attributes)
     if single is None:
         return Story(captured=captured, branches=branches, more=len(own) - len(branches))
     contexts = single.retrieved_contexts
