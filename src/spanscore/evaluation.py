@@ -62,7 +62,7 @@ class Evaluation:
     def _begin(self, metric: Metric, samples: Samples) -> Score | _Running:
         sample = _sample_for(metric, samples)
         if sample is None:
-            return _unscored(metric, *_why_not(metric, samples))
+            return _without_sample(metric, samples)
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
         with recorded_calls() as calls:
             # Whatever a metric asks, and however: it is no run of the application.
@@ -128,19 +128,20 @@ def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
     return samples.single if "single_turn" in metric.requires else None
 
 
-def _why_not(metric: Metric, samples: Samples) -> tuple[Outcome, str]:
+def _without_sample(metric: Metric, samples: Samples) -> Score:
     if samples.outcome is not None:
-        return samples.outcome, samples.reason or samples.outcome.value
+        return _unscored(metric, samples.outcome, samples.reason or samples.outcome.value)
     kinds = " or ".join(kind.replace("_", "-") for kind in metric.requires)
-    return Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none"
+    score = _unscored(metric, Outcome.MISSING_FIELD, f"{metric.name} needs a {kinds} sample; the unit gives none")
+    return replace(score, missing=tuple(metric.requires))
 
 
 def _told_where(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
-    """Add to a missing field's reason where it was looked for."""
+    """Name the missing fields, and add to the reason where they were looked for."""
     kind = "multi_turn" if sample is samples.multi else "single_turn"
-    missing = missing_fields(sample, metric.requires[kind])
+    missing = tuple(missing_fields(sample, metric.requires[kind]))
     places = [f"{name} was looked for in {where}" for name, where in samples.looked_in if name in missing]
-    return replace(score, reason="; ".join([score.reason or score.outcome.value, *places]))
+    return replace(score, missing=missing, reason="; ".join([score.reason or score.outcome.value, *places]))
 
 
 def _no_score(metric: Metric, value: Any) -> Score:

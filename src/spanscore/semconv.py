@@ -136,6 +136,8 @@ PROBABILITY: Final = "spanscore.probability."
 VERDICT: Final = "spanscore.verdict"
 STATUS: Final = "spanscore.status"
 REASON: Final = "spanscore.reason"
+UNSCORED: Final = "spanscore.unscored."
+"""Followed by a metric that was chosen and gave no score: its outcome, after ``missing_field`` the fields."""
 RUN_END: Final = "spanscore.run.end"
 SAMPLE_SOURCE: Final = "spanscore.sample.source"
 """How question and answer were found, the less sure of both: ``messages``, ``keys``, ``only_text``, ``matched``, ``object``,

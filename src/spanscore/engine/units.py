@@ -192,8 +192,7 @@ class Units:
         others = self._undecided.pop(key, {})
         scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
-        lost = self._ledger.settle_all(key, Outcome.METRIC_ERROR)  # none, unless a fault of ours lost their scores
-        others |= dict.fromkeys(lost, Outcome.METRIC_ERROR)
+        others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
         self.sources.update([source] if (source := result.told.get(semconv.SAMPLE_SOURCE)) else ())
         in_time = self._hold.release(key, {**self._on_span(scores, others), **(result.told if self._attach else {})})
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
@@ -226,11 +225,11 @@ class Units:
             self._close(unit, now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             harmless("decide on a unit", error)
-            self._turn_back(unit.key, self._ledger.settle_all(unit.key, Outcome.INCOMPLETE), Outcome.INCOMPLETE, now_ns)
+            self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
 
     def _close(self, unit: Unit, now_ns: int) -> None:
         if not unit.complete:
-            self._turn_back(unit.key, self._ledger.settle_all(unit.key, Outcome.INCOMPLETE), Outcome.INCOMPLETE, now_ns)
+            self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
             return
         facts = facts_of(unit)
         self._choose(unit, {name: self._sampler.decide(facts, name) for name in self._metrics}, None, now_ns)
@@ -239,16 +238,16 @@ class Units:
         key = unit.key
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         if not taken:
-            self._turn_back(key, self._ledger.settle_all(key, Outcome.NOT_SAMPLED), Outcome.NOT_SAMPLED, now_ns)
+            self._turn_back(key, self._settled_as(Outcome.NOT_SAMPLED, key), now_ns)
             return
+        others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
+        for name, outcome in others.items():
+            self._ledger.settle(key, name, outcome)
         held = weight_of(unit, samples)
         if not self._queue.reserve(held):
-            self._turn_back(key, self._ledger.settle_all(key, Outcome.QUEUE_FULL), Outcome.QUEUE_FULL, now_ns)
+            self._turn_back(key, others | self._settled_as(Outcome.QUEUE_FULL, key), now_ns)
             return
-        others = [name for name in decisions if name not in taken]
-        for name in others:
-            self._ledger.settle(key, name, Outcome.NOT_SAMPLED)
-        self._undecided[key] = dict.fromkeys(others, Outcome.NOT_SAMPLED)
+        self._undecided[key] = others
         self._park(unit, now_ns)
         self._chosen.append(Chosen(unit, taken, samples, held))
 
@@ -263,11 +262,15 @@ class Units:
         is_trace_root = root is not None and root.parent_id is None
         self._hold.park(unit.key, ending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
 
-    def _turn_back(self, key: UnitKey, metrics: frozenset[str], outcome: Outcome, now_ns: int) -> None:
+    def _settled_as(self, outcome: Outcome, key: UnitKey) -> dict[str, Outcome]:
+        """Give every metric of a unit that is still open this outcome."""
+        return dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
+
+    def _turn_back(self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int) -> None:
         ending = self._roots.pop(key, None)
         if ending is not None:
             self._hold.park(key, ending, now_ns)
-            self._hold.release(key, self._on_span([], dict.fromkeys(metrics, outcome)))
+            self._hold.release(key, self._on_span([], outcomes))
         else:
             self._hold.drop(key)
         self._out_when_left(key)

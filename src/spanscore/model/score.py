@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -187,6 +187,7 @@ class Score:
         value: on the metric's own scale; None unless ``outcome`` is ``scored``. Always finite.
         quality: value mapped to [0, 1], 1 good; None for an open scale.
         reason: for every other outcome, what happened, without content.
+        missing: of a ``missing_field``, the fields (or the kind of sample) that the metric needs and the unit does not have.
         explanation: the judge's words or the counts behind the value; may quote content.
         error_type: low-cardinality, set when the evaluation failed.
         series: metric version + judge model + votes: a change starts a new series, it is not a drop.
@@ -205,6 +206,7 @@ class Score:
     quality: float | None = None
     label: Label | None = None
     reason: str | None = None
+    missing: tuple[str, ...] = ()
     explanation: str | None = None
     error_type: str | None = None
     series: str = ""
@@ -252,26 +254,38 @@ def score_id(key: UnitKey, metric: str, version: str, revision: int = 0) -> str:
 def unit_attributes(
     scores: Iterable[Score], others: Mapping[str, Outcome] | None = None, *, pending: bool = False
 ) -> dict[str, Any]:
-    """Return the flat attributes of a unit's span: values, labels, probabilities, verdict, status and reason.
+    """Return the flat attributes of a unit's span: values, labels, probabilities, verdict, status and reasons.
 
     Args:
-        scores: of this unit; those without a value add to the reason only.
+        scores: of this unit; those without a value add to the reasons only.
         others: metric → outcome of those that were never begun (not sampled, missing field …).
         pending: the span leaves before its scores are in; takes precedence over every other status.
     """
-    scores = list(scores)
+    scores, others = list(scores), others or {}
     attributes: dict[str, Any] = {}
     for score in scores:
         attributes |= score_attributes(score)
+    return attributes | _verdict(scores) | _standing(scores, others, pending) | _unscored(scores, others)
+
+
+def _verdict(scores: Sequence[Score]) -> dict[str, Any]:
     labels = {score.label for score in scores if score.label}
-    if labels:
-        attributes[semconv.VERDICT] = "fail" if "fail" in labels else "pass"
-    outcomes = {score.outcome for score in scores} | set((others or {}).values())
-    attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
+    return {semconv.VERDICT: "fail" if "fail" in labels else "pass"} if labels else {}
+
+
+def _standing(scores: Sequence[Score], others: Mapping[str, Outcome], pending: bool) -> dict[str, Any]:
+    outcomes = {score.outcome for score in scores} | set(others.values())
     reason = ",".join(sorted(outcomes - {Outcome.SCORED}))
-    if reason:
-        attributes[semconv.REASON] = reason
-    return attributes
+    status = {semconv.STATUS: "pending" if pending else _status(outcomes)}
+    return {**status, semconv.REASON: reason} if reason else status
+
+
+def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Return why each chosen metric gave no score: few texts, which quote nothing."""
+    told = {score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing)))) for score in scores}
+    told |= {metric: outcome.value for metric, outcome in others.items()}
+    nothing_to_say = {Outcome.SCORED, Outcome.NOT_SAMPLED}
+    return {semconv.UNSCORED + metric: why for metric, why in told.items() if why not in nothing_to_say}
 
 
 def refuse_taken_name(metric: str) -> None:
@@ -280,13 +294,15 @@ def refuse_taken_name(metric: str) -> None:
     Raises:
         ConfigurationError: it is ``id`` or ``revision``.
     """
-    if semconv.SCORE + metric in _TAKEN:
-        raise ConfigurationError(
-            f"a metric cannot be called {metric!r}: {semconv.SCORE + metric} is an attribute that every score has already"
-        )
+    for name in (family + metric for family in _FAMILIES):
+        if name in _TAKEN:
+            raise ConfigurationError(
+                f"a metric cannot be called {metric!r}: {name} is an attribute that every score has already"
+            )
 
 
-_TAKEN = frozenset({semconv.SCORE_ID, semconv.SCORE_REVISION})
+_FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED)
+_TAKEN = frozenset(name for name in vars(semconv).values() if isinstance(name, str))
 
 
 def score_attributes(score: Score) -> dict[str, Any]:

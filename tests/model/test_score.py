@@ -1,0 +1,59 @@
+"""What a unit's span says of its scores, and of those that it has not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sinks.builders import failed, score, undefined
+
+from spanscore import semconv
+from spanscore.errors import ConfigurationError
+from spanscore.model.score import Outcome, refuse_taken_name, unit_attributes
+
+FAMILIES = (semconv.SCORE, semconv.LABEL, semconv.PROBABILITY, semconv.UNSCORED)
+
+
+def unscored(attributes: dict[str, object]) -> dict[str, object]:
+    prefix = "spanscore.unscored."
+    return {name.removeprefix(prefix): value for name, value in attributes.items() if name.startswith(prefix)}
+
+
+def test_each_chosen_metric_without_a_score_says_why() -> None:
+    scores = [
+        score("style"),
+        failed("judged"),
+        undefined("nothing_to_verify"),
+        failed("faithfulness", Outcome.MISSING_FIELD, error_type=None, missing=("retrieved_contexts",)),
+        failed("correct", Outcome.MISSING_FIELD, error_type=None, missing=("reference", "rubrics")),
+    ]
+
+    assert unscored(unit_attributes(scores, {"lost": Outcome.METRIC_ERROR})) == {
+        "judged": "judge_error",
+        "nothing_to_verify": "undefined",
+        "faithfulness": "missing_field retrieved_contexts",
+        "correct": "missing_field reference,rubrics",
+        "lost": "metric_error",
+    }
+
+
+def test_a_metric_that_was_not_chosen_has_nothing_to_say() -> None:
+    attributes = unit_attributes([score("style")], {"dear": Outcome.NOT_SAMPLED})
+
+    assert unscored(attributes) == {}
+    assert (attributes["spanscore.status"], attributes["spanscore.reason"]) == ("scored", "not_sampled")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_metric_takes_the_place_of_another_attribute(family: str) -> None:
+    constants = [value for value in vars(semconv).values() if isinstance(value, str)]
+    taken = [name.removeprefix(family) for name in constants if name.startswith(family) and name != family]
+
+    for name in taken:
+        with pytest.raises(ConfigurationError, match="is an attribute that every score has already"):
+            refuse_taken_name(name)
+
+
+def test_score_id_and_revision_are_taken() -> None:
+    for name in ("id", "revision"):
+        with pytest.raises(ConfigurationError, match=f"cannot be called {name!r}: spanscore.score.{name}"):
+            refuse_taken_name(name)
+    refuse_taken_name("faithfulness")
