@@ -95,6 +95,9 @@ class Line:
 
     Args:
         ready: called on the application's thread before each root.
+
+    Attributes:
+        over: the scorer is being shut down: there is no meter to be had any more.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Line:
         self.content = _exports_content() if options.content is None else options.content
         self._tracer: Tracer | None = None
         self._open = False
+        self.over = False
         self._sinks: list[Sink] = []
         self._claimed: dict[UnitKey, None] = {}
         self._make_parts(ready)
@@ -239,7 +243,7 @@ class Line:
             self._sinks.append(EvaluationSpans(self.providers, self.content))
         if self.options.event:
             self._sinks.append(Events(self.providers, self.content))
-        if self.telemetry is not None and not self.handler.closed:  # after an end there is no meter to be had
+        if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
             self._sinks.append(Instruments(self.telemetry))
         self._sinks.extend(self.options.sinks)

@@ -405,6 +405,7 @@ class OnlineScorer:
 
     def _end(self, until: float) -> bool:
         self._installation.uninstall()
+        self._line.over = True
         whole = drain(self._line, (until - monotonic()) * 0.6)
         self._line.close()
         self._stop_serving()

@@ -6,6 +6,7 @@ import logging
 import pytest
 from langchain_core.callbacks import BaseCallbackManager
 from tests.line import QUESTION, Grounded, a_line, rag
+from tests.sinks.memory import Memory
 
 from spanscore import OnlineScorer, SingleTurnSample
 from spanscore.capture import neighbours as module
@@ -72,11 +73,18 @@ def test_without_capture_nothing_is_recorded_and_the_answer_is_the_same(attach, 
     assert caplog.records == []
 
 
-def test_without_capture_a_submitted_sample_is_scored():
+def test_without_capture_a_submitted_sample_is_scored_and_measured():
     sample = SingleTurnSample(user_input=QUESTION, response="Paris.", retrieved_contexts=["Paris."])
-    with a_line(capture=False) as (scorer, trace):
+    memory = Memory()
+    with a_line(capture=False, meter_provider=memory.meter_provider) as (scorer, trace):
         scorer.submit(sample)
         assert scorer.flush(5)
+        (scored,) = [
+            n
+            for labels, n in memory.values("spanscore.scored").items()
+            if ("gen_ai.evaluation.score.label", "pass") in labels
+        ]
+        assert scored == 1
 
     assert [s.attributes["spanscore.score.grounded"] for s in trace.named("sample")] == [1.0]
 
