@@ -12,6 +12,7 @@ from opentelemetry.trace import Tracer
 from spanscore import semconv
 from spanscore.assembly import Assembler
 from spanscore.capture.handler import SpanCallbackHandler
+from spanscore.capture.model_metrics import ModelMetrics, why_not
 from spanscore.capture.recorder import Recorder
 from spanscore.capture.runs import Event
 from spanscore.dialects.extract import Extract
@@ -27,7 +28,7 @@ from spanscore.hooks import Hooks
 from spanscore.inbox import Inbox
 from spanscore.ledger import Ledger
 from spanscore.metrics.registry import by_name
-from spanscore.model.score import refuse_taken_name
+from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.model.span import UnitKey
 from spanscore.notice import harmless
 from spanscore.pipeline import Pipeline
@@ -46,6 +47,7 @@ _REMEMBERED = 250
 """Closed units remembered: the recorder lets no span of ours come late, so they are few."""
 _PER_METRIC = 3
 """Attributes of a score on a unit's span: value, label and probability."""
+_SOME_MISSING = "runs below spans that were sampled away are missing in the metrics of model runs"
 _CLAIMS = 4_096
 """Spans remembered as taken by a submitted sample."""
 
@@ -61,6 +63,7 @@ class Options:
         capture: whether the handler records anything.
         content: whether prompts, answers and documents are exported; None = by
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default.
+        model_metrics: whether the application's model runs are counted, where nobody else does and none would be missing.
         score_abandoned: whether what was said of a stream that its reader left is scored; else it is ``no_sample``.
         hold_s: how long a unit's spans wait for scores after its end; None = 10 s for a trace's root, else 4 s.
     """
@@ -73,6 +76,7 @@ class Options:
     content: bool | None = None
     steps: bool = False
     score_abandoned: bool = False
+    model_metrics: bool = True
     extract: Extract | None = None
     redactor: Redactor | None = None
     keep: Filter | None = None
@@ -118,6 +122,7 @@ class Line:
         options = self.options
         self.ledger = Ledger(self.metrics)
         self.telemetry = self._telemetry() if options.instruments else None
+        self.models = ModelMetrics() if options.capture and options.model_metrics else None
         self.inbox: Inbox[Event] = Inbox(soft=options.inbox)
         self.queue = MemoryQueue(options.queue, options.queue_bytes)
         self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=options.key or DEFAULT_KEY)
@@ -152,6 +157,7 @@ class Line:
             forget=self.handler.forget,
             content=self.content,
             redactor=options.redactor,
+            models=self.models,
             scores=_PER_METRIC * len(self.metrics) if options.span else 0,
         )
         self.span_thread = SpanThread(self.inbox, self.recorder, self.units, self.hold, prepare=self._open_sinks)
@@ -246,7 +252,23 @@ class Line:
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
             self._sinks.append(Instruments(self.telemetry))
+        if self.models is not None and not self.over:
+            self._count_models(self.models)
         self._sinks.extend(self.options.sinks)
+
+    def _count_models(self, models: ModelMetrics) -> None:
+        models.off = why_not(self.tracer(), self.providers.meter_provider)
+        if not models.off:
+            models.export_to(self.providers.meter())
+
+    def notes(self) -> list[str]:
+        """Return what must be known of the metrics of the application's models, for ``status()``."""
+        if self.models is None:
+            return []
+        if self.models.off:
+            return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.models.off}"]
+        dropped = any(outcome is Outcome.NOT_EXPORTED for _, outcome in self.ledger.outcomes())
+        return [_SOME_MISSING] if dropped else []
 
     def _gauges(self) -> dict[str, Callable[[], float | Mapping[str, float]]]:
         return {

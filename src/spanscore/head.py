@@ -27,6 +27,11 @@ class Foregone:
         )
         self._all = based is None and self._root
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every span is kept, but below a parent that was dropped itself."""
+        return self._root and self._local and self._remote
+
     def keeps(self, parent: SpanContext | None) -> bool:
         """Whether a span is kept for sure; None is the parent of the first of a trace. False: ask."""
         if parent is None:

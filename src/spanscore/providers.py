@@ -136,6 +136,12 @@ class Providers:
         provider: TracerProvider = self._provider("traces")
         return provider
 
+    @property
+    def meter_provider(self) -> MeterProvider:
+        """The meter provider in use; chooses the providers if nobody has."""
+        provider: MeterProvider = self._provider("metrics")
+        return provider
+
     def tracer(self, name: str = semconv.SCOPE) -> Tracer:
         """Return the tracer of a scope; chooses the providers if nobody has."""
         tracer = self._tracers.get(name)

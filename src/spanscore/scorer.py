@@ -72,6 +72,10 @@ class OnlineScorer:
             ``handler`` and ``install()`` then do nothing, ``submit()`` still scores.
         capture_content: whether prompts, answers and documents are exported; None = by
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
+        capture_metrics: whether tokens and durations of the application's model runs are emitted as histograms
+            (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They are of runs and not of scores, so
+            ``attach`` has no say in it; without ``capture`` there are none. Off where another instrumentation emits them, and
+            under a head sampler that drops runs, which would be missing: decided when the first run starts; ``status()`` tells.
         steps: whether prompts, parsers and lambdas get spans too.
         score_abandoned: whether the partial answer of a stream that its reader left half-way is scored; else the unit is
             ``no_sample``.
@@ -109,6 +113,7 @@ class OnlineScorer:
         logger_provider: LoggerProvider | None = None,
         capture: bool = True,
         capture_content: bool | None = None,
+        capture_metrics: bool = True,
         steps: bool = False,
         score_abandoned: bool = False,
         extract: Extract | None = None,
@@ -131,6 +136,7 @@ class OnlineScorer:
             key=sampling_key,
             capture=capture,
             content=capture_content,
+            model_metrics=capture_metrics,
             steps=steps,
             score_abandoned=score_abandoned,
             extract=extract,
@@ -180,6 +186,7 @@ class OnlineScorer:
             "service_name": settings.service_name,
             "capture": capture.enabled,
             "capture_content": capture.content,
+            "capture_metrics": capture.metrics,
             "steps": capture.steps,
             "score_abandoned": capture.score_abandoned,
             "extract": Extract(**found) if any(found.values()) else None,
@@ -249,6 +256,8 @@ class OnlineScorer:
 
             self._endpoint = ScrapeEndpoint(self._providers.service_name, port=port, host=host)
             telemetry.export_to(self._endpoint.meter)
+            if self._line.models is not None:
+                self._line.models.export_to(self._endpoint.meter)
             return self._endpoint.port
 
     # --- scoring by hand ---------------------------------------------------------------------------------------
@@ -321,10 +330,10 @@ class OnlineScorer:
             closed=self._closed,
             neighbours=neighbours(),
             unpriced=list(line.units.unpriced),
-            folded=0 if line.telemetry is None else line.telemetry.folded,
+            folded=sum(part.folded for part in (line.telemetry, line.models) if part is not None),
             rates=line.rates(),
             means=line.means(),
-            notes=offline_notes(line.metrics.values()),
+            notes=[*offline_notes(line.metrics.values()), *line.notes()],
         )
 
     def _as_served(self, row: ProviderRow) -> ProviderRow:
@@ -388,6 +397,8 @@ class OnlineScorer:
         if self._endpoint is not None and self._line.telemetry is not None:
             self._endpoint.close_in_child()
             self._line.telemetry.abandon(self._endpoint.meter)
+            if self._line.models is not None:
+                self._line.models.abandon(self._endpoint.meter)
             self._endpoint = None
         self._line.reset()
 

@@ -203,6 +203,16 @@ CAPTURE_UNITS: Final = "spanscore.capture.units"
 CAPTURE_REFUSED: Final = "spanscore.capture.refused"
 CAPTURE_ABANDONED: Final = "spanscore.capture.abandoned"
 
+# --- instruments of the application's models (standard) -------------------------------------------------------------
+CLIENT_TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+CLIENT_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+CLIENT_TOKEN_BUCKETS: Final = tuple(4**power for power in range(14))
+"""1 to 67,108,864, as the conventions advise."""
+CLIENT_INFERENCE_DURATION: Final = "gen_ai.client.inference.duration"
+CLIENT_INFERENCE_INPUT_TOKENS: Final = "gen_ai.client.inference.operation.input_tokens"
+CLIENT_INFERENCE_OUTPUT_TOKENS: Final = "gen_ai.client.inference.operation.output_tokens"
+"""What the conventions are about to call them; not emitted as long as dashboards read the names above."""
+
 # --- environment (standard) ---------------------------------------------------------------------------------------
 CAPTURE_CONTENT_ENV: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """NO_CONTENT (default) | SPAN_ONLY | EVENT_ONLY | SPAN_AND_EVENT; ``true`` is read as SPAN_ONLY."""

@@ -16,7 +16,7 @@ from tests.capture.tree import captured
 from tests.codec.test_sdk import ended
 from tests.line import CONTEXT, QUESTION, Grounded, a_line, a_trace, model, rag
 
-from spanscore import SingleTurnSample
+from spanscore import SingleTurnSample, semconv
 from spanscore.codec.sdk import span_data
 
 FLAT = "retrieval.documents."
@@ -90,6 +90,23 @@ def test_a_root_that_outlives_its_scorer_has_its_kind() -> None:
 
     (root,) = trace.roots
     assert (root.attributes["spanscore.reason"], root.attributes["openinference.span.kind"]) == ("shutdown", "CHAIN")
+
+
+def test_every_name_on_a_span_is_one_that_semconv_knows() -> None:
+    def answer(question: str) -> str:
+        look_up.invoke({"key": "a"})
+        return str(rag().invoke(question))
+
+    with captured(Grounded(), Grounded("dear"), rates={"dear": 0.0}, capture_content=True, steps=True) as run:
+        config = run.config(metadata={"thread_id": "t"})
+        RunnableLambda(answer).invoke(QUESTION, config=config)
+        model().invoke(QUESTION, config=config)
+        shelf(3).invoke(QUESTION, config=config)
+
+    known = {value for value in vars(semconv).values() if isinstance(value, str)}
+    families = tuple(name for name in known if name.endswith("."))
+    names = {name for span in run.trace.spans for name in span.attributes}
+    assert {name for name in names - known if not name.startswith(families)} == set()
 
 
 # --- retrieved documents ------------------------------------------------------------------------------------------

@@ -13,13 +13,15 @@ from typing import Any, Final
 
 from langchain_core.callbacks import BaseCallbackManager
 
-__all__ = ["announce", "neighbours"]
+__all__ = ["announce", "neighbours", "who_counts"]
 
 _log = logging.getLogger("spanscore")
 _KNOWN: Final = {
     "openinference.instrumentation.langchain": "OpenInference",
     "opentelemetry.instrumentation.langchain": "OpenLLMetry",
 }
+_SPANS_ONLY: Final = "OpenInference "
+"""Has no instruments; whoever else traces LangChain may have them, as OpenLLMetry does."""
 _HOME: Final = "langchain_core"
 _DEEPEST: Final = 32
 """Wrappers looked through: a wrapper that names itself as what it wraps must not hold up a root."""
@@ -46,6 +48,11 @@ def announce(active: Sequence[str]) -> None:
                 " own span. OnlineScorer(capture=False) leaves tracing to it.",
                 name,
             )
+
+
+def who_counts(active: Sequence[str]) -> str | None:
+    """Return the first neighbour that may emit metrics of model runs, too; None where there is none."""
+    return next((name for name in active if not name.startswith(_SPANS_ONLY)), None)
 
 
 def _modules(function: Any) -> Iterator[str]:

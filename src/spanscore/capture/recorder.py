@@ -16,6 +16,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
 from spanscore.capture.handler import conversation_id, end_detached
+from spanscore.capture.model_metrics import ModelMetrics
 from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.capture.spans import RunSpans
 from spanscore.codec import langchain as codec
@@ -91,6 +92,7 @@ class Recorder:
         redactor: applied to exported content, and to the conversation's id; where it raises, they are left out.
         max_age_ns: a root that runs longer is given up: abandoned, its unit incomplete.
         scores: attributes that are set on a root when its scores are there, at most.
+        models: counts the runs of models; None = nobody does.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Recorder:
         redactor: Redactor | None = None,
         max_age_ns: int = 3_600_000_000_000,
         scores: int = 0,
+        models: ModelMetrics | None = None,
     ) -> None:
         self._port = port
         self._turnstile = turnstile
@@ -114,6 +117,7 @@ class Recorder:
         self._redact_id = None if redactor is None else lru_cache(_IDS)(redactor)
         self._max_age_ns = max_age_ns
         self._scores = scores
+        self._models = models
         self.reset()
 
     def reset(self) -> None:
@@ -191,8 +195,10 @@ class Recorder:
         if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
             run.closed = True
             LiveEnding(self._span_of(run, attributes), end_ns, None, 0).end()
+            self._count(run, end_ns, attributes)
             return
         self._close_span(run, end_ns, attributes, output, error, now_ns)
+        self._count(run, end_ns, attributes)
         if root.key in self._closing:
             self._finish_if_whole(root, now_ns)
 
@@ -225,6 +231,11 @@ class Recorder:
             self._port.passed(key, ending, now_ns)
         else:
             ending.end()
+
+    def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
+        """Count a model's run that has ended; of one that never does nobody knows how long it took."""
+        if self._models is not None and run.operation in _MODELS and run.span is not None:
+            self._models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
 
     def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
         """Return the run's span, started with its true time if it was not."""
@@ -272,6 +283,7 @@ class Recorder:
             self._port.broken(key, now_ns)
         attributes = {**self._told(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
+        self._count(root, end_ns, attributes)
         del self._open[key]
         self._forget(root)
 

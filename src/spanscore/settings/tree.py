@@ -104,13 +104,15 @@ class AttachSettings(_Part):
 class CaptureSettings(_Part):
     """Whether runs are recorded, what is exported of them, and where question, answer and contexts are found.
 
-    ``score_abandoned`` scores the partial answer of a stream that its reader left half-way, too.
+    ``score_abandoned`` scores the partial answer of a stream that its reader left half-way, too. ``metrics``: tokens and
+    durations of the application's models as ``gen_ai.client.*`` histograms, where nobody else emits them.
     """
 
     enabled: bool = True
     content: bool | None = None
     steps: bool = False
     score_abandoned: bool = False
+    metrics: bool = True
     user_input: str | None = None
     response: str | None = None
     retrieved_contexts: str | None = None
