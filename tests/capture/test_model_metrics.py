@@ -21,6 +21,9 @@ from tests.sinks.memory import Memory
 from spanscore.capture.model_metrics import ModelMetrics
 from spanscore.capture.neighbours import who_counts
 from spanscore.metrics import Finding
+from spanscore.testing import ManualClock
+
+HOUR_NS = 3_600 * 10**9
 
 TOKENS, DURATION = "gen_ai.client.token.usage", "gen_ai.client.operation.duration"
 CHAT = {"gen_ai.operation.name": "chat"}
@@ -111,6 +114,18 @@ def test_a_run_that_never_ended_has_no_duration() -> None:
         scorer.handler.on_chain_end({}, run_id=root)
         assert scorer.flush(5)
 
+    assert memory.points(DURATION) == {}
+
+
+def test_a_run_that_was_given_up_has_no_duration() -> None:
+    memory = Memory()
+    with a_line(meter_provider=memory.meter_provider) as (scorer, trace):
+        scorer.handler.on_chat_model_start(None, [[HumanMessage("q")]], run_id=uuid4(), name="endless")
+        scorer._line.span_thread._clock = ManualClock(scorer.handler.open_roots()[0].start_ns + HOUR_NS)
+        scorer._line.inbox.nudge()
+        assert scorer.flush(5)
+
+    assert [root.attributes["spanscore.run.end"] for root in trace.roots] == ["abandoned"]
     assert memory.points(DURATION) == {}
 
 

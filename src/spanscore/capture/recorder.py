@@ -234,7 +234,9 @@ class Recorder:
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
         """Count a model's run that has ended; of one that never does nobody knows how long it took."""
-        if self._models is not None and run.operation in _MODELS and run.span is not None:
+        if self._models is None or run.operation not in _MODELS or run.span is None:
+            return
+        if run is not run.root or not run.root.broken:  # a root that was given up
             self._models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
 
     def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
@@ -319,10 +321,8 @@ class Recorder:
     def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
         if self._redactor is not None:
-            try:
-                with (
-                    judging()
-                ):  # a redactor may ask a model: what is recorded of that would be redacted here, without end
+            try:  # a redactor may ask a model: what is recorded of that would be redacted here, without end
+                with judging():
                     content = {name: _redacted(value, self._redactor) for name, value in content.items()}
             except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
                 return {}
