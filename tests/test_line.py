@@ -513,7 +513,7 @@ def test_shutdown_releases_what_is_held_and_settles_the_rest():
     assert (root["spanscore.status"], root["spanscore.reason"]) == ("pending", "shutdown")
 
 
-def test_a_run_that_outlives_the_scorer_is_ended_by_the_handler():
+def test_a_run_that_outlives_the_scorer_is_ended_at_its_shutdown():
     with a_line() as (scorer, trace):
 
         def outlive(question):

@@ -364,8 +364,12 @@ class OnlineScorer:
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:
         """Release the held spans, finish what is being scored, settle the rest as ``shutdown``. Blocks for at most ``timeout``.
 
-        What ends later is ended by the handler, marked as not scored. Only providers of our own are shut down. Called again,
-        also from another thread, it waits for the first call and returns the same.
+        Runs that go on are ended here, as ``abandoned`` and not scored: a later end might never be told, and would find an
+        exporter of our own closed. Only providers of our own are shut down. Called again, also from another thread, it waits
+        for the first call and returns the same.
+
+        Threads that stay, all daemons that hold up no exit: ``spanscore-loop``, one for all scorers of the process; of
+        ``spanscore-metric-…`` and ``spanscore-judge-…`` each until it had nothing to do for 30 seconds.
 
         Returns:
             Whether every unit that had ended was scored and is out.

@@ -29,6 +29,7 @@ from spanscore.capture.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.langgraph import hear_graphs
 from spanscore.capture.runs import Event, Root, Run
 from spanscore.capture.spans import RunSpans
+from spanscore.capture.tasks import own_task
 from spanscore.codec import langchain as codec
 from spanscore.codec.text import safe_text
 from spanscore.inbox import Inbox
@@ -37,7 +38,7 @@ from spanscore.model.span import Facts
 from spanscore.notice import harmless
 from spanscore.protocols import Sampler, Turnstile
 
-__all__ = ["SpanCallbackHandler", "conversation_id", "end_detached"]
+__all__ = ["SpanCallbackHandler", "conversation_id"]
 
 _LINGER_NS: Final = 5_000_000_000
 """How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
@@ -149,7 +150,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return [root for root in list(self._roots.values()) if not root.ignored]
 
     def close(self) -> None:
-        """Capture no further root; those that are open end themselves, on the application's thread."""
+        """Capture no further root."""
         self.closed = True
 
     def forget(self, root: Root) -> None:
@@ -426,6 +427,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if root.wanted:
             root.given = take(given)
             root.expected = context.current_expectation()
+        root.task = own_task()
         self.units += 1
         self._inbox.put((root, 0, None, None), must=True)
         return root
@@ -498,7 +500,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
     def _put_root(self, root: Root, taken: Any, error: BaseException | None, *, streamed: bool) -> None:
         if root.detached:
-            end_detached(root, time_ns(), error)
             self.forget(root)
             return
         self._roots.pop(root.id, None)
@@ -556,16 +557,3 @@ def _is_awaited() -> bool:
     while frame is not None and frame.f_globals is globals():
         frame = frame.f_back
     return frame is not None and bool(frame.f_code.co_flags & CO_COROUTINE)
-
-
-def end_detached(root: Root, end_ns: int, error: BaseException | None) -> None:
-    """End a root that was running when its scorer was shut down; its open children are dropped."""
-    if root.span is not None:
-        kind = semconv.OPENINFERENCE_KINDS.get(root.operation or "", semconv.OPENINFERENCE_CHAIN)
-        root.span.set_attributes(
-            {semconv.OPENINFERENCE_KIND: kind, semconv.STATUS: "not_scored", semconv.REASON: Outcome.SHUTDOWN.value}
-        )
-        if error is not None:
-            root.span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
-            root.span.set_status(trace.Status(trace.StatusCode.ERROR))
-        root.span.end(end_time=end_ns)

@@ -15,10 +15,11 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
-from spanscore.capture.handler import conversation_id, end_detached
+from spanscore.capture.handler import conversation_id
 from spanscore.capture.model_metrics import ModelMetrics
 from spanscore.capture.runs import CLIENTS, Event, Root, Run
 from spanscore.capture.spans import RunSpans
+from spanscore.capture.tasks import is_over
 from spanscore.codec import langchain as codec
 from spanscore.codec.openinference import flat_documents
 from spanscore.codec.sdk import exported
@@ -144,9 +145,8 @@ class Recorder:
                 self._forget(root)
             return
         if root.detached:
-            if run is root and end_ns:  # it ended while it was being detached: nobody else will
-                end_detached(root, end_ns, event[3])
-        elif run is not root:
+            return
+        if run is not root:
             self._end_child(event, now_ns)
         elif not end_ns:
             self._open_root(root, root.key, now_ns)
@@ -155,31 +155,34 @@ class Recorder:
             self._finish_if_whole(root, now_ns)
 
     def due(self, now_ns: int) -> None:
-        """Finish the roots whose grace is over, and give up those that never ended."""
+        """Finish the roots whose grace is over, and give up those that never ended.
+
+        One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
+        """
         for key, (deadline_ns, event) in list(self._closing.items()):
             if now_ns >= deadline_ns:
                 self._finish(key, event, now_ns)
-        for key, root in list(self._open.items()):  # oldest first
-            if now_ns - root.start_ns < self._max_age_ns:
-                break
-            if key not in self._closing:
-                root.broken = True
-                self._closing[key] = (now_ns, (root, now_ns, (None, "abandoned"), None))
-                self._finish(key, self._closing[key][1], now_ns)
+        for key, root in list(self._open.items()):
+            if key in self._closing:
+                continue
+            if now_ns - root.start_ns >= self._max_age_ns:
+                self._abandon(key, root, now_ns)
+            elif root.task is not None and is_over(root.task):
+                self._closing[key] = (now_ns + _GRACE_NS, (root, now_ns, (None, "cancelled"), None))
 
     def next_due_ns(self) -> int | None:
         """Return when the next grace is over."""
         return min((deadline for deadline, _ in self._closing.values()), default=None)
 
     def detach(self, now_ns: int) -> list[UnitKey]:
-        """Finish the roots that have ended, let go of the running ones (the handler ends them) and return their units."""
+        """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
         for key, (_, event) in list(self._closing.items()):
             self._finish(key, event, now_ns)
-        running = list(self._open)
-        for root in self._open.values():
+        running = dict(self._open)
+        for key, root in running.items():
             root.detached = True
-        self._open.clear()
-        return running
+            self._abandon(key, root, now_ns)
+        return list(running)
 
     # --- children ----------------------------------------------------------------------------------------------
 
@@ -272,6 +275,11 @@ class Recorder:
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
         if root.key is not None and not any(list(root.open.values())):
             self._finish(root.key, self._closing[root.key][1], now_ns)
+
+    def _abandon(self, key: UnitKey, root: Root, now_ns: int) -> None:
+        root.broken = True
+        self._closing[key] = (now_ns, (root, now_ns, (None, "abandoned"), None))
+        self._finish(key, self._closing[key][1], now_ns)
 
     def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
         del self._closing[key]

@@ -7,8 +7,10 @@ ancestor, so that a child finds its span's parent in one look-up and the span th
 from __future__ import annotations
 
 import contextvars
+from asyncio import Task
 from collections.abc import Mapping
 from typing import Any, Final
+from weakref import ReferenceType
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
@@ -84,7 +86,8 @@ class Root(Run):
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
-        detached: the scorer was shut down meanwhile: the handler ends the span itself.
+        detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is nobody's.
+        task: the one whose end is the root's, where no end is told (``capture.tasks``); None where there is none.
     """
 
     __slots__ = (
@@ -103,6 +106,7 @@ class Root(Run):
         "may",
         "open",
         "sampling",
+        "task",
         "trace_state",
         "wanted",
     )
@@ -132,6 +136,7 @@ class Root(Run):
         self.interrupted = False
         self.broken = False
         self.detached = False
+        self.task: ReferenceType[Task[Any]] | None = None
         self.is_trace_root = False
         self.trace_state = ""
 

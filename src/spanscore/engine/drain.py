@@ -67,7 +67,7 @@ def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = mo
 
 def _release(parts: Drainable) -> None:
     now_ns = parts.span_thread.now_ns()
-    parts.units.give_up(parts.recorder.detach(now_ns))
+    parts.units.give_up(parts.recorder.detach(now_ns), now_ns)
     parts.units.tick(now_ns)
     parts.hold.release_all()
     parts.units.pump(now_ns)
@@ -81,5 +81,7 @@ def _count_unread(parts: Drainable) -> None:
 
 
 def _give_up(parts: Drainable) -> None:
-    parts.units.give_up(list(parts.units.busy))
-    parts.units.pump(parts.span_thread.now_ns(), unpaced=True)
+    now_ns = parts.span_thread.now_ns()
+    parts.recorder.detach(now_ns)  # what was let in while the door closed
+    parts.units.give_up(list(parts.units.busy), now_ns)
+    parts.units.pump(now_ns, unpaced=True)

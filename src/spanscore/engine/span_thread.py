@@ -120,11 +120,11 @@ class SpanThread:
         while (item := self._inbox.take_posted()) is not None:
             posted.append(item)
         self._read(len(self._inbox))
+        now_ns = self._clock()
+        self._safely(lambda: self._recorder.due(now_ns))
         for work in posted:
             self._safely(work)
             give_way()
-        now_ns = self._clock()
-        self._safely(lambda: self._recorder.due(now_ns))
         self._safely(lambda: self._units.tick(now_ns))
         self._answer_markers()
 

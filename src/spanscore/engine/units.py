@@ -202,14 +202,12 @@ class Units:
         self._note_unpriced(scores)
         tell_of(scores)
 
-    def give_up(self, keys: Sequence[UnitKey]) -> None:
-        """Settle these as ``shutdown``: nobody waits for them any more."""
+    def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
+        """Settle these as ``shutdown``, and let their spans leave: nobody waits for their scores any more."""
         for key in keys:
-            self._ledger.settle_all(key, Outcome.SHUTDOWN)
             self._assembler.forget(key)
-            self._hold.drop(key)
             self._undecided.pop(key, None)
-            self.busy.pop(key, None)
+            self._turn_back(key, self._ledger.settle_all(key, Outcome.SHUTDOWN), Outcome.SHUTDOWN, now_ns)
 
     # --- inside ------------------------------------------------------------------------------------------------
 
