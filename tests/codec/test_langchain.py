@@ -266,6 +266,11 @@ TOOLS: dict[str, tuple[Any, Any, bool]] = {
     "a dict": ({"a": [1]}, {"a": [1]}, False),
     "a message": (ToolMessage("r", tool_call_id="1"), "r", False),
     "a message of blocks": (ToolMessage([{"type": "text", "text": "r"}], tool_call_id="1"), "r", False),
+    "a block of text without its text": (
+        ToolMessage([{"type": "text", "x": 1}], tool_call_id="1"),
+        [{"type": "text", "x": 1}],
+        False,
+    ),
     "documents in the artifact": (ToolMessage("r", tool_call_id="1", artifact=[DOCUMENT]), "r", True),
     "one document as artifact": (ToolMessage("r", tool_call_id="1", artifact=DOCUMENT), "r", True),
     "documents with scores": (ToolMessage("r", tool_call_id="1", artifact=[(DOCUMENT, 0.5)]), "r", True),

@@ -46,7 +46,7 @@ def joined(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     words = parts(content)
-    if words and all(part["type"] == "text" for part in words):
+    if words and len(words) == len(content) and all(part["type"] == "text" for part in words):
         return "".join(part["content"] for part in words)
     return [_marker(block) if _shows(block) else block for block in content]
 
@@ -69,6 +69,8 @@ def _part(block: Any) -> dict[str, Any] | None:
     words = block.get("text", block.get("refusal"))
     if isinstance(words, str) and kind not in _MODALITY:
         return {"type": "text", "content": words}
+    if kind == "text":  # without its text: some tools answer so
+        return None
     read = _BLOCKS.get(kind)
     return {"type": kind} if read is None else read(block)
 
