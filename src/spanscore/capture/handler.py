@@ -24,7 +24,7 @@ from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
 from spanscore import context, semconv
-from spanscore.capture.inline import ASKING, is_inline_beside
+from spanscore.capture.inline import give_back_the_start
 from spanscore.capture.langgraph import MODULE as LANGGRAPH
 from spanscore.capture.langgraph import hear_graphs
 from spanscore.capture.runs import Event, Root, Run
@@ -88,6 +88,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         max_roots: roots remembered; the oldest is given up when there are more.
     """
 
+    run_inline = True
     raise_error = False
     # Plain attributes: the base class's properties are a call each, eight times per small chain.
     ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = False
@@ -129,14 +130,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._trace_ids: OrderedDict[int, int] = OrderedDict()
 
     # --- what the library asks ---------------------------------------------------------------------------------
-
-    @property
-    def run_inline(self) -> bool:  # type: ignore[override]  # an attribute there: nobody sets it on a handler of ours
-        """Whether LangChain calls this handler on the spot rather than on another thread: what keeps our events in order.
-
-        True, but where it would silence others: ``capture.inline``.
-        """
-        return id(_getframe(1).f_code) not in ASKING or is_inline_beside(_getframe(1), SpanCallbackHandler)
 
     def trace_id(self, run_id: UUID) -> int | None:
         """Return the trace of a recent root run; None when it is not known (any more)."""
@@ -271,7 +264,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember a text model's start."""
+        """Remember a text model's start, and see that others hear of it, too."""
+        give_back_the_start(SpanCallbackHandler)
         self._model_start(semconv.TEXT_COMPLETION, serialized, prompts, run_id, parent_run_id, metadata, kwargs)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
