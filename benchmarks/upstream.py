@@ -1,0 +1,268 @@
+"""Nobody else notices us: the own tests of langchain-core, langchain and langgraph, with a scorer installed and without.
+
+    python -m benchmarks.upstream [--only langgraph] [--cache DIR] [--report FILE]
+
+Downloads the sdists of the versions that are installed, makes an environment with what their tests need, and runs each suite
+twice, the second time with ``scorer.install()``: every unit recorded, scored and exported. What differs is run again by itself,
+so that a test that is not the same each time is told from one that minds us. Prints a table; exits with 1 where the outcome of
+a test differs, where something of ours was said, or where a unit has no outcome. Needs PyPI and, the first time, 20 minutes.
+
+The module is the pytest plugin of those runs, too (``-p benchmarks.upstream``): it writes down what came of each test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import venv
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from benchmarks.variants import Instant, NullExporter
+from spanscore import OnlineScorer
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spanscore-upstream"
+SUITES = {"langchain-core": "tests/unit_tests", "langchain": "tests/unit_tests", "langgraph": "tests"}
+INTO, SCORED = "SPANSCORE_UPSTREAM_INTO", "SPANSCORE_UPSTREAM_SCORED"
+COUNTS_HANDLERS = "tests/unit_tests/runnables/test_config.py::test_merge_config_callbacks"
+"""Asserts how many handlers a manager has; an installed one is one more."""
+ROUNDS = 3
+"""Runs of each test that differed, on either side: machines are shared, and some tests are a matter of time."""
+SETTLE_S = 120.0
+"""For what the last tests left to be scored."""
+
+Outcomes = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one run of a suite came to.
+
+    Attributes:
+        outcomes: node id → passed, failed or skipped; failed also where set-up or tear-down did.
+        said: lines logged by spanscore, with their counts.
+        books: the scorer's; empty without one.
+    """
+
+    outcomes: Outcomes
+    said: dict[str, int]
+    books: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A suite without a scorer and with one.
+
+    Attributes:
+        differ: tests whose outcomes with the scorer were all others than those without.
+        unsteady: tests that differed, and had one outcome on both sides when run again.
+    """
+
+    name: str
+    without: Seen
+    beside: Seen
+    differ: list[str]
+    unsteady: list[str]
+
+    @property
+    def unnoticed(self) -> bool:
+        """Whether nothing differs, nothing was said and the books balance."""
+        return set(self.differ) <= {COUNTS_HANDLERS} and not self.beside.said and bool(self.beside.books["balance"])
+
+
+def main() -> int:
+    """Run, print, write; 1 when somebody noticed."""
+    arguments = _arguments()
+    arguments.cache.mkdir(parents=True, exist_ok=True)
+    names = arguments.only or list(SUITES)
+    sources = {name: _source(name, arguments.cache) for name in SUITES}
+    python = _environment(sources, arguments.cache)
+    found = [_compare(name, sources[name], python) for name in names]
+    report = _report(found)
+    print(report)
+    if arguments.report:
+        arguments.report.write_text(report)
+    return 0 if all(suite.unnoticed for suite in found) else 1
+
+
+# --- what is run --------------------------------------------------------------------------------------------------
+
+
+def _source(name: str, cache: Path) -> Path:
+    """Return the unpacked sdist of the version that is installed."""
+    stem = f"{name.replace('-', '_')}-{version(name)}"
+    if not (cache / stem).exists():
+        pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(cache))
+        subprocess.run([*pip, f"{name}=={version(name)}"], check=True)
+        with tarfile.open(cache / f"{stem}.tar.gz") as archive:
+            archive.extractall(cache, filter="data")
+    return cache / stem
+
+
+def _environment(sources: dict[str, Path], cache: Path) -> Path:
+    """Return the Python of an environment with the libraries, what their tests need, and what spanscore needs."""
+    home = cache / "-".join(["env", f"py{sys.version_info.major}.{sys.version_info.minor}", *map(version, sources)])
+    python = home / "bin" / "python"
+    if not (home / "complete").exists():
+        venv.create(home, clear=True, with_pip=True)
+        pip = [str(python), "-m", "pip", "install", "-q"]
+        subprocess.run([*pip, "--upgrade", "pip"], check=True)  # for --group
+        groups = [part for source in sources.values() for part in ("--group", f"{source / 'pyproject.toml'}:test")]
+        subprocess.run([*pip, str(ROOT), *(f"{name}=={version(name)}" for name in sources), *groups], check=True)
+        (home / "complete").touch()
+    return python
+
+
+def _compare(name: str, source: Path, python: Path) -> Compared:
+    without, beside = (_run(name, source, python, scored=scored) for scored in (False, True))
+    differ = _differing(without, beside)
+    if not differ:
+        return Compared(name, without, beside, [], [])
+    again = [
+        [_run(name, source, python, scored=scored, tests=differ) for _ in range(ROUNDS)] for scored in (False, True)
+    ]
+    sides = [[first, *more] for first, more in zip((without, beside), again, strict=True)]
+    still = [test for test in differ if _apart(test, *sides)]
+    return Compared(name, without, beside, still, [test for test in differ if test not in still])
+
+
+def _apart(test: str, without: list[Seen], beside: list[Seen]) -> bool:
+    return not {seen.outcomes.get(test) for seen in without} & {seen.outcomes.get(test) for seen in beside}
+
+
+def _differing(one: Seen, other: Seen) -> list[str]:
+    tests = one.outcomes.keys() | other.outcomes.keys()
+    return sorted(test for test in tests if one.outcomes.get(test) != other.outcomes.get(test))
+
+
+def _run(name: str, source: Path, python: Path, *, scored: bool, tests: list[str] | None = None) -> Seen:
+    into = source.parent / f"{name}-{'with' if scored else 'without'}.json"
+    into.unlink(missing_ok=True)
+    what = ["-p", "benchmarks.upstream", "-p", "no:cacheprovider", "-q", "--no-header", "--tb=short"]
+    environ = {**os.environ, INTO: str(into), SCORED: "1" if scored else "", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    environ |= {"NO_DOCKER": "true", "LANGSMITH_TRACING": "false", "OTEL_SDK_DISABLED": ""}
+    with into.with_suffix(".log").open("w") as log:
+        command = [str(python), "-m", "pytest", *what, *(tests or [SUITES[name]])]
+        subprocess.run(command, cwd=source, env=environ, stdout=log, stderr=subprocess.STDOUT, check=False)
+    return Seen(**json.loads(into.read_text()))
+
+
+# --- what is told -------------------------------------------------------------------------------------------------
+
+
+def _report(found: list[Compared]) -> str:
+    names = ", ".join(f"{name} {version(name)}" for name in [*SUITES, "spanscore"])
+    head = f"{date.today():%d %B %Y}; Python {platform.python_version()}; {names}.\n\n"
+    rows = "| suite | without | with a scorer | differ | unsteady | units | said |\n|---|---|---|---|---|---|---|\n"
+    return head + rows + "".join(map(_row, found)) + "\n" + "\n".join(map(_details, found))
+
+
+def _row(suite: Compared) -> str:
+    counted = (_counts(suite.without.outcomes), _counts(suite.beside.outcomes), str(len(suite.differ)))
+    books, said = suite.beside.books, sum(suite.beside.said.values())
+    cells = (suite.name, *counted, str(len(suite.unsteady)), f"{books['units']}, {_standing(books)}", str(said))
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _standing(books: dict[str, Any]) -> str:
+    return "balanced" if books["balance"] else f"NOT balanced: {books}"
+
+
+def _counts(outcomes: Outcomes) -> str:
+    return ", ".join(
+        f"{count:,} {outcome}" for outcome, count in sorted(Counter(outcomes.values()).items(), reverse=True)
+    )
+
+
+def _details(suite: Compared) -> str:
+    lines = [f"{suite.name}: outcomes of units {suite.beside.books['outcomes']}."]
+    lines += [f"- differs: `{test}`{_WHY.get(test, '')}" for test in suite.differ]
+    lines += [f"- not the same each time, with and without: `{test}`" for test in suite.unsteady]
+    lines += [f"- fails without a scorer, too: {count:,}" for count in [_failing(suite.without)] if count]
+    lines += [f"- said {count} times: {line}" for line, count in suite.beside.said.items()]
+    return "\n".join(lines) + "\n"
+
+
+# --- the plugin ---------------------------------------------------------------------------------------------------
+
+_outcomes: Outcomes = {}
+_said: Counter[str] = Counter()
+_scorer: OnlineScorer | None = None
+
+
+def pytest_configure() -> None:
+    """Install a scorer that takes everything, and hear whatever spanscore says."""
+    global _scorer  # noqa: PLW0603  (a plugin that is a module)
+    ear = logging.Handler()
+    ear.emit = lambda record: _said.update([record.getMessage()])  # type: ignore[method-assign]
+    logging.getLogger("spanscore").addHandler(ear)
+    if os.environ.get(SCORED):
+        _scorer = _a_scorer()
+        _scorer.install()
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Write down a test's outcome: of its parts, the first that did not pass."""
+    tells = report.when == "call" or report.outcome != "passed"
+    if tells and _outcomes.get(report.nodeid, "passed") == "passed":
+        _outcomes[report.nodeid] = report.outcome
+
+
+def pytest_unconfigure() -> None:
+    """Let everything be scored, end, and write the file."""
+    books = {} if _scorer is None else _close_books(_scorer)
+    Path(os.environ[INTO]).write_text(json.dumps({"outcomes": _outcomes, "said": _said, "books": books}))
+
+
+def _a_scorer() -> OnlineScorer:
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(NullExporter()))
+    providers: dict[str, Any] = {"tracer_provider": provider, "meter_provider": MeterProvider()}
+    return OnlineScorer(
+        [Instant()], capture_content=True, attach=("span", "evaluation_span", "instruments"), **providers
+    )
+
+
+def _close_books(scorer: OnlineScorer) -> dict[str, Any]:
+    flushed = scorer.flush(SETTLE_S)
+    left = len(scorer.handler.open_roots())
+    scorer.shutdown(10)
+    status = scorer.status()
+    eligible, pending = sum(status.eligible.values()), sum(status.pending.values())
+    outcomes = status.outcomes["instant"]
+    whole = flushed and not pending and eligible == sum(outcomes.values())
+    return {"units": eligible, "outcomes": outcomes, "pending": pending, "open": left, "balance": whole}
+
+
+_WHY = {COUNTS_HANDLERS: " (counts the handlers of a manager: an installed one is one more)"}
+
+
+def _failing(seen: Seen) -> int:
+    return sum(outcome == "failed" for outcome in seen.outcomes.values())
+
+
+def _arguments() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=SUITES, help="may be given several times")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="where sdists and the environment are kept")
+    parser.add_argument("--report", type=Path, help="write the table here, too")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
