@@ -207,7 +207,7 @@ class Units:
         for key in keys:
             self._assembler.forget(key)
             self._undecided.pop(key, None)
-            self._turn_back(key, self._ledger.settle_all(key, Outcome.SHUTDOWN), Outcome.SHUTDOWN, now_ns)
+            self._turn_back(key, self._settled_as(Outcome.SHUTDOWN, key), now_ns)
 
     # --- inside ------------------------------------------------------------------------------------------------
 
