@@ -8,6 +8,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spanscore.foreign import type_name
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.suppress import suppressed_context
 from spanscore.model.job import Decision, Job
@@ -74,7 +75,7 @@ class Evaluation:
             score = await self._computed(metric, sample) if metric.cpu_bound else await metric.score(sample)
             return score if isinstance(score, Score) else _no_score(metric, score)
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
-            name = type(error).__name__
+            name = type_name(error)
             return _unscored(metric, Outcome.METRIC_ERROR, f"the metric raised {name}", error_type=name)
 
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
@@ -146,7 +147,7 @@ def _told_where(score: Score, metric: Metric, sample: Sample, samples: Samples) 
 
 def _no_score(metric: Metric, value: Any) -> Score:
     """A metric of a user that does not keep the protocol: its answer cannot be published."""
-    kind = type(value).__name__
+    kind = type_name(value)
     return _unscored(metric, Outcome.METRIC_ERROR, f"the metric answered {kind}, not a Score", error_type="no_score")
 
 

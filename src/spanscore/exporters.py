@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from spanscore import semconv
+from spanscore.foreign import type_name
 from spanscore.notice import tell
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class QuietExporter:
             try:
                 result = self._inner.export(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  (kept as the last result: the SDK would print it)
-                self._error = f"{type(error).__name__}: {error}"
+                self._error = f"{type_name(error)}: {error}"
                 result = None
         self._sending = 0
         self._keep(result, size)

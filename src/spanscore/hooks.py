@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from spanscore.codec.text import jsonable
 from spanscore.errors import ConfigurationError
+from spanscore.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.protocols import Filter, Redactor
@@ -45,7 +46,7 @@ class Hooks:
         try:
             redacted = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
-            return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type(error).__name__}")
+            return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
         return self._filtered(redacted)
 
     def _filtered(self, samples: Samples) -> Samples:
@@ -55,7 +56,7 @@ class Hooks:
         try:
             kept = bool(self.keep(sample))
         except BaseException as error:  # noqa: BLE001
-            return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type(error).__name__}")
+            return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type_name(error)}")
         return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
 
     def _redact(self, sample: S | None) -> S | None:

@@ -9,6 +9,8 @@ import logging
 import threading
 from time import monotonic
 
+from spanscore.foreign import type_name
+
 __all__ = ["harmless", "tell"]
 
 _log = logging.getLogger("spanscore")
@@ -66,6 +68,6 @@ def _origin(error: BaseException) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     if trace is None:
-        return type(error).__name__
+        return type_name(error)
     file = trace.tb_frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
-    return f"{type(error).__name__} at {file}:{trace.tb_lineno}"
+    return f"{type_name(error)} at {file}:{trace.tb_lineno}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spanscore.foreign import type_name
 from spanscore.hooks import Hooks
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Samples
@@ -47,7 +48,7 @@ class Pipeline:
         try:
             samples = chosen.samples or self._samples(chosen.unit)
         except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
-            samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type(error).__name__}")
+            samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")
         return Job(chosen.unit.without_content(), self.hooks.apply(samples), chosen.decisions, chosen.weight)
 
     def _samples(self, unit: Unit) -> Samples:

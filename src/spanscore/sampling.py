@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
+from spanscore.codec.text import jsonable
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import Decision
 from spanscore.model.span import Facts, UnitKey
@@ -97,11 +98,8 @@ class Rule:
 
 
 def _equal(given: Any, wanted: Any) -> bool:
-    """Compare a value of an application's metadata, which may be anything: an array has no truth, some objects raise."""
-    try:
-        return bool(given == wanted)
-    except Exception:  # noqa: BLE001
-        return False
+    """Compare a value of an application's metadata, which may be anything, as JSON has it: its own ``==`` may hang."""
+    return given is wanted or jsonable(given) == jsonable(wanted)
 
 
 class RateSampler:

@@ -21,6 +21,7 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
+from spanscore.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Scale, Score
 from spanscore.model.span import SpanData, Unit
 
@@ -249,7 +250,8 @@ class Telemetry:
         found = []
         for key, values in self._segments.items():
             value = None if root is None else root.metadata.get(key, root.attributes.get(key))
-            found.append((key, str(value) if str(value) in values else OTHER))
+            text = plain_text(value)
+            found.append((key, text if text is not None and text in values else OTHER))
         return tuple(found)
 
     # --- read by the observable instruments ---

@@ -13,6 +13,7 @@
     protocols  telemetry  loop  exporters  unwatched  ids  head
     model  context  settings  pool  scope
     semconv  errors  notice  turns
+    foreign
 
 A part is a file or a folder of ``src/spanscore``. Imports are read from the source, wherever they stand in it.
 """

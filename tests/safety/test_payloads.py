@@ -74,6 +74,40 @@ class EvilError(Exception):
     __repr__ = __str__
 
 
+def nameless(base: type = object) -> Any:
+    """Return an object of a class that has no name for anybody who asks it, and takes long to tell anything else."""
+
+    class Exits(type):
+        @property
+        def __name__(cls) -> str:
+            raise SystemExit(3)
+
+        def __getattr__(cls, name: str) -> Any:
+            raise SystemExit(4)
+
+    class Nameless(base, metaclass=Exits):  # type: ignore[misc]
+        @property
+        def __class__(self) -> type:  # what isinstance asks
+            return type(self) if threading.current_thread() is threading.main_thread() else _HANGS.wait(20)
+
+        def __eq__(self, other: object) -> bool:
+            return self is other if threading.current_thread() is threading.main_thread() else _HANGS.wait(20)
+
+        __hash__ = object.__hash__
+
+        def __str__(self) -> str:
+            return "told" if threading.current_thread() is threading.main_thread() else str(_HANGS.wait(20))
+
+        __repr__ = __str__
+
+    return Nameless()
+
+
+_HANGS = threading.Event()
+"""Never set: what waits for it on a thread of ours holds it up."""
+_SLOW = nameless(Exception)
+
+
 def cyclic():
     inner: list[Any] = []
     inner.append({"self": inner})
@@ -105,9 +139,14 @@ PAYLOADS = {
     "a value that holds itself": cyclic,
     "20,000 levels": deep,
     "keys of all sorts": lambda: {1: "a", None: "b", (1, 2): "c", b"x": "d"},
+    "a document with one inside": lambda: [Document(page_content="", metadata={"x": nameless(), "score": nameless()})],
     "a document without words": lambda: Document(page_content="", metadata={"evil": Evil()}),
     "a broken message": lambda: AIMessage.model_construct(content=None),
     "a type": lambda: Evil,
+    "nameless": nameless,
+    "nameless far inside": lambda: {"a": [{"b": [nameless(), {"c": nameless()}]}]},
+    "a nameless text": lambda: nameless(str),
+    "nameless in a message": lambda: AIMessage(content="", additional_kwargs={"x": nameless()}),
 }
 
 
@@ -185,6 +224,9 @@ RUNS = {
     "tokens beyond 64 bits": Hazard(chain=lambda: reporting(input_tokens=10**30)),
     "tokens that are none": Hazard(chain=lambda: reporting(input_tokens=float("nan"), output_tokens="many")),
     "an error that cannot be printed": Hazard(chain=lambda: failing(EvilError())),
+    "an error that takes long to print": Hazard(chain=lambda: failing(_SLOW)),
+    "an error with such an argument": Hazard(chain=lambda: failing(ValueError(nameless()))),
+    "a nameless session": Hazard(more={"metadata": {"session_id": nameless(), "tier": nameless()}}),
     "an error of 10 MB": Hazard(chain=lambda: failing(ValueError("\ud800" + "x" * 10_000_000))),
     "an exit": Hazard(chain=lambda: failing(SystemExit(3))),
     "an interrupt": Hazard(chain=lambda: failing(KeyboardInterrupt())),

@@ -32,6 +32,7 @@ from spanscore.capture.spans import RunSpans
 from spanscore.capture.tasks import own_task
 from spanscore.codec import langchain as codec
 from spanscore.codec.text import safe_text
+from spanscore.foreign import bases_of, class_name, plain_text, type_name
 from spanscore.inbox import Inbox
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
@@ -60,15 +61,9 @@ def conversation_id(metadata: Any) -> str | None:
     for key in _CONVERSATION_KEYS:
         value = metadata.get(key) if metadata else None
         if value is not None:
-            return _plain_text(value)
+            text = plain_text(value)
+            return None if text is None else safe_text(text)
     return None
-
-
-def _plain_text(value: Any) -> str | None:
-    """Return an id as text; None for an object that would have to be asked for one."""
-    if isinstance(value, str):
-        return safe_text(value)
-    return str(value) if isinstance(value, (int, UUID)) else None
 
 
 class SpanCallbackHandler(BaseCallbackHandler):
@@ -534,7 +529,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:
     """Return the error, None where it is control flow; an interrupt is noted, for its turn is not over."""
-    names = {cls.__name__ for cls in type(error).__mro__}
+    names = {class_name(cls) for cls in bases_of(type(error))}
     if _CONTROL_FLOW not in names:
         return error
     root.interrupted = root.interrupted or _HAND_OVER not in names

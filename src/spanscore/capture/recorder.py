@@ -25,6 +25,7 @@ from spanscore.codec.openinference import flat_documents
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import jsonable, safe_text
 from spanscore.context import judging
+from spanscore.foreign import is_a, said_by, type_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, SpanData, UnitKey
 from spanscore.notice import harmless
@@ -318,13 +319,10 @@ class Recorder:
         return None if most is None else most - taken - _SPARE_ATTRIBUTES
 
     def _error_text(self, error: BaseException) -> str | None:
-        """Return what an error says, where content may be exported as it is. ``str()`` runs the application's code."""
+        """Return what an error says, or is, where content may be exported as it is."""
         if not self._content or self._redactor is not None:
             return None
-        try:
-            return safe_text(str(error))[:_MAX_ERROR_CHARS]
-        except BaseException:  # noqa: BLE001  (its class stands in error.type)
-            return None
+        return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
 
     def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
@@ -345,13 +343,13 @@ def _with_run_end(event: Event) -> Event:
 def _run_end(root: Root | None, error: BaseException | None) -> str:
     if root is not None and root.interrupted:
         return "interrupted"
-    if isinstance(error, GeneratorExit):
+    if is_a(error, GeneratorExit):
         return "abandoned"
     return "cancelled" if _stopped(error) else "completed"
 
 
 def _stopped(error: BaseException | None) -> bool:
-    return error is not None and type(error).__name__ in {"GeneratorExit", "CancelledError"}
+    return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
 
 
 def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
@@ -366,13 +364,13 @@ def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]
 def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
     attributes: dict[str, Any] = dict(_MARKS[run.operation])
     if run.operation in _MODELS:
-        metadata, parameters = run.details if isinstance(run.details, tuple) else (run.details, None)
+        metadata, parameters = run.details if is_a(run.details, tuple) else (run.details, None)
         attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
     elif run.operation == semconv.EXECUTE_TOOL:
         attributes[semconv.TOOL_NAME] = safe_text(run.name)
-        if isinstance(run.details, str):
+        if is_a(run.details, str):
             attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     elif run.operation == semconv.INVOKE_AGENT:
         attributes[semconv.AGENT_NAME] = safe_text(run.name)
@@ -383,7 +381,7 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
         if conversation is not None:
             attributes[semconv.CONVERSATION_ID] = conversation
     if error is not None and not _stopped(error):
-        attributes[semconv.ERROR_TYPE] = safe_text(type(error).__name__)
+        attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
     return attributes
 
 
@@ -438,8 +436,8 @@ def _span_data(
 
 
 def _metadata(run: Run) -> Mapping[str, Any] | None:
-    details = run.details[0] if isinstance(run.details, tuple) else run.details
-    return details if isinstance(details, Mapping) else None
+    details = run.details[0] if is_a(run.details, tuple) else run.details
+    return details if is_a(details, dict) else None
 
 
 def _redacted_id(conversation: str, redactor: Redactor) -> dict[str, str]:

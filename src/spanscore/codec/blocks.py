@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spanscore.foreign import is_a
+
 __all__ = ["joined", "parts"]
 
 _MODALITY = {
@@ -33,9 +35,9 @@ def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
     Args:
         calls_apart: the message has its tool calls elsewhere, blocks that repeat them are left out.
     """
-    if isinstance(content, str):
+    if is_a(content, str):
         return [{"type": "text", "content": content}] if content else []
-    if not isinstance(content, list):
+    if not is_a(content, list):
         return []
     blocks = [block for block in content if not (calls_apart and _kind(block) in _CALLS)]
     return [part for block in blocks if (part := _part(block)) is not None]
@@ -43,7 +45,7 @@ def parts(content: Any, *, calls_apart: bool = False) -> list[dict[str, Any]]:
 
 def joined(content: Any) -> Any:
     """Return blocks that are all words as one text, a marker for each that shows something else; other content as it is."""
-    if not isinstance(content, list):
+    if not is_a(content, list):
         return content
     words = parts(content)
     if words and len(words) == len(content) and all(part["type"] == "text" for part in words):
@@ -56,18 +58,18 @@ def _shows(block: Any) -> bool:
     if _kind(block) not in _MODALITY:
         return False
     source = block.get("source")
-    worded = isinstance(source, dict) and source.get("type") in {"text", "content"}
-    return not worded and not any(isinstance(block.get(key), str) for key in _WORDED)
+    worded = is_a(source, dict) and source.get("type") in {"text", "content"}
+    return not worded and not any(is_a(block.get(key), str) for key in _WORDED)
 
 
 def _part(block: Any) -> dict[str, Any] | None:
-    if isinstance(block, str):
+    if is_a(block, str):
         return {"type": "text", "content": block}
-    if not isinstance(block, dict):
+    if not is_a(block, dict):
         return None
     kind = _kind(block)
     words = block.get("text", block.get("refusal"))
-    if isinstance(words, str) and kind not in _MODALITY:
+    if is_a(words, str) and kind not in _MODALITY:
         return {"type": "text", "content": words}
     if kind == "text":  # without its text: some tools answer so
         return None
@@ -76,8 +78,8 @@ def _part(block: Any) -> dict[str, Any] | None:
 
 
 def _kind(block: Any) -> str:
-    kind = block.get("type") if isinstance(block, dict) else None
-    return kind if isinstance(kind, str) else "generic"
+    kind = block.get("type") if is_a(block, dict) else None
+    return kind if is_a(kind, str) else "generic"
 
 
 def _marker(block: dict[str, Any]) -> dict[str, Any]:
@@ -96,8 +98,8 @@ def _block_response(block: dict[str, Any]) -> dict[str, Any]:
 
 def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
     said = block.get("reasoning", block.get("thinking"))
-    if said is None and isinstance(block.get("summary"), list):
-        said = "".join(part["text"] for part in block["summary"] if isinstance(part, dict) and "text" in part)
+    if said is None and is_a(block.get("summary"), list):
+        said = "".join(part["text"] for part in block["summary"] if is_a(part, dict) and "text" in part)
     return {"type": "reasoning", "content": said or ""}
 
 

@@ -41,6 +41,7 @@ from spanscore.codec.snapshot import (
 from spanscore.codec.text import as_text, jsonable
 from spanscore.codec.usage import chat_attributes, finish_reason
 from spanscore.errors import SampleError
+from spanscore.foreign import is_a
 from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, SingleTurnSample
 
 __all__ = [
@@ -122,8 +123,8 @@ def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
 
 def completion_content(prompts: Any, generation: Any) -> dict[str, Any]:
     """Return the content of a text model's span; its prompt is one user message."""
-    asked = prompts if isinstance(prompts, list) else [prompts]
-    messages = None if prompts is None else [[text_message(USER, text) for text in asked if isinstance(text, str)]]
+    asked = prompts if is_a(prompts, list) else [prompts]
+    messages = None if prompts is None else [[text_message(USER, text) for text in asked if is_a(text, str)]]
     return chat_content(messages, generation)
 
 
@@ -196,22 +197,22 @@ def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     """Whether a value is messages; loosely, under a key that says so, plain texts are messages too."""
-    if isinstance(value, (TakenThread, TakenMessage, TakenPrompt, BaseMessage)) or is_spoken(value):
+    if is_a(value, TakenThread, TakenMessage, TakenPrompt, BaseMessage) or is_spoken(value):
         return True
-    if loose and isinstance(value, str):
+    if loose and is_a(value, str):
         return True
-    if not isinstance(value, (list, tuple)) or isinstance(value, (TakenDocument, TakenCommand, Opaque)):
+    if not is_a(value, list, tuple) or is_a(value, TakenDocument, TakenCommand, Opaque):
         return False
-    return len(value) > 0 and all(is_spoken(item) or (loose and isinstance(item, str)) for item in value)
+    return len(value) > 0 and all(is_spoken(item) or (loose and is_a(item, str)) for item in value)
 
 
 # --- answers of a model -----------------------------------------------------------------------------------------
 
 
 def _answers(generation: Any) -> list[dict[str, Any]]:
-    if isinstance(generation, str):
+    if is_a(generation, str):
         return render_messages([text_message(ASSISTANT, generation)])
-    return [a for choice in generation[0] for a in _answer(choice)] if isinstance(generation, TakenGeneration) else []
+    return [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, TakenGeneration) else []
 
 
 def _answer(choice: TakenChoice) -> list[dict[str, Any]]:
@@ -219,7 +220,7 @@ def _answer(choice: TakenChoice) -> list[dict[str, Any]]:
     said = choice[0]
     reason = finish_reason(choice)
     finished = {} if reason is None else {"finish_reason": reason}
-    answer = text_message(ASSISTANT, said) if isinstance(said, str) else said
+    answer = text_message(ASSISTANT, said) if is_a(said, str) else said
     return [{**message, **finished} for message in render_messages([answer])]
 
 
@@ -227,11 +228,11 @@ def _answer(choice: TakenChoice) -> list[dict[str, Any]]:
 
 
 def _tool_result(output: Any) -> Any:
-    if isinstance(output, TakenMessage):
+    if is_a(output, TakenMessage):
         return render_value(joined(output[1]))
-    if isinstance(output, TakenCommand):
+    if is_a(output, TakenCommand):
         told = _messages_of(output)
-        results = [_tool_result(message) for message in told if isinstance(message, TakenMessage)]
+        results = [_tool_result(message) for message in told if is_a(message, TakenMessage)]
         if results:
             return results[0] if len(results) == 1 else results
     return render_value(output)
@@ -239,7 +240,7 @@ def _tool_result(output: Any) -> Any:
 
 def _messages_of(command: TakenCommand) -> Sequence[Any]:
     update = command[1]
-    return spoken(update[_MESSAGES_KEY]) if isinstance(update, dict) and _MESSAGES_KEY in update else ()
+    return spoken(update[_MESSAGES_KEY]) if is_a(update, dict) and _MESSAGES_KEY in update else ()
 
 
 def _documents_in(taken: Any, depth: int = 3) -> list[dict[str, Any]]:
@@ -247,32 +248,38 @@ def _documents_in(taken: Any, depth: int = 3) -> list[dict[str, Any]]:
     document = _document(taken)
     if document is not None:
         return [_retrieved(document)]
-    if isinstance(taken, TakenMessage):
+    if is_a(taken, TakenMessage):
         return _documents_in(taken[2], depth)
-    if isinstance(taken, TakenCommand):
+    if is_a(taken, TakenCommand):
         return [found for message in _messages_of(taken) for found in _documents_in(message, depth)]
-    if depth <= 0 or isinstance(taken, Taken):
+    if depth <= 0 or is_a(taken, Taken):
         return []
-    inner = taken.values() if isinstance(taken, dict) else taken if isinstance(taken, (list, tuple)) else ()
+    inner = taken.values() if is_a(taken, dict) else taken if is_a(taken, list, tuple) else ()
     return [found for item in inner for found in _documents_in(item, depth - 1)]
 
 
 def _document(taken: Any) -> TakenDocument | None:
     """Return a value that is a document, also one that went through JSON; None for any other."""
-    if isinstance(taken, TakenDocument):
+    if is_a(taken, TakenDocument):
         return taken
-    if isinstance(taken, Document):
+    if is_a(taken, Document):
         taken = taken.__dict__
-    if not isinstance(taken, dict) or not isinstance(taken.get("page_content"), str):
+    if not is_a(taken, dict) or not is_a(taken.get("page_content"), str):
         return None
     metadata = taken.get("metadata")
-    return TakenDocument((taken["page_content"], taken.get("id"), metadata if isinstance(metadata, dict) else {}))
+    return TakenDocument((taken["page_content"], taken.get("id"), metadata if is_a(metadata, dict) else {}))
+
+
+def _number(value: Any) -> float | None:
+    if is_a(value, float):
+        return float.__float__(value)
+    return float(int.__index__(value)) if is_a(value, int) and not is_a(value, bool) else None
 
 
 def _retrieved(document: TakenDocument) -> dict[str, Any]:
     text, identity, metadata = document
     scores = (metadata.get(key) for key in _SCORE_KEYS)
-    score = next((float(s) for s in scores if isinstance(s, (int, float)) and not isinstance(s, bool)), None)
+    score = next((number for s in scores if (number := _number(s)) is not None), None)
     known = {"id": identity, "content": text, "score": score}
     shown = jsonable({name: value for name, value in known.items() if value is not None})
-    return shown if isinstance(shown, dict) else {}
+    return shown if is_a(shown, dict) else {}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spanscore.codec.text import as_text, from_wire, jsonable, safe_text
+from spanscore.foreign import is_a
 from spanscore.model.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
 
 __all__ = [
@@ -51,14 +52,14 @@ _ROLES: Mapping[str, str] = {
 
 def role_of(name: Any) -> str | None:
     """Return the GenAI role for a role's name as any framework writes it, None where it is none of them."""
-    return _ROLES.get(name.lower()) if isinstance(name, str) else None
+    return _ROLES.get(str.lower(name)) if is_a(name, str) else None
 
 
 def is_message(value: Any) -> bool:
     """Whether a value is a message: a role with parts, or with content."""
-    if type(value) is not dict and not isinstance(value, Mapping):  # an abstract class is asked for a microsecond
+    if not is_a(value, dict):
         return False
-    return isinstance(value.get("role"), str) and ("parts" in value or "content" in value)
+    return is_a(value.get("role"), str) and ("parts" in value or "content" in value)
 
 
 def is_made(message: Mapping[str, Any]) -> bool:

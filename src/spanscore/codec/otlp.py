@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore.codec.sdk import structured
 from spanscore.errors import SampleError
+from spanscore.foreign import type_name
 from spanscore.model.span import SpanData, SpanStatus
 
 __all__ = ["json_line", "read_spans", "spans_of"]
@@ -102,7 +103,7 @@ def _request(number: int, line: str) -> Any:
     except (ValueError, TypeError, AttributeError, RecursionError, ParseError) as error:
         # Their own words quote the line, which may hold prompts and answers.
         raise SampleError(
-            f"line {number} is no OTLP trace request ({type(error).__name__}). Expected is one JSON object per line with "
+            f"line {number} is no OTLP trace request ({type_name(error)}). Expected is one JSON object per line with "
             '"resourceSpans", as the Collector\'s file exporter and `spanscore demo --out` write it'
         ) from None
 

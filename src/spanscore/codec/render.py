@@ -21,6 +21,7 @@ from spanscore.codec.snapshot import (
     snapshot,
 )
 from spanscore.codec.text import MAX_CHARS, Special, jsonable, safe_text
+from spanscore.foreign import is_a
 
 __all__ = ["is_spoken", "render_messages", "render_value", "spoken"]
 
@@ -45,20 +46,20 @@ def render_value(taken: Any) -> Any:
 
 def is_spoken(value: Any) -> bool:
     """Whether a value is one message: a taken one, ``("user", text)`` or ``{"role", "content"}``."""
-    if isinstance(value, (TakenMessage, BaseMessage)):
+    if is_a(value, TakenMessage, BaseMessage):
         return True
     if type(value) is tuple or type(value) is list:
-        return len(value) == 2 and role_of(value[0]) is not None and isinstance(value[1], (str, list))  # noqa: PLR2004
+        return len(value) == 2 and role_of(value[0]) is not None and is_a(value[1], str, list)  # noqa: PLR2004
     return is_message(value) and role_of(value["role"]) is not None
 
 
 def spoken(taken: Any) -> Sequence[Any]:
     """Return the single messages of a snapshot, each still to be rendered."""
-    if isinstance(taken, TakenThread):
+    if is_a(taken, TakenThread):
         return [TakenMessage(row) for row in zip(*taken, strict=True)]
-    if isinstance(taken, TakenPrompt):
+    if is_a(taken, TakenPrompt):
         return spoken(taken[0])
-    if isinstance(taken, (list, tuple)) and not is_spoken(taken):
+    if is_a(taken, list, tuple) and not is_spoken(taken):
         return taken
     return [taken]
 
@@ -79,15 +80,15 @@ def _of_words(item: Any) -> dict[str, Any] | None:
 
 def _message(item: Any) -> dict[str, Any] | None:
     """Return one message in GenAI form; None for what is no message (``RemoveMessage``, an unknown object)."""
-    if isinstance(item, TakenMessage):
+    if is_a(item, TakenMessage):
         return _taken_message(*item)
-    if isinstance(item, BaseMessage):
+    if is_a(item, BaseMessage):
         return _message(snapshot(item))
-    if isinstance(item, str):
+    if is_a(item, str):
         return text_message(USER, item)
     if not is_spoken(item):
         return None
-    if isinstance(item, dict):
+    if is_a(item, dict):
         return _dict_message(item)
     return {"role": role_of(item[0]), "parts": parts(item[1])}
 
@@ -132,13 +133,13 @@ def _dict_message(item: dict[str, Any]) -> dict[str, Any]:
         response = {"type": "tool_call_response", "id": item.get("tool_call_id"), "response": joined(content)}
         return {"role": TOOL, "parts": [response]}
     called = item.get("tool_calls")
-    calls = [_call(call) for call in called if isinstance(call, dict)] if isinstance(called, list) else []
+    calls = [_call(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
     return {"role": role, "parts": [*parts(content, calls_apart=bool(calls)), *calls]}
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     function = call.get("function")
-    named = function if isinstance(function, dict) else call
+    named = function if is_a(function, dict) else call
     return {
         "type": "tool_call",
         "id": call.get("id"),

@@ -46,6 +46,7 @@ from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
 from spanscore.codec.text import plain_dict
+from spanscore.foreign import bases_of, class_name, defines, is_a, module_of, type_name
 
 __all__ = [
     "Opaque",
@@ -136,7 +137,7 @@ def snapshot(value: Any) -> Any:
     try:
         return _OUTER[type(value)](value)
     except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
-        return Opaque((type(value).__name__,))
+        return Opaque((type_name(value),))
 
 
 def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:
@@ -146,7 +147,7 @@ def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:
             return [_items(list(messages[0]), _LEAF)]
         return [_items(list(prompt), _LEAF) for prompt in messages]
     except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
-        return Opaque((type(messages).__name__,))
+        return Opaque((type_name(messages),))
 
 
 def snapshot_documents(documents: Sequence[Document]) -> Any:
@@ -164,7 +165,7 @@ def snapshot_generation(result: LLMResult, *, content: bool = True) -> Any:
         choices = tuple(_choice(g, content) for prompt in result.generations for g in prompt)
         return TakenGeneration((choices, _copied(result.llm_output)))
     except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
-        return Opaque((type(result).__name__,))
+        return Opaque((type_name(result),))
 
 
 def snapshot_tool_output(output: Any) -> Any:
@@ -177,7 +178,7 @@ def snapshot_tool_output(output: Any) -> Any:
         if type(output) is list:
             return [snapshot_tool_output(item) for item in output[:MAX_ITEMS]]
     except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
-        return Opaque((type(output).__name__,))
+        return Opaque((type_name(output),))
     return snapshot(output)
 
 
@@ -222,7 +223,7 @@ def _tool_result(message: Any) -> TakenMessage:
 
 
 def _blocks(content: Any) -> Any:
-    return [_copied(block) for block in content] if isinstance(content, list) else snapshot(content)
+    return [_copied(block) for block in content] if is_a(content, list) else snapshot(content)
 
 
 def _tool_call(call: Any) -> Any:
@@ -235,7 +236,11 @@ def _copied(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
         return value.copy()
-    return value.copy() if kind is list else value
+    if kind is list:
+        return value.copy()
+    if is_a(value, dict):
+        return plain_dict(value)
+    return list.copy(value) if is_a(value, list) else value
 
 
 def _document(document: Any) -> TakenDocument:
@@ -272,7 +277,7 @@ def _choice(generation: Any, content: bool) -> TakenChoice:
 
 
 def _is_command(kind: type) -> bool:
-    return kind.__name__ == "Command" and kind.__module__ == "langgraph.types"
+    return class_name(kind) == "Command" and module_of(kind) == "langgraph.types"
 
 
 def _command(command: Any, *, with_artifacts: bool = False) -> TakenCommand:
@@ -319,7 +324,7 @@ def _share(value: Any) -> Any:
 
 
 def _opaque(value: Any) -> Opaque:
-    return Opaque((type(value).__name__,))
+    return Opaque((type_name(value),))
 
 
 class _Takers(dict[type, Taker]):
@@ -332,13 +337,13 @@ class _Takers(dict[type, Taker]):
     __slots__ = ()
 
     def __missing__(self, kind: type) -> Taker:
-        for base in kind.__mro__:
+        for base in bases_of(kind):
             found = self.get(base)
             if found is not None:
                 return found
         if _is_command(kind):
             return _command
-        return self[_Fields] if hasattr(kind, "__dataclass_fields__") else _opaque
+        return self[_Fields] if defines(kind, "__dataclass_fields__") else _opaque
 
 
 class _Fields:

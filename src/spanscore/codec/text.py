@@ -18,6 +18,8 @@ from math import isfinite, isnan
 from typing import Any
 from uuid import UUID
 
+from spanscore.foreign import bases_of, class_name, is_a, type_name
+
 __all__ = [
     "Special",
     "as_text",
@@ -133,7 +135,7 @@ def nearest(known: Mapping[type, Any], kind: type) -> Any:
     Walks the method resolution order: ``isinstance`` on a pydantic class asks the *object* for attributes, which runs
     the application's ``__getattr__``.
     """
-    for base in kind.__mro__:
+    for base in bases_of(kind):
         found = known.get(base)
         if found is not None:
             return found
@@ -170,14 +172,14 @@ class _Rendering:
         try:
             return self._structure(value, kind, depth)
         except Exception:  # noqa: BLE001 - one half-built foreign object is no reason to lose its neighbours
-            return {"type": kind.__name__}
+            return {"type": class_name(kind)}
 
     def _structure(self, value: Any, kind: type, depth: int) -> Any:
         unfold = nearest(self._special, kind)
         if unfold is not None and depth > 0:
             return self.render(unfold(value), depth - 1)
         plain = nearest(_PLAIN, kind)
-        return {"type": kind.__name__} if plain is None else plain(self, value, depth)
+        return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
 
     def _text(self, value: str) -> str:
         text = safe_text(value)[: max(0, self._chars)]
@@ -197,7 +199,7 @@ class _Rendering:
 
     def sequence(self, value: Any, depth: int) -> Any:
         if depth <= 0:
-            return {"type": type(value).__name__}
+            return {"type": type_name(value)}
         shown: list[Any] = []
         # In one step of C code: another thread may still be appending, and a subclass may override ``__iter__``.
         for inner in list(nearest(_BUILT_IN_BASE, type(value)).__iter__(value)):
@@ -207,7 +209,7 @@ class _Rendering:
         return shown
 
     def _key(self, key: Any) -> str:
-        if isinstance(key, str):
+        if is_a(key, str):
             return self._text(key)
         simple = self.render(key, 0)
         return simple if isinstance(simple, str) else _dumps(simple)

@@ -11,7 +11,8 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.snapshot import TakenChoice, TakenGeneration
-from spanscore.codec.text import fits_wire, safe_text
+from spanscore.codec.text import fits_wire, plain_dict, safe_text
+from spanscore.foreign import is_a
 
 __all__ = ["chat_attributes", "finish_reason"]
 
@@ -77,7 +78,7 @@ def chat_attributes(
         semconv.REQUEST_MAX_TOKENS: _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens),
         semconv.AGENT_NAME: _text(run, _LC_AGENT) or _subgraph(run.get("langgraph_checkpoint_ns")),
     }
-    if isinstance(generation, TakenGeneration):
+    if is_a(generation, TakenGeneration):
         _add_answer(found, generation)
         found[semconv.USAGE_CACHE_CREATION_INPUT_TOKENS] = found.get(semconv.USAGE_CACHE_WRITE_INPUT_TOKENS)
     return {name: value for name, value in found.items() if value is not None}
@@ -114,7 +115,7 @@ def _add_answer(found: dict[str, Any], generation: TakenGeneration) -> None:
     reasons = [reason for choice in choices if (reason := finish_reason(choice)) is not None]
     found[semconv.RESPONSE_FINISH_REASONS] = reasons or None
     found[semconv.RESPONSE_MODEL] = _text(said, _RESPONSE_MODELS) or _text(output, _RESPONSE_MODELS)
-    own_id = safe_text(identity) if isinstance(identity, str) and not identity.startswith(_OURS) else None
+    own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_OURS) else None
     found[semconv.RESPONSE_ID] = _text(said, _RESPONSE_IDS) or own_id or _text(output, _RESPONSE_IDS)
     if not _add_usage(found, usage):
         _add_tokens(found, [usage, llm_output, reported, info])
@@ -168,22 +169,26 @@ def _dict(place: Any) -> dict[str, Any]:
         return place
     if place is None:  # an abstract class is asked for a microsecond
         return {}
-    return dict(place) if isinstance(place, Mapping) else {}
+    return plain_dict(place) if is_a(place, dict) else {}
 
 
 def _text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value = place.get(key)
-        if isinstance(value, str) and value:
-            return value if value.isascii() else safe_text(value)
+        if is_a(value, str) and (text := safe_text(value)):
+            return text
     return None
 
 
 def _number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
     for key in keys:
         value = place.get(key)
-        if value is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value if isinstance(value, float) or fits_wire(value) else None
+        if value is None or type(value) is bool:
+            continue
+        if is_a(value, float):
+            return float.__float__(value)
+        if is_a(value, int):
+            return whole if fits_wire(whole := int.__index__(value)) else None
     return None
 
 

@@ -13,6 +13,7 @@ from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import Found, Source, answer_in, answer_text, question_in, question_text
 from spanscore.dialects.view import ModelRun, Side, View, documents_in
 from spanscore.errors import ConfigurationError
+from spanscore.foreign import type_name
 from spanscore.model.span import Unit
 
 __all__ = ["Extract", "Place"]
@@ -91,11 +92,11 @@ def _check(name: str, place: Place | None) -> None:
 def _at(place: Place, view: View, read: Callable[[Any], Any]) -> Found:
     if isinstance(place, str):
         return Found(read(_walk(place, view)), f"the configured place, {place}", Source.EXTRACT)
-    name = getattr(place, "__name__", type(place).__name__)
+    name = getattr(place, "__name__", type_name(place))
     try:
         given = place(view.unit)
     except Exception as error:  # noqa: BLE001 - a user's function; its message may quote
-        raised = f"the configured function {name}, which raised {type(error).__name__}"
+        raised = f"the configured function {name}, which raised {type_name(error)}"
         return Found(read(None), raised, Source.EXTRACT)
     return Found(read(jsonable(given)), f"the configured function {name}", Source.EXTRACT)
 

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
+from spanscore.foreign import type_name
 from spanscore.judges.record import record, recorded_calls
 from spanscore.judges.render import form
 from spanscore.judges.suppress import suppressed
@@ -144,7 +145,7 @@ async def _reply(judge: Judge, prompt: Prompt) -> Reply:
         if _is_our_cancellation(error):
             raise
         # The name only: messages of foreign errors quote prompts.
-        name = type(error).__name__
+        name = type_name(error)
         raise JudgeError(f"{prompt.step}: the judge raised {name}", error_type=name) from error
 
 

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from spanscore.errors import JudgeError, JudgeUnavailable
+from spanscore.foreign import bases_of, class_name, type_name
 
 __all__ = ["judge_error"]
 
@@ -23,12 +24,12 @@ def judge_error(error: Exception, step: str) -> JudgeError:
     """Return the error a judge raises for it. Its text names class and status, never the message, which quotes prompts."""
     if isinstance(error, JudgeError):
         return error
-    status, name = _status(error), type(error).__name__
+    status, name = _status(error), type_name(error)
     if status is not None:
         kind = JudgeUnavailable if status in _MAY_PASS or status >= _SERVER_ERROR else JudgeError
         text = f"{step}: the judge's provider answered HTTP {status} ({name})"
         return kind(text, error_type=f"http_{status}", retry_after_s=_retry_after_s(error))
-    if isinstance(error, OSError) or any(word in cls.__name__ for cls in type(error).__mro__ for word in _AWAY):
+    if isinstance(error, OSError) or any(word in class_name(cls) for cls in bases_of(type(error)) for word in _AWAY):
         return JudgeUnavailable(f"{step}: the judge could not be reached ({name})", error_type=name)
     return JudgeError(f"{step}: the judge's client raised {name}", error_type=name)
 

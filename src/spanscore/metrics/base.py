@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from spanscore import loop
 from spanscore.errors import JudgeError, JudgeTimeout
+from spanscore.foreign import type_name
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
@@ -139,7 +140,7 @@ class BaseMetric:
         except JudgeError as error:
             return self._ended(Outcome.JUDGE_ERROR, calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
-            name = type(error).__name__
+            name = type_name(error)
             return self._ended(Outcome.METRIC_ERROR, calls, reason=f"{self.name} raised {name}", error_type=name)
 
     def _refusal(self, sample: Sample) -> str | None:

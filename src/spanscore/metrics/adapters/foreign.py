@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
+from spanscore.foreign import bases_of, class_name, type_name
 from spanscore.judges.blocking import BlockingCalls
 from spanscore.judges.provider_errors import judge_error
 from spanscore.judges.suppress import suppressed
@@ -159,13 +160,13 @@ def _ours(error: Exception, name: str) -> Exception:
     """Return a judge's failure as a JudgeError, anything else as it is: then the metric failed, not its judge."""
     for cause in _causes(error):
         if isinstance(cause, TimeoutError):
-            return JudgeTimeout(f"{name}: the judge did not answer in time ({type(cause).__name__})")
+            return JudgeTimeout(f"{name}: the judge did not answer in time ({type_name(cause)})")
         told = judge_error(cause, name)
         if isinstance(told, JudgeUnavailable) or told.error_type.startswith("http_"):
             return told
     for cause in _causes(error):
-        if any(word in cls.__name__ for cls in type(cause).__mro__ for word in _UNPARSEABLE):
-            return JudgeUnparseable(f"{name}: the judge's answer could not be read ({type(cause).__name__})")
+        if any(word in class_name(cls) for cls in bases_of(type(cause)) for word in _UNPARSEABLE):
+            return JudgeUnparseable(f"{name}: the judge's answer could not be read ({type_name(cause)})")
     return error
 
 
