@@ -405,6 +405,63 @@ def test_a_redactor_that_raises_fails_closed():
     assert "France" not in trace.text()
 
 
+UNIT_HOOKS = {
+    "redactor": (lambda hook: {"redactor": lambda text: hook(text) or text}, "redaction_error"),
+    "filter": (lambda hook: {"keep": lambda sample: hook(sample.user_input) or True}, "metric_error"),
+    "extract": (
+        lambda hook: {"extract": spanscore.Extract(user_input=lambda unit: hook(asked(unit)) or QUESTION)},
+        "no_sample",
+    ),
+}
+
+
+def asked(unit):
+    return unit.root.attributes["input.value"]
+
+
+@pytest.mark.parametrize("content", [False, True])
+@pytest.mark.parametrize("name", UNIT_HOOKS)
+def test_a_hook_that_hangs_holds_up_its_own_unit_only(name, content):
+    options, outcome = UNIT_HOOKS[name]
+    go_on = threading.Event()
+
+    def hook(text):
+        if text == "hang":
+            go_on.wait(30)
+
+    with a_line(**options(hook), capture_content=content, hooks_timeout=0.2) as (scorer, trace):
+        rag().batch(["hang", QUESTION, QUESTION], config=config(scorer))
+        try:
+            assert scorer.flush(10)
+        finally:
+            go_on.set()
+        status = scorer.status()
+
+    assert status.outcomes["grounded"] == {outcome: 1, "scored": 2}, status.reasons
+    assert status.reasons[f"grounded {outcome}"].endswith("did not return within 0.2 s")
+    assert len(trace.roots) == 3
+
+
+def test_of_a_hook_that_always_hangs_a_few_threads_are_left_behind():
+    calls, go_on = [], threading.Event()
+
+    def redactor(text):
+        calls.append(text)
+        go_on.wait(30)
+        return text
+
+    with a_line(redactor=redactor, hooks_timeout=0.05) as (scorer, _):
+        rag().batch([QUESTION] * 30, config=config(scorer))
+        try:
+            assert scorer.flush(10)
+        finally:
+            go_on.set()
+        status = scorer.status()
+
+    assert status.outcomes["grounded"] == {"redaction_error": 30}
+    assert len(calls) <= 8  # four that hang, four that were begun before that was known
+
+
 def test_a_filter_leaves_samples_out():
     with a_line(keep=lambda sample: "Spain" in sample.user_input) as (scorer, trace):
         rag().invoke(QUESTION, config=config(scorer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import Tracer
@@ -26,6 +26,7 @@ from spanscore.evaluation import Evaluation
 from spanscore.hold import RELEASE_REASONS, Pace, SpanHold
 from spanscore.hooks import Hooks
 from spanscore.inbox import Inbox
+from spanscore.judges.suppress import suppressed_context
 from spanscore.ledger import Ledger
 from spanscore.metrics.registry import by_name
 from spanscore.model.score import Outcome, refuse_taken_name
@@ -37,6 +38,7 @@ from spanscore.providers import Providers
 from spanscore.queues.memory import MemoryQueue
 from spanscore.sampling import DEFAULT_KEY, RateSampler, Rule
 from spanscore.telemetry import Telemetry
+from spanscore.timebox import Timebox
 
 if TYPE_CHECKING:
     from spanscore.monitoring.standing import Standing
@@ -65,6 +67,7 @@ class Options:
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default.
         model_metrics: whether the application's model runs are counted, where nobody else does and none would be missing.
         score_abandoned: whether what was said of a stream that its reader left is scored; else it is ``no_sample``.
+        hooks_s: deadline of one call of a redactor, a filter or a function of ``extract``.
         hold_s: how long a unit's spans wait for scores after its end; None = 10 s for a trace's root, else 4 s.
     """
 
@@ -90,6 +93,7 @@ class Options:
     queue_bytes: int = 256_000_000
     workers: int = 32
     timeout_s: float = 60.0
+    hooks_s: float = 1.0
     sinks: Sequence[Sink] = ()
     segments: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -128,8 +132,10 @@ class Line:
         self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=options.key or DEFAULT_KEY)
         self.hold = SpanHold(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout_s)
-        dialect = GenAIDialect(options.extract or Extract(), options.score_abandoned)
-        pipeline = Pipeline([dialect], Hooks(options.redactor, options.keep))
+        self.box = Timebox(options.hooks_s, suppressed_context)
+        hooks = Hooks(options.redactor, options.keep).within(self.box)
+        dialect = GenAIDialect(_within(self.box, options.extract or Extract()), options.score_abandoned)
+        pipeline = Pipeline([dialect], hooks, self.box)
         self.engine = Engine(
             self.queue,
             pipeline,
@@ -156,7 +162,8 @@ class Line:
             tracer=self.tracer,
             forget=self.handler.forget,
             content=self.content,
-            redactor=options.redactor,
+            redactor=hooks.redactor,
+            box=self.box,
             models=self.models,
             scores=_PER_METRIC * len(self.metrics) if options.span else 0,
         )
@@ -221,7 +228,7 @@ class Line:
 
     def _resettable(self) -> Sequence[Forkable]:
         stores: list[Forkable] = [self.handler, self.ledger, self.inbox, self.queue, self.hold, self.assembler]
-        return [*stores, self.recorder, self.units, self.engine, self.evaluation, self.span_thread]
+        return [*stores, self.recorder, self.units, self.engine, self.box, self.evaluation, self.span_thread]
 
     def close_sinks(self) -> None:
         """Let the sinks go. Span thread, as every call of theirs: one that hangs must not hang the exit."""
@@ -296,6 +303,17 @@ def _checked(metrics: Sequence[Metric], options: Options) -> Sequence[Metric]:
             f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {known}"
         )
     return metrics
+
+
+def _within(box: Timebox, extract: Extract) -> Extract:
+    """Return the same places, the functions among them with deadlines."""
+    places = {place.name: getattr(extract, place.name) for place in fields(extract)}
+    hooks: dict[str, Any] = {
+        name: box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
+        for name, place in places.items()
+        if callable(place)
+    }
+    return replace(extract, **hooks)
 
 
 def _exports_content() -> bool:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
+from spanscore.codec.redaction import redacted
 from spanscore.codec.text import jsonable
 from spanscore.errors import ConfigurationError
 from spanscore.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.protocols import Filter, Redactor
+from spanscore.timebox import Hung, Timebox
 
 __all__ = ["Hooks"]
 
@@ -23,7 +25,8 @@ class Hooks:
     """What happens to samples before a judge sees them.
 
     Attributes:
-        redactor: applied to every text of a sample; when it raises, the sample goes nowhere (``redaction_error``).
+        redactor: applied to every text of a sample; when it raises or gives no text, the sample goes nowhere
+            (``redaction_error``).
         keep: samples for which it is false are ``filtered``; when it raises, likewise, with the reason.
 
     Raises:
@@ -39,15 +42,30 @@ class Hooks:
             if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
                 raise ConfigurationError(f"{name} is a coroutine function, which nobody awaits: give a plain one")
 
+    def within(self, box: Timebox) -> Hooks:
+        """Return the same hooks, with deadlines."""
+        redactor, keep = self.redactor, self.keep
+        if redactor is not None:
+            redactor = box.hook(redactor, "the redactor", Outcome.REDACTION_ERROR)
+        if keep is not None:
+            keep = box.hook(_truth_of(keep), "the filter", Outcome.METRIC_ERROR)
+        return Hooks(redactor, keep)
+
     def apply(self, samples: Samples) -> Samples:
-        """Return the redacted samples, or the outcome that ends them. Never raises."""
+        """Return the redacted samples, or the outcome that ends them.
+
+        Raises:
+            Hung: a hook hangs, and nothing else.
+        """
         if samples.outcome is not None or (self.redactor is None and self.keep is None):
             return samples
         try:
-            redacted = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))
+            clean = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))
+        except Hung:
+            raise
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
-        return self._filtered(redacted)
+        return self._filtered(clean)
 
     def _filtered(self, samples: Samples) -> Samples:
         sample: Sample | None = samples.multi or samples.single
@@ -55,6 +73,8 @@ class Hooks:
             return samples
         try:
             kept = bool(self.keep(sample))
+        except Hung:
+            raise
         except BaseException as error:  # noqa: BLE001
             return Samples(outcome=Outcome.FILTERED, reason=f"the filter raised {type_name(error)}")
         return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
@@ -65,6 +85,11 @@ class Hooks:
         return type(sample).model_validate(_texts(sample.model_dump(), self.redactor))
 
 
+def _truth_of(keep: Filter) -> Filter:
+    """Return a filter whose answer has been asked whether it is true: that too may run code of the user's."""
+    return lambda sample: bool(keep(sample))
+
+
 _STRUCTURE = frozenset({"type", "tool_call_id", "id"})
 _FREE = frozenset({"args", "metadata", "rubrics"})
 """Fields of a sample in which keys are the application's, and nothing is structure."""
@@ -72,7 +97,7 @@ _FREE = frozenset({"args", "metadata", "rubrics"})
 
 def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
     if isinstance(value, str):
-        return redactor(value)
+        return redacted(value, redactor)
     if isinstance(value, dict):
         return dict(_entry(key, item, redactor, free) for key, item in value.items())
     if isinstance(value, list):
@@ -84,7 +109,7 @@ def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
 
 def _entry(key: Any, item: Any, redactor: Redactor, free: bool) -> tuple[Any, Any]:
     if free:
-        return redactor(key) if isinstance(key, str) else key, _texts(item, redactor, free=True)
+        return redacted(key, redactor) if isinstance(key, str) else key, _texts(item, redactor, free=True)
     if key in _STRUCTURE and isinstance(item, str):
         return key, item
     return key, _texts(item, redactor, free=key in _FREE)

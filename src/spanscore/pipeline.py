@@ -12,6 +12,7 @@ from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, Unit
 from spanscore.protocols import Dialect
+from spanscore.timebox import Hung, Timebox
 
 __all__ = ["Chosen", "Pipeline", "facts_of"]
 
@@ -38,18 +39,33 @@ class Pipeline:
 
     Attributes:
         dialects: asked in order; the first that claims the unit's root makes the samples.
+        box: where the functions of the user that are among all this, if there are, run.
     """
 
     dialects: Sequence[Dialect]
     hooks: Hooks = field(default_factory=Hooks)
+    box: Timebox = field(default_factory=Timebox)
+
+    async def job_in_time(self, chosen: Chosen) -> Job:
+        """Make the job on a thread of the box; a hook that hangs is the outcome of its unit."""
+        try:
+            return await self.box.done(lambda: self.job(chosen))
+        except Hung as hung:
+            return _job(chosen, Samples(outcome=hung.outcome, reason=hung.reason))
 
     def job(self, chosen: Chosen) -> Job:
-        """Make the job; ``job.samples.outcome`` says when there is nothing to score. Never raises."""
+        """Make the job; ``job.samples.outcome`` says when there is nothing to score.
+
+        Raises:
+            Hung: a hook hangs, and nothing else.
+        """
         try:
             samples = chosen.samples or self._samples(chosen.unit)
+        except Hung:
+            raise
         except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
             samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")
-        return Job(chosen.unit.without_content(), self.hooks.apply(samples), chosen.decisions, chosen.weight)
+        return _job(chosen, self.hooks.apply(samples))
 
     def _samples(self, unit: Unit) -> Samples:
         root = unit.root
@@ -57,6 +73,10 @@ class Pipeline:
             if root is not None and dialect.claims(root):
                 return dialect.samples(unit)
         return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
+
+
+def _job(chosen: Chosen, samples: Samples) -> Job:
+    return Job(chosen.unit.without_content(), samples, chosen.decisions, chosen.weight)
 
 
 def facts_of(unit: Unit) -> Facts:

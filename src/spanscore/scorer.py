@@ -81,13 +81,17 @@ class OnlineScorer:
             ``no_sample``.
         extract: where question, answer and contexts are found, when the usual places do not have them.
         redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
-            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. One that hangs
-            holds up every score of the process, and no answer of the application.
+            (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
+            several threads.
         keep: samples for which it is false are not scored (``filtered``).
         attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
         sinks: of your own, beside those of ``attach``; called on spanscore's span thread.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds for one metric on one sample.
+        hooks_timeout: seconds for one call of ``redactor``, ``keep`` or a function of ``extract``. A unit for which one does
+            not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no other; while four calls of one
+            hang, those after them fail at once. With ``capture_content``, where spans wait for the redactor, one that hangs
+            costs them its deadline, at most once a minute; until it returns they leave without content.
         workers: units scored at the same time.
         queue_size: units waiting or being scored; more are ``queue_full``.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
@@ -123,6 +127,7 @@ class OnlineScorer:
         sinks: Sequence[Sink] = (),
         hold: float | None = None,
         timeout: float = 60.0,
+        hooks_timeout: float = 1.0,
         workers: int = 32,
         queue_size: int = 1_000,
         queue_bytes: int = 256_000_000,
@@ -144,6 +149,7 @@ class OnlineScorer:
             keep=keep,
             hold_s=hold,
             timeout_s=timeout,
+            hooks_s=hooks_timeout,
             workers=workers,
             queue=queue_size,
             queue_bytes=queue_bytes,
@@ -193,6 +199,7 @@ class OnlineScorer:
             "attach": [place for place in _PLACES if getattr(attach, place)],
             "hold": attach.hold,
             "timeout": limits.timeout,
+            "hooks_timeout": limits.hooks,
             "workers": limits.workers,
             "queue_size": limits.queue,
             "queue_bytes": limits.queue_bytes,

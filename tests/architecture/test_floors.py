@@ -10,7 +10,7 @@
     metrics  assembly  sessions  sampling  hooks  hold  monitoring
     judges  capture  dialects  queues  sinks  sources
     ledger  inbox  providers  chosen  codec  weight
-    protocols  telemetry  loop  exporters  unwatched  ids  head
+    protocols  telemetry  loop  exporters  unwatched  ids  head  timebox
     model  context  settings  pool  scope
     semconv  errors  notice  turns
     foreign

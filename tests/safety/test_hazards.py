@@ -16,7 +16,7 @@ from tests.safety.stage import Hazard, assert_unharmed
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 
-from spanscore import OnlineScorer, loop
+from spanscore import Extract, OnlineScorer, loop
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric
 from spanscore.model.prompt import Reply
@@ -255,11 +255,21 @@ class Undecided:
     __str__ = __repr__ = __bool__
 
 
+def hangs(_):
+    return NEVER.wait(20)
+
+
+NEVER = threading.Event()
 HOOKS = {
     "redactor raises": ({"redactor": raises(RuntimeError("x"))}, "redaction_error"),
     "redactor exits": ({"redactor": raises(SystemExit(1))}, "redaction_error"),
     "redactor is interrupted": ({"redactor": raises(KeyboardInterrupt())}, "redaction_error"),
-    "redactor gives no text": ({"redactor": lambda _: None}, None),
+    "redactor gives no text": ({"redactor": lambda _: None}, "redaction_error"),
+    "redactor gives bytes": ({"redactor": lambda text: text.encode()}, "redaction_error"),
+    "redactor gives a number": ({"redactor": len}, "redaction_error"),
+    "redactor hangs": ({"redactor": hangs, "hooks_timeout": 0.05}, "redaction_error"),
+    "filter hangs": ({"keep": hangs, "hooks_timeout": 0.05}, "metric_error"),
+    "extract hangs": ({"extract": Extract(response=hangs), "hooks_timeout": 0.05}, "no_sample"),
     "redactor gives a surrogate": ({"redactor": lambda _: "\ud800"}, "scored"),
     "filter raises": ({"keep": raises(RuntimeError("x"))}, "filtered"),
     "filter exits": ({"keep": raises(SystemExit(1))}, "filtered"),
@@ -278,7 +288,7 @@ def test_a_hook_that_fails(hook, content, capfd):
     hazard = Hazard(options=lambda _: {**options, "capture_content": content}, metrics=lambda: [Slow(0)])
     seen = assert_unharmed(hazard, capfd)
 
-    assert outcome is None or seen.status.outcomes["slow"] == {outcome: N}
+    assert seen.status.outcomes["slow"] == {outcome: N}
     assert len(seen.trace.roots) == N
 
 
@@ -378,12 +388,14 @@ def test_a_provider_shut_down_first(capfd):
 
 
 def test_units_that_a_stuck_span_thread_never_read_are_counted(capfd):
-    """A redactor hangs on that thread where content is exported, so the units after the first are not even opened."""
+    """A processor of the application hangs on that thread, at the first child; the units after it are not even opened."""
     go_on = threading.Event()
-    options = {"redactor": lambda _: go_on.wait(20), "capture_content": True}
+    stuck = behind(Processor(ends=lambda: go_on.wait(20)))
 
     try:
-        seen = assert_unharmed(Hazard(options=lambda _: options, quick=True), capfd)
+        seen = assert_unharmed(
+            Hazard(options=lambda stack: {**stuck(stack), "attach": ["instruments"]}, quick=True), capfd
+        )
     finally:
         go_on.set()
 

@@ -22,14 +22,15 @@ from spanscore.capture.spans import RunSpans
 from spanscore.capture.tasks import is_over
 from spanscore.codec import langchain as codec
 from spanscore.codec.openinference import flat_documents
+from spanscore.codec.redaction import redacted
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import jsonable, safe_text
-from spanscore.context import judging
 from spanscore.foreign import is_a, said_by, type_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, SpanData, UnitKey
 from spanscore.notice import harmless
 from spanscore.protocols import Recorded, Redactor, Turnstile
+from spanscore.timebox import Timebox
 
 __all__ = ["LiveEnding", "Recorder"]
 
@@ -91,7 +92,9 @@ class Recorder:
         tracer: gives the tracer of the capture scope.
         forget: called with each finished root: the handler drops what it remembers.
         content: whether prompts, answers and documents are exported.
-        redactor: applied to exported content, and to the conversation's id; where it raises, they are left out.
+        redactor: applied to exported content, and to the conversation's id; where it raises, gives no text or
+            hangs, they are left out.
+        box: where the redactor runs.
         max_age_ns: a root that runs longer is given up: abandoned, its unit incomplete.
         scores: attributes that are set on a root when its scores are there, at most.
         models: counts the runs of models; None = nobody does.
@@ -106,6 +109,7 @@ class Recorder:
         forget: Callable[[Root], None],
         content: bool = False,
         redactor: Redactor | None = None,
+        box: Timebox | None = None,
         max_age_ns: int = 3_600_000_000_000,
         scores: int = 0,
         models: ModelMetrics | None = None,
@@ -116,7 +120,8 @@ class Recorder:
         self._forget = forget
         self._content = content
         self._redactor = redactor
-        self._redact_id = None if redactor is None else lru_cache(_IDS)(redactor)
+        self._box = box or Timebox()
+        self._redacted_id = lru_cache(_IDS)(self._redact_id)
         self._max_age_ns = max_age_ns
         self._scores = scores
         self._models = models
@@ -309,8 +314,8 @@ class Recorder:
     def _told(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
         """Return the attributes that are exported whether content is or not. Never raises."""
         attributes = _plain(run, output, error)
-        if self._redact_id is not None and semconv.CONVERSATION_ID in attributes:
-            attributes |= _redacted_id(attributes.pop(semconv.CONVERSATION_ID), self._redact_id)
+        if self._redactor is not None and semconv.CONVERSATION_ID in attributes:
+            attributes |= self._conversation(attributes.pop(semconv.CONVERSATION_ID))
         return attributes
 
     def _room(self, taken: int) -> int | None:
@@ -326,13 +331,26 @@ class Recorder:
 
     def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
-        if self._redactor is not None:
-            try:  # a redactor may ask a model: what is recorded of that would be redacted here, without end
-                with judging():
-                    content = {name: _redacted(value, self._redactor) for name, value in content.items()}
-            except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
-                return {}
-        return exported({**flat_documents(content.get(semconv.RETRIEVAL_DOCUMENTS), room), **content})
+        try:
+            clean = (
+                content
+                if self._redactor is None
+                else self._box.run(partial(_redacted_content, content, self._redactor))
+            )
+        except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
+            return {}
+        return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
+
+    def _conversation(self, conversation: str) -> dict[str, str]:
+        """Return the conversation's attribute: applications name one by its user's address. Fails closed, as with content."""
+        try:
+            return {semconv.CONVERSATION_ID: safe_text(self._redacted_id(conversation))}
+        except BaseException:  # noqa: BLE001
+            return {}
+
+    def _redact_id(self, conversation: str) -> str:
+        redactor = self._redactor
+        return conversation if redactor is None else self._box.run(lambda: redacted(conversation, redactor))
 
 
 def _with_run_end(event: Event) -> Event:
@@ -440,19 +458,13 @@ def _metadata(run: Run) -> Mapping[str, Any] | None:
     return details if is_a(details, dict) else None
 
 
-def _redacted_id(conversation: str, redactor: Redactor) -> dict[str, str]:
-    """Return the conversation's attribute: applications name one by its user's address. Without it where the redactor fails."""
-    try:
-        with judging():  # as with content
-            redacted: Any = redactor(conversation)
-    except BaseException:  # noqa: BLE001  (fails closed, as with content)
-        return {}
-    return {semconv.CONVERSATION_ID: safe_text(redacted)} if isinstance(redacted, str) else {}
+def _redacted_content(content: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
+    return {name: _redacted(value, redactor) for name, value in content.items()}
 
 
 def _redacted(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
-        return redactor(value)
+        return redacted(value, redactor)
     if isinstance(value, Mapping):
         return {_redacted_key(key, redactor): _redacted(item, redactor) for key, item in value.items()}
     if isinstance(value, list):
@@ -461,7 +473,7 @@ def _redacted(value: Any, redactor: Redactor) -> Any:
 
 
 def _redacted_key(key: Any, redactor: Redactor) -> Any:
-    return redactor(key) if isinstance(key, str) and key not in _WRITTEN else key
+    return redacted(key, redactor) if isinstance(key, str) and key not in _WRITTEN else key
 
 
 def _size(attributes: Mapping[str, Any]) -> int:

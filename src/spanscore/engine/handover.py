@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from spanscore import loop
 from spanscore.engine.units import Settled
@@ -23,6 +24,11 @@ from spanscore.protocols import Queue
 from spanscore.turns import give_way
 
 __all__ = ["Engine"]
+
+_MOMENT_S: Final = 0.05
+"""How long a hook may hold up the next units: it is not at once a thread for each, which would take the GIL in turns."""
+_MOST_SLOW: Final = 4
+"""Units at once whose hooks take longer than that."""
 
 
 class Engine:
@@ -53,7 +59,9 @@ class Engine:
         """Forget the workers: in a forked child their loop does not run."""
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: deque[Chosen] = deque()
+        self._makers: set[asyncio.Task[None]] = set()
         self._ahead = 0
+        self._slow = 0
         self._stopped = False
 
     def accept(self, chosen: Sequence[Chosen]) -> None:
@@ -68,7 +76,7 @@ class Engine:
                 loop.submit(self._stop(timeout_s)).result(timeout_s)
 
     async def _stop(self, timeout_s: float) -> None:
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = [*self._tasks, *self._makers], []
         for task in tasks:
             task.cancel()
         self._queue.close()
@@ -86,23 +94,53 @@ class Engine:
         if not self._waiting:
             return
         with suppressed():  # a filter or a redactor may ask a model
-            while self._waiting and (self._ahead < self._workers or self._stopped):
+            while self._waiting and (self._may_make() or self._stopped):
                 self._take(self._waiting.popleft())
                 give_way()
+
+    def _may_make(self) -> bool:
+        """Whether the next job may be begun: in order, and not past those of which it is not known yet that they take long."""
+        return self._ahead < self._workers and len(self._makers) == self._slow < _MOST_SLOW
 
     def _take(self, chosen: Chosen) -> None:
         if self._stopped:
             self._queue.cancel(chosen.weight)
             return
+        self._ahead += 1
+        if self._pipeline.box.has_hooks:
+            task = asyncio.get_running_loop().create_task(self._make(chosen), context=suppressed_context())
+            self._makers.add(task)
+            return
         try:
-            job = self._pipeline.job(chosen)
+            self._queue.put(self._pipeline.job(chosen))
         except Exception as error:  # noqa: BLE001  (the other units of this call go on)
-            harmless("make a job", error)
-            self._queue.cancel(chosen.weight)
-            self._post(Settled(chosen.unit.without_content(), ()))
-        else:
-            self._queue.put(job)
-            self._ahead += 1
+            self._spoilt(chosen, error)
+
+    async def _make(self, chosen: Chosen) -> None:
+        """Make a job whose hooks may hang: the next ones wait for a moment, and then pass it."""
+        making = asyncio.ensure_future(self._pipeline.job_in_time(chosen))
+        slow = False
+        try:
+            await asyncio.wait({making}, timeout=_MOMENT_S)
+            if slow := not making.done():
+                self._slow += 1
+                self._make_jobs()
+            self._queue.put(await making)
+        except BaseException as error:  # noqa: BLE001  (also where some judge cancels whatever runs on its loop)
+            making.cancel()
+            self._spoilt(chosen, error)
+        self._slow -= slow
+        self._makers -= {asyncio.current_task()}
+        self._make_jobs()
+
+    def _spoilt(self, chosen: Chosen, error: BaseException) -> None:
+        """Let go of a unit of which no job can be made."""
+        self._ahead -= 1
+        self._queue.cancel(chosen.weight)
+        if self._stopped:
+            return
+        harmless("make a job", error)
+        self._post(Settled(chosen.unit.without_content(), ()))
 
     async def _work(self) -> None:
         while True:
