@@ -75,3 +75,34 @@ def _until(holds, event):
     while not holds():
         pass
     event.set()
+
+
+def test_new_units_are_refused_past_the_bytes_of_what_waits():
+    inbox = Inbox(soft=10, soft_bytes=100)
+
+    inbox.put("an event", 60)
+    assert inbox.admits()
+    inbox.post("a command", 40)
+    assert not inbox.admits()
+    inbox.take()
+
+    assert inbox.admits()
+
+
+def test_events_are_dropped_past_four_times_the_bytes_but_not_those_of_a_root():
+    inbox = Inbox(soft=10, soft_bytes=100)
+    inbox.put("heavy", 400)
+
+    assert not inbox.put("a child", 1)
+    assert inbox.put("a root", 1, must=True)
+    assert (inbox.dropped, inbox.is_full(), len(inbox)) == (1, True, 2)
+
+
+def test_an_empty_inbox_weighs_nothing_whatever_was_miscounted():
+    inbox = Inbox(soft=10, soft_bytes=100)
+    inbox.put("an event", 60)
+    inbox._bytes = 1_000  # as if threads had got into each other's way
+
+    inbox.take()
+
+    assert inbox.admits()

@@ -331,6 +331,48 @@ def test_a_full_inbox_refuses_new_units_and_counts_them():
     assert (status.refused, status.outcomes["grounded"]) == (1, {"refused": 1})
 
 
+def test_an_inbox_full_of_bytes_refuses_new_units_too():
+    with a_line(inbox_bytes=1_000) as (scorer, _):
+        scorer._line.inbox.put(None, 1_000)  # the span thread does not run yet
+        answer = rag().invoke(QUESTION, config=config(scorer))
+        turned_away = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
+        status = scorer.status()
+        scorer._line.inbox.take()
+
+    assert (answer, turned_away) == (ANSWER, None)
+    assert (status.refused, status.outcomes["grounded"]) == (2, {"refused": 2})
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_let_go(content):
+    go_on = threading.Event()
+
+    with a_line(capture_content=content, inbox_bytes=1_000) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        assert scorer.flush(5)
+        scorer._line.inbox.post(lambda: go_on.wait(20))  # the span thread is held up
+        rag().invoke("x" * 5_000, config=config(scorer))  # what the retriever was asked fills the inbox
+        held = scorer._line.inbox._bytes
+        go_on.set()
+        assert scorer.flush(5)
+
+    assert scorer.status().outcomes["grounded"] == {"scored": 1, "incomplete": 1}
+    assert held < 6_000
+    assert len(trace.roots) == 2
+
+
+def test_a_submitted_sample_is_taken_by_value():
+    metric = Grounded()
+    sample = spanscore.SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT])
+
+    with a_line(metric) as (scorer, _):
+        scorer.submit(sample)
+        sample.retrieved_contexts.append("edited")
+        assert scorer.flush(5)
+
+    assert metric._seen[0].retrieved_contexts == [CONTEXT]
+
+
 def test_a_head_sampled_trace_is_not_scored_and_leaves_nothing_behind():
     trace = a_trace(sampler=ALWAYS_OFF)
     with a_line(trace=trace) as (scorer, _):

@@ -89,6 +89,7 @@ class Options:
     instruments: bool = True
     hold_s: float | None = None
     inbox: int = 10_000
+    inbox_bytes: int = 64_000_000
     queue: int = 1_000
     queue_bytes: int = 256_000_000
     workers: int = 32
@@ -127,7 +128,7 @@ class Line:
         self.ledger = Ledger(self.metrics)
         self.telemetry = self._telemetry() if options.instruments else None
         self.models = ModelMetrics() if options.capture and options.model_metrics else None
-        self.inbox: Inbox[Event] = Inbox(soft=options.inbox)
+        self.inbox: Inbox[Event] = Inbox(soft=options.inbox, soft_bytes=options.inbox_bytes)
         self.queue = MemoryQueue(options.queue, options.queue_bytes)
         self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=options.key or DEFAULT_KEY)
         self.hold = SpanHold(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))

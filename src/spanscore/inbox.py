@@ -23,23 +23,27 @@ class Inbox(Generic[Event]):
 
     Args:
         soft: events from which on new units are refused (``admits`` is False).
+        soft_bytes: of their content, roughly, likewise.
         batch: events that end the gathering early.
         gather_s: how long the reader gathers after its first event, seconds.
 
-    Past four times ``soft``, events are dropped: ``put`` returns False and the caller marks the unit incomplete.
+    Past four times either, events are dropped: ``put`` returns False and the caller marks the unit incomplete.
     """
 
-    def __init__(self, *, soft: int, batch: int = 512, gather_s: float = 0.25) -> None:
+    def __init__(self, *, soft: int, soft_bytes: int = 64_000_000, batch: int = 512, gather_s: float = 0.25) -> None:
         self.soft = soft
         self._hard = 4 * soft
+        self._soft_bytes = soft_bytes
+        self._hard_bytes = 4 * soft_bytes
         self._batch = batch
         self._gather_s = gather_s
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: in a forked child."""
-        self._events: deque[Event] = deque()
-        self._urgent: deque[Any] = deque()
+        self._events: deque[tuple[Event, int]] = deque()
+        self._urgent: deque[tuple[Any, int]] = deque()
+        self._bytes = 0  # no lock: what a race loses is set right whenever the inbox is empty
         self._wake = threading.Event()
         self._asleep = False
         self._full = threading.Event()
@@ -52,18 +56,25 @@ class Inbox(Generic[Event]):
 
     def admits(self) -> bool:
         """Whether a new unit may come in."""
-        return len(self._events) + len(self._urgent) < self.soft
+        return len(self._events) + len(self._urgent) < self.soft and self._bytes < self._soft_bytes
 
-    def put(self, event: Event, *, must: bool = False) -> bool:
-        """Append an event, O(1), never blocking. False: the hard bound was reached and the event is dropped.
+    def is_full(self) -> bool:
+        """Whether a hard bound was reached."""
+        return len(self._events) >= self._hard or self._bytes >= self._hard_bytes
 
-        ``must``: never dropped, for the two events of a root: roots are bounded where they are admitted.
+    def put(self, event: Event, weight: int = 0, *, must: bool = False) -> bool:
+        """Append an event, O(1), never blocking. False: a hard bound was reached and the event is dropped.
+
+        Args:
+            weight: bytes of its content, roughly.
+            must: never dropped, for the two events of a root: roots are bounded where they are admitted.
         """
         events = self._events
-        if len(events) >= self._hard and not must:
+        if not must and self.is_full():
             self.dropped += 1
             return False
-        events.append(event)
+        self._bytes += weight
+        events.append((event, weight))
         if self._asleep:  # a lost race here is found by the reader, which looks again before it sleeps
             self._asleep = False
             self._wake.set()
@@ -75,16 +86,17 @@ class Inbox(Generic[Event]):
     def abandon(self) -> Iterable[Event]:
         """Return the events that its reader has not taken, and never will: it is gone, or stuck for good. Any thread."""
         left, self._events = self._events, deque()
-        return left
+        return [event for event, _ in left]
 
-    def post(self, item: Any) -> None:
+    def post(self, item: Any, weight: int = 0) -> None:
         """Hand over a command of ours, read at once: unbounded here because it is bounded where it is made."""
-        self._urgent.append(item)
+        self._bytes += weight
+        self._urgent.append((item, weight))
         self.nudge()
 
     def leave(self, item: Any) -> None:
         """Hand over something of ours that is read with the next batch (scores): no wake-up for each."""
-        self._urgent.append(item)
+        self._urgent.append((item, 0))
         if self._asleep:
             self._asleep = False
             self._wake.set()
@@ -122,8 +134,15 @@ class Inbox(Generic[Event]):
 
     def take(self) -> Event | None:
         """Return the oldest event, None when there is none. Reader only."""
-        return self._events.popleft() if self._events else None
+        return self._taken(self._events)
 
     def take_posted(self) -> Any | None:
         """Return the oldest posted item, None when there is none. Reader only."""
-        return self._urgent.popleft() if self._urgent else None
+        return self._taken(self._urgent)
+
+    def _taken(self, waiting: deque[tuple[Any, int]]) -> Any | None:
+        if not waiting:
+            return None
+        item, weight = waiting.popleft()
+        self._bytes = self._bytes - weight if self._events or self._urgent else 0
+        return item

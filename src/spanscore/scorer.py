@@ -25,7 +25,7 @@ from spanscore.dialects.extract import Extract
 from spanscore.engine.drain import drain
 from spanscore.engine.fork import reset_in_child
 from spanscore.errors import ConfigurationError
-from spanscore.model.sample import MultiTurnSample, Sample, Samples
+from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.model.status import Status
@@ -33,6 +33,7 @@ from spanscore.notice import tell
 from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
 from spanscore.providers import NO_METRICS, ProviderRow, Providers
 from spanscore.sampling import Rule
+from spanscore.weight import weight_of
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -95,7 +96,9 @@ class OnlineScorer:
         workers: units scored at the same time.
         queue_size: units waiting or being scored; more are ``queue_full``.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
-        inbox_size: events waiting; new units past it are ``refused``.
+        inbox_size: events waiting; new units past it are ``refused``. Past four times as many, events are dropped, and their
+            units are ``incomplete``.
+        inbox_bytes: of their content, roughly, likewise.
         segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
 
@@ -132,6 +135,7 @@ class OnlineScorer:
         queue_size: int = 1_000,
         queue_bytes: int = 256_000_000,
         inbox_size: int = 10_000,
+        inbox_bytes: int = 64_000_000,
         segments: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         options = Options(
@@ -154,6 +158,7 @@ class OnlineScorer:
             queue=queue_size,
             queue_bytes=queue_bytes,
             inbox=inbox_size,
+            inbox_bytes=inbox_bytes,
             sinks=tuple(sinks),
             segments=dict(segments or {}),
             **_places(attach),
@@ -204,6 +209,7 @@ class OnlineScorer:
             "queue_size": limits.queue,
             "queue_bytes": limits.queue_bytes,
             "inbox_size": limits.inbox,
+            "inbox_bytes": limits.inbox_bytes,
             "segments": settings.monitoring.segments,
         }
         scorer = cls(**{**given, **overrides})
@@ -272,6 +278,8 @@ class OnlineScorer:
     def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
 
+        The sample is taken by value: it may be edited once this has returned.
+
         A second sample under the same span gets a span of its own, as its child: a span holds one score per metric.
 
         Args:
@@ -303,8 +311,10 @@ class OnlineScorer:
             line.ledger.turned_away(Outcome.NOT_EXPORTED)
             return None
         unit = _unit_of(span, end_ns)
-        samples = Samples(multi=item) if isinstance(item, MultiTurnSample) else Samples(single=item)
-        line.inbox.post(lambda: _take_in(line, unit, samples, ending, sampled))
+        taken = by_value(item)
+        samples = Samples(multi=taken) if isinstance(taken, MultiTurnSample) else Samples(single=taken)
+        weight = weight_of(unit, samples)
+        line.inbox.post(lambda: _take_in(line, unit, samples, ending, sampled), weight=weight)
         return f"{ids.trace_id:032x}"
 
     # --- looking -----------------------------------------------------------------------------------------------

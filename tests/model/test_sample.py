@@ -13,6 +13,7 @@ from spanscore.model.sample import (
     SingleTurnSample,
     ToolCall,
     ToolMessage,
+    by_value,
     missing_fields,
     render_conversation,
 )
@@ -143,3 +144,17 @@ def test_samples_of_a_file_of_conversations_load_unchanged(tmp_path: Path) -> No
     (row,) = json.loads((tmp_path / "talks.json").read_text())
 
     assert MultiTurnSample.model_validate(row) == MultiTurnSample(user_input=TALK, reference_topics=["lakes"])
+
+
+def test_a_sample_by_value_shares_no_list_or_dict_also_where_one_holds_itself():
+    args = {"stops": ["Oslo"]}
+    args["self"] = args
+    call = ToolCall.model_construct(name="plan", args=args, id=None)
+    sample = MultiTurnSample.model_construct(user_input=[AIMessage.model_construct(content="", tool_calls=[call])])
+
+    taken = by_value(sample)
+    args["stops"].append("Bergen")
+
+    copied = taken.user_input[0].tool_calls[0].args
+    assert copied["stops"] == ["Oslo"]
+    assert copied["self"] is copied

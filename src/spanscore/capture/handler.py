@@ -31,6 +31,7 @@ from spanscore.capture.runs import Event, Root, Run
 from spanscore.capture.spans import RunSpans
 from spanscore.capture.tasks import own_task
 from spanscore.codec import langchain as codec
+from spanscore.codec.glance import glance
 from spanscore.codec.text import safe_text
 from spanscore.foreign import bases_of, class_name, plain_text, type_name
 from spanscore.inbox import Inbox
@@ -494,12 +495,14 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._roots.pop(root.id, None)
         if error is None and streamed and _runs_on(root) and not _is_awaited():
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
-        self._inbox.put((root, time_ns(), taken, error), must=True)
+        if self._inbox.is_full():  # events of it may have been dropped: nobody will need its content
+            root.broken, root.given, taken = True, None, None
+        self._inbox.put((root, time_ns(), taken, error), _weight(root, taken), must=True)
 
     def _put_child(self, run: Run, taken: Any, error: BaseException | None) -> None:
         root = run.root
-        if not root.detached and not self._inbox.put((run, time_ns(), taken, error)):
-            root.broken = True
+        if not root.detached and not self._inbox.put((run, time_ns(), taken, error), _weight(run, taken)):
+            root.broken, run.given = True, None
             root.open.pop(run.id, None)  # nobody else will
 
     def _sweep(self, now_ns: int) -> None:
@@ -525,6 +528,11 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if not oldest.ignored:
             oldest.broken = True
             self._inbox.put((oldest, now_ns, None, GeneratorExit()), must=True)  # left by its reader, as it were
+
+
+def _weight(run: Run, taken: Any) -> int:
+    root = run.root
+    return glance(run.given, root.weighed) + glance(taken, root.weighed) if root.wanted else 0
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:

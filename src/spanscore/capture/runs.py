@@ -86,6 +86,7 @@ class Root(Run):
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
+        weighed: ids of its long texts that the inbox has counted.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is nobody's.
         task: the one whose end is the root's, where no end is told (``capture.tasks``); None where there is none.
     """
@@ -109,6 +110,7 @@ class Root(Run):
         "task",
         "trace_state",
         "wanted",
+        "weighed",
     )
 
     def __init__(self, run_id: int, operation: str, name: str, start_ns: int) -> None:
@@ -139,6 +141,7 @@ class Root(Run):
         self.task: ReferenceType[Task[Any]] | None = None
         self.is_trace_root = False
         self.trace_state = ""
+        self.weighed: set[int] = set()
 
 
 Event = tuple[Run, int, Any, BaseException | None]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from spanscore import semconv
+from spanscore.foreign import is_a
 from spanscore.model.score import Outcome
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "SingleTurnSample",
     "ToolCall",
     "ToolMessage",
+    "by_value",
     "missing_fields",
     "render_conversation",
 ]
@@ -181,6 +183,30 @@ class Samples:
             return {}
         told = {semconv.SAMPLE_SOURCE: self.source, semconv.RETRIEVED_UNUSED: self.retrieved_unused}
         return {name: value for name, value in told.items() if value is not None}
+
+
+def by_value(sample: Sample) -> Sample:
+    """Return a sample that later edits of the given one's lists and dicts do not reach."""
+    copy: Sample = _copied(sample, {})
+    return copy
+
+
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
+    """Copy models, lists and dicts; a value that holds itself, as a copy that does. Whatever else it is, is shared."""
+    if id(value) in copies:
+        return copies[id(value)]
+    if is_a(value, _Frozen):
+        inside = {name: _copied(getattr(value, name), copies) for name in type(value).model_fields}
+        return value.model_copy(update=inside)
+    if type(value) is list:
+        items = copies[id(value)] = []
+        items += [_copied(item, copies) for item in value]
+        return items
+    if type(value) is dict:
+        entries = copies[id(value)] = {}
+        entries |= {key: _copied(item, copies) for key, item in value.items()}
+        return entries
+    return value
 
 
 def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:

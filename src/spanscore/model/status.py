@@ -136,7 +136,7 @@ class Status:
         if self.hold.get("lost"):
             yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
         if self.refused:
-            yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size, or lower the rates"
+            yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size or inbox_bytes, or lower the rates"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         if self.neighbours:

@@ -302,7 +302,11 @@ def _lost(shared: MonitoringSettings) -> Iterator[Alert]:
             queue,
             "The job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
         ),
-        "refused": (semconv.CAPTURE_REFUSED, "", "The inbox was full: raise limits.inbox, or lower the sampling rate"),
+        "refused": (
+            semconv.CAPTURE_REFUSED,
+            "",
+            "The inbox was full: raise limits.inbox or limits.inbox_bytes, or lower the sampling rate",
+        ),
         "hold_lost": (
             semconv.HOLD_LOST,
             "",

@@ -119,12 +119,13 @@ class CaptureSettings(_Part):
 
 
 class LimitSettings(_Part):
-    """Bounds: events in the inbox, jobs in the queue and bytes of their content, jobs at once, seconds per score.
+    """Bounds: events in the inbox, jobs in the queue and bytes of the content of either, jobs at once, seconds per score.
 
     ``hooks`` is the deadline of one call of a redactor, a filter or a function of ``Extract``.
     """
 
     inbox: int = Field(default=10_000, ge=1)
+    inbox_bytes: int = Field(default=64_000_000, ge=1)
     queue: int = Field(default=1_000, ge=1)
     queue_bytes: int = Field(default=256_000_000, ge=1)
     workers: int = Field(default=32, ge=1)
