@@ -103,6 +103,15 @@ def nameless(base: type = object) -> Any:
     return Nameless()
 
 
+class SlowMessage(AIMessage):
+    """An application's own message, which takes long to tell anything."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            _HANGS.wait(20)
+        return super().__getattribute__(name)
+
+
 _HANGS = threading.Event()
 """Never set: what waits for it on a thread of ours holds it up."""
 _SLOW = nameless(Exception)
@@ -145,6 +154,7 @@ PAYLOADS = {
     "a type": lambda: Evil,
     "nameless": nameless,
     "nameless far inside": lambda: {"a": [{"b": [nameless(), {"c": nameless()}]}]},
+    "a message that tells nothing": lambda: [SlowMessage(content="Paris")],
     "a nameless text": lambda: nameless(str),
     "nameless in a message": lambda: AIMessage(content="", additional_kwargs={"x": nameless()}),
 }

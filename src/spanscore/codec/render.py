@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel
 
 from spanscore.codec.blocks import joined, parts
 from spanscore.codec.messages import ASSISTANT, MADE, SYSTEM, TOOL, USER, is_message, role_of, text_message
@@ -94,30 +95,35 @@ def _message(item: Any) -> dict[str, Any] | None:
 
 
 def _taken_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
-    kind = message.type.removesuffix("MessageChunk")
+    fields = _fields_of(message)
+    kind = fields["type"].removesuffix("MessageChunk")
     if kind == "remove":
         return None
-    role = role_of(kind) or getattr(message, "role", kind)
+    role = role_of(kind) or fields.get("role", kind)
+    named = _named(fields, is_human=is_a(message, HumanMessage))
     if role == TOOL:
-        return {"role": TOOL, "parts": [_response(message, content)], **_named(message)}
+        return {"role": TOOL, "parts": [_response(fields, content)], **named}
     calls = [_call(call) for call in rest or ()]
     said = parts(content, calls_apart=bool(calls))
-    return {"role": role_of(role) or role, "parts": [*said, *calls], **_named(message)}
+    return {"role": role_of(role) or role, "parts": [*said, *calls], **named}
 
 
-def _named(message: Any) -> dict[str, Any]:
+_fields_of: Callable[[BaseModel], dict[str, Any]] = BaseModel.__dict__["__dict__"].__get__
+"""What a message holds, also one of the application's own class: no property of that runs."""
+
+
+def _named(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
     """Return whose message it is: its speaker's name, the middleware that made it, and a human's id, which threads give."""
-    made = message.additional_kwargs.get(MADE)
-    identity = message.id if isinstance(message, HumanMessage) else None
-    shown = {"name": getattr(message, "name", None), MADE: made if isinstance(made, str) else None, "id": identity}
+    made = fields["additional_kwargs"].get(MADE)
+    shown = {"name": fields["name"], MADE: made if is_a(made, str) else None, "id": fields["id"] if is_human else None}
     return {key: value for key, value in shown.items() if value}
 
 
-def _response(message: Any, content: Any) -> dict[str, Any]:
-    failed = {"status": "error"} if getattr(message, "status", None) == "error" else {}
+def _response(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
+    failed = {"status": "error"} if fields.get("status") == "error" else {}
     return {
         "type": "tool_call_response",
-        "id": getattr(message, "tool_call_id", None),
+        "id": fields.get("tool_call_id"),
         "response": joined(content),
         **failed,
     }
