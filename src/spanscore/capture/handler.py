@@ -33,7 +33,7 @@ from spanscore.capture.tasks import own_task
 from spanscore.codec import langchain as codec
 from spanscore.codec.glance import glance
 from spanscore.codec.text import safe_text
-from spanscore.foreign import bases_of, class_name, plain_text, type_name
+from spanscore.foreign import bases_of, class_name, plain_text
 from spanscore.inbox import Inbox
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
