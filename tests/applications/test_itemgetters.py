@@ -54,3 +54,17 @@ def test_of_inputs_that_reach_no_prompt_none_is_the_question() -> None:
 
     assert (seen.single, seen.outcome) == (None, "no_sample")
     assert all(word in (seen.reason or "") for word in ("foo", "bar", "extract="))
+
+
+def city_then_country() -> Any:
+    """LCEL, "multiple chains": the person stands in the first prompt alone, the language in the second."""
+    city = ChatPromptTemplate.from_template("what is the city {person} is from?") | says("Honolulu") | StrOutputParser()
+    country = ChatPromptTemplate.from_template("what country is {city} in? respond in {language}")
+    return {"city": city, "language": itemgetter("language")} | country | says("Estados Unidos") | StrOutputParser()
+
+
+def test_a_language_that_stands_in_the_answers_prompt_is_not_the_question() -> None:
+    seen = asked(city_then_country(), {"person": "obama", "language": "spanish"})
+
+    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert all(word in (seen.reason or "") for word in ("person", "language", "extract="))

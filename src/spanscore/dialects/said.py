@@ -16,6 +16,8 @@ __all__ = ["Said", "final_text", "prompt_of"]
 
 _A_SENTENCE = 16
 """Characters from which on an answer is recognised in another prompt: ``yes`` stands in many."""
+_WORDS = 3
+"""Words from which on a shorter text is a sentence."""
 _MOST_RUNS = 64
 """Runs searched for what stands behind an answer: each is searched in all that were found."""
 _FENCED = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
@@ -37,19 +39,23 @@ class Said:
     def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
         """Return the one of several texts that prompts contain: any prompt, else a human message, else that of the answer.
 
+        There it must be a sentence: a language or a tone stands beside what was asked.
+
         Args:
             answering: the run that gave the answer; None where that cannot be told.
         """
         heard = [text for run in self._runs if (text := last_human_text(run.asked))]
-        answered = [] if answering is None else [prompt_of(answering)]
         places: list[Callable[[str], bool]] = [
             lambda text: any(holds(prompt, text) for prompt in self._prompts),
             lambda text: text.strip() in map(str.strip, heard),
             lambda text: any(holds(human, text) for human in heard),
-            lambda text: any(holds(prompt, text) for prompt in answered),
         ]
         found = ([text for text in texts if stands(text)] for stands in places)
-        return next((one[0] for one in found if len(one) == 1), None)
+        only = next((one[0] for one in found if len(one) == 1), None)
+        if only is not None or answering is None:
+            return only
+        answered = [text for text in texts if holds(prompt_of(answering), text)]
+        return answered[0] if len(answered) == 1 and _is_sentence(answered[0]) else None
 
     def asked_for(self, texts: Collection[str]) -> bool:
         """Whether prompts contain all of the texts."""
@@ -112,6 +118,10 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
         return None
     text = message_text(last)
     return None if not text and tool_calls(last) else text
+
+
+def _is_sentence(text: str) -> bool:
+    return len(text) >= _A_SENTENCE or len(text.split()) >= _WORDS
 
 
 def prompt_of(run: ModelRun) -> str:
