@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from spanscore import semconv
 from spanscore.codec.messages import is_message
 from spanscore.codec.text import as_text
+from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.samples import no_sample, samples_of
+from spanscore.dialects.turn import QUESTION_KEYS
 from spanscore.dialects.view import (
     GenAIMessage,
     ModelRun,
@@ -80,10 +82,13 @@ def _view(unit: Unit, root: SpanData) -> View:
     read = {span.span_id: _model(span, unit) for span in callers}
     operation = str(root.operation)
     expected = root.attributes.get(semconv.EXPECTED)
+    given = _side(root, semconv.INPUT_MESSAGES, _INPUT_OF.get(operation, semconv.INPUT_VALUE))
+    got = _side(root, semconv.OUTPUT_MESSAGES, _OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
+    given, got = conversing(given, got, QUESTION_KEYS)
     return View(
         unit=unit,
-        input=_side(root, semconv.INPUT_MESSAGES, _INPUT_OF.get(operation, semconv.INPUT_VALUE)),
-        output=_side(root, semconv.OUTPUT_MESSAGES, _OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE)),
+        input=given,
+        output=got,
         models=[read[span.span_id] for span in topmost(callers, tools, unit)],
         retrievals=[_documents(span) for span in topmost(retrievers, retrievers, unit)],
         artifacts=[_documents(span) for span in topmost(artifacts, artifacts, unit)],

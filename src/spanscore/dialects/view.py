@@ -52,16 +52,18 @@ class Side:
     Attributes:
         messages: where it is a conversation, or holds one.
         value: what it holds besides; None = nothing.
+        key: under which it holds its messages.
     """
 
     messages: Sequence[GenAIMessage] = ()
     value: Any = None
+    key: str = "messages"
 
     def whole(self) -> Any:
         """Return it as the application had it: the state with its messages, the messages, or the value."""
         if not self.messages:
             return self.value
-        return {**self.value, "messages": list(self.messages)} if isinstance(self.value, dict) else list(self.messages)
+        return {**self.value, self.key: list(self.messages)} if isinstance(self.value, dict) else list(self.messages)
 
 
 @dataclass(frozen=True, slots=True)
