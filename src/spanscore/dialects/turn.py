@@ -6,6 +6,9 @@
 4  of several, the one      that a prompt contains (question); that a model said as its whole answer, else as a field (answer)
 5  all of them              as JSON: an output of which models said each text, a list of texts that prompts contain
 6  nothing can be told      the side is ambiguous: no sample is better than a wrong one
+
+Where a graph goes on with a state that was there already (``Command(resume=…)``, a checkpoint), the output holds what the user
+gave with an earlier request: there the question is a text that no model said now, and the answer one that a model said now.
 """
 
 from __future__ import annotations
@@ -129,9 +132,8 @@ def _best(guesses: Iterable[_Guess], looked_in: str) -> Found:
 def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_Guess]:
     given, got = view.input, view.output
     yield _Guess(last_human_text(given.messages), Source.MESSAGES)
-    resumed = is_resume(given.value)
     torn = _Guess(None, Source.MATCHED)
-    if not resumed:
+    if not view.goes_on:
         yield from (_Guess(text, Source.KEYS) for text in keyed(given.value, QUESTION_KEYS, question_text))
         yield _Guess(plain(given.value), Source.ONLY_TEXT)
         texts = leaves(given.value)
@@ -139,12 +141,26 @@ def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_
         yield _Guess(torn.text, torn.source)
     yield _Guess(last_human_text(got.messages), Source.MESSAGES)
     yield from (_Guess(text, Source.KEYS) for text in keyed(got.value, QUESTION_KEYS, question_text))
-    if resumed:  # the state that came back holds what the user gave before the interrupt
-        held = {path: text for path, text in leaves(got.value).items() if not said.told(text)}
-        yield _Guess(_asked_of(held, said, answering).text, Source.MATCHED)
+    if view.goes_on:
+        held = _held_before(view, said)
+        yield _given_before(held, said, answering)
+        if held or is_resume(given.value):
+            return  # the user's words came with an earlier request; a prompt of now is the application's
     yield torn
     for run in view.models[:1]:
         yield _Guess(last_human_text(run.asked), Source.MODEL)
+
+
+def _held_before(view: View, said: Said) -> dict[str, str]:
+    """Return the texts of a state that was there already: neither said by a model now, nor brought to resume it."""
+    brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
+    texts = leaves(view.output.value).items()
+    return {path: text for path, text in texts if not (text in brought or said.whole(text) or said.field(text))}
+
+
+def _given_before(held: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
+    found = _asked_of(held, said, answering)
+    return _Guess(found.text if found.text and said.asked_for([found.text]) else None, Source.MATCHED, found.torn)
 
 
 def _asked_of(texts: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
@@ -187,7 +203,7 @@ def _answers(view: View, said: Said) -> Iterator[_Guess]:
     yield _Guess(message_text(value) if is_message(value) else plain(value), Source.ONLY_TEXT)
     if said.structure(whole):
         yield _Guess(as_text(whole), Source.OBJECT)
-    yield _said_of(_own_texts(value, view.input), value, said)
+    yield _said_now(value, said) if view.goes_on else _said_of(_own_texts(value, view.input), value, said)
     if view.failed:
         return  # what a model said inside of a failed run never reached anybody
     if view.models:
@@ -195,6 +211,14 @@ def _answers(view: View, said: Said) -> Iterator[_Guess]:
         yield _Guess(final_text(last), Source.MODEL)
         if calls_tools(last) and not output.messages:
             yield _Guess(_structured(value), Source.OBJECT)
+
+
+def _said_now(value: Any, said: Said) -> _Guess:
+    """Choose between the texts of a state that was there already: one that no model said now may be what was asked."""
+    texts = leaves(value)
+    if any(said.told(text) or said.finished(text) for text in texts.values()):
+        return _said_of(texts, value, said)
+    return _Guess(None, Source.MATCHED, tuple(texts))
 
 
 def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:

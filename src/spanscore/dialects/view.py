@@ -117,6 +117,11 @@ class View:
     expected: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a graph was resumed, or run on from a checkpoint: what the user gave came with an earlier request."""
+        return is_resume(self.input.value) or (self.input.value is None and not self.input.messages)
+
     def thread(self) -> list[GenAIMessage]:
         """Return the root's conversation; a LangGraph output holds the whole thread, other outputs only the answer."""
         whole = human_turns(self.output.messages) > 0
