@@ -20,6 +20,7 @@ __all__ = [
     "SYSTEM",
     "TOOL",
     "USER",
+    "calls_by_id",
     "is_made",
     "is_message",
     "message_text",
@@ -86,6 +87,12 @@ def text_message(role: str, text: str) -> dict[str, Any]:
 def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
     """Return the calls a message makes, in order."""
     return [_call(part) for part in _parts(message) if part.get("type") == "tool_call"]
+
+
+def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[Any, Any], ...]:
+    """Return name and id, as they stand, of each call a message makes: reading the calls themselves costs twenty times that."""
+    parts = [part for part in _parts(message) if part.get("type") == "tool_call"]
+    return tuple((as_text(part.get("name")), as_text(part["id"]) if part.get("id") else None) for part in parts)
 
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:

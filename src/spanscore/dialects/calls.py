@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from spanscore.codec.messages import ASSISTANT, message_text, role_of, sample_messages, tool_calls, tool_responses
+from spanscore.codec.messages import (
+    ASSISTANT,
+    calls_by_id,
+    message_text,
+    role_of,
+    sample_messages,
+    tool_calls,
+    tool_responses,
+)
 from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.said import final_text
 from spanscore.dialects.view import GenAIMessage, ModelRun, ToolRun, View, turn_of
@@ -35,10 +44,13 @@ def calls_of(view: View) -> list[Called]:
     found: list[Called] = []
     for at, run in enumerate(view.callers):
         for message in [*turn_of(run.asked), *run.said]:
-            called = tool_calls(message)
-            if not called or _identity(called) in known:
+            named = calls_by_id(message)
+            if not named or (named in known and all(identity for _, identity in named)):
                 continue
-            known.add(_identity(called))
+            called = tool_calls(message)
+            if _identity(called) in known:
+                continue
+            known |= {named, _identity(called)}
             given = answers.to(called)
             if given:
                 agent = {"agent": run.agent} if run.agent and message in run.said else None
@@ -51,13 +63,18 @@ class _Answers:
     """What the tools gave back: by name and id of the call, as ids alone repeat; without an id by the name, each once."""
 
     def __init__(self, view: View) -> None:
-        responses = [r for run in view.callers for message in run.asked for r in tool_responses(message)]
-        self._told = {response.tool_call_id: response for response in responses if response.tool_call_id}
+        self._view = view
         self._ran: dict[tuple[str | None, str], ToolMessage] = {
             (tool.id, tool.name): result_of(tool) for tool in view.every_tool if tool.id
         }
         self._ids = {tool.id for tool in view.every_tool}
         self._unnamed = [tool for tool in view.every_tool if tool.id is None]
+
+    @cached_property
+    def _told(self) -> dict[str, ToolMessage]:
+        """What messages tell, for calls that no tool's run answers: an agent's prompts hold all before them."""
+        responses = [r for run in self._view.callers for message in run.asked for r in tool_responses(message)]
+        return {response.tool_call_id: response for response in responses if response.tool_call_id}
 
     def to(self, calls: Iterable[ToolCall]) -> list[Message]:
         return [answer for call in calls if (answer := self._one(call)) is not None]
@@ -65,7 +82,7 @@ class _Answers:
     def _one(self, call: ToolCall) -> ToolMessage | None:
         if (call.id, call.name) in self._ran:
             return self._ran[call.id, call.name]
-        if call.id in self._told and call.id not in self._ids:
+        if call.id and call.id not in self._ids and call.id in self._told:
             return self._told[call.id]
         tool = next((tool for tool in self._unnamed if tool.name == call.name), None)
         if tool is None:

@@ -77,7 +77,8 @@ class Extract:
             f"root output: documents under keys {keys}; prompt of the answer; retriever runs; tool artifacts; "
             f"root: keys {keys}; retrieval_tools ({tools})"
         )
-        prompt = None if answering is None else said.prompts_behind(answering)
+        retrieved = bool(view.retrievals or view.artifacts)
+        prompt = said.prompts_behind(answering) if retrieved and answering is not None else None
         return Found(contexts_in(view, prompt, self.retrieval_tools), looked_in)
 
 

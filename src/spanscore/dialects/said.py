@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from spanscore.codec.messages import ASSISTANT, TOOL, message_text, role_of, tool_calls, tool_responses
@@ -32,9 +33,21 @@ class Said:
 
     def __init__(self, view: View) -> None:
         self._runs = view.models
-        self._prompts = [prompt_of(run) for run in self._runs]
         self._words = [(final_text(run.said) or "").strip() for run in self._runs]
-        self._structures = [_structures(run.said) for run in self._runs]
+
+    @cached_property
+    def _prompts(self) -> list[str]:
+        return [
+            prompt_of(run) for run in self._runs
+        ]  # only where asked for: each of an agent's prompts holds all before it
+
+    @cached_property
+    def _structures(self) -> list[list[Mapping[str, Any]]]:
+        return [_structures(run.said) for run in self._runs]
+
+    @cached_property
+    def _fields(self) -> frozenset[str]:
+        return frozenset(leaf for given in self._structures for one in given for leaf in _leaves(one))
 
     def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
         """Return the one of several texts that prompts contain: any prompt, else a human message, else that of the answer.
@@ -71,8 +84,7 @@ class Said:
 
     def field(self, text: str) -> bool:
         """Whether it is a field of a structured answer."""
-        wanted = text.strip()
-        return any(wanted == leaf for given in self._structures for one in given for leaf in _leaves(one))
+        return text.strip() in self._fields
 
     def finished(self, text: str) -> bool:
         """Whether it holds the whole of what a model answered, with something around it."""

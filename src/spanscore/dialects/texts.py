@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
 _DEPTH = 4
 _DOCUMENT = "page_content"
 _UNKNOWN = {"type", "size"}
+_NO_WORD = re.compile(r"[\W_]")
 
 
 def keyed(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) -> Iterator[str]:
@@ -87,13 +89,19 @@ def holds(text: str, part: str) -> bool:
         end = at + len(part)
         if not (_joins(text, at) or _joins(text, end)):
             return True
-        at = text.find(part, at + 1)
+        at = text.find(part, _next_word(text, at) if part[0].isalnum() else at + 1)
     return False
 
 
 def are_messages(value: Any) -> bool:
     """Whether a value is a list of messages, and not empty."""
     return isinstance(value, list) and bool(value) and all(is_message(item) for item in value)
+
+
+def _next_word(text: str, at: int) -> int:
+    """Return where the word ends that a position stands in; to try each of its characters takes a minute in ``aaaa…``."""
+    end = _NO_WORD.search(text, at)
+    return len(text) if end is None else end.start()
 
 
 def _joins(text: str, at: int) -> bool:
