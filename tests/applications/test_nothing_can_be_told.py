@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, StateGraph
 from tests.applications.application import Judged, asked, judged_once, sample, says
@@ -86,3 +88,12 @@ def test_what_is_told_is_judged() -> None:
     seen = judged_once(lambda config: etl().invoke(FILE, config), extract=told)
 
     assert seen == Judged(single=sample("orders.csv", "loaded"), source="extract")
+
+
+def test_of_a_list_of_requests_no_inner_prompt_is_the_question() -> None:
+    answer = ChatPromptTemplate.from_template("Answer: {frage}") | says("Nine.", "Ten.") | StrOutputParser()
+
+    seen = asked(answer.map(), [{"frage": "When does the ferry leave?"}, {"frage": "When does the bus leave?"}])
+
+    assert (seen.single, seen.outcome) == (None, "no_sample")
+    assert named(seen, "question")

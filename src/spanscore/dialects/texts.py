@@ -9,7 +9,18 @@ from typing import Any
 from spanscore.codec.messages import is_message, message_text
 from spanscore.codec.text import as_text, safe_text
 
-__all__ = ["CONTEXT_KEYS", "are_messages", "holds", "in_lists", "keyed", "leaves", "plain", "text_of", "worded"]
+__all__ = [
+    "CONTEXT_KEYS",
+    "are_messages",
+    "holds",
+    "in_lists",
+    "keyed",
+    "leaves",
+    "lists_records",
+    "plain",
+    "text_of",
+    "worded",
+]
 
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
 """Keys under which an application keeps what it retrieved: never a question, never an answer."""
@@ -70,6 +81,15 @@ def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
         kept = [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
         return [text for inner in kept for text in in_lists(inner, depth - 1)]
     return [text for inner in value for text in in_lists(inner, depth - 1)] if isinstance(value, list) else []
+
+
+def lists_records(value: Any, depth: int = _DEPTH) -> bool:
+    """Whether lists of a structure hold dicts with texts, as in ``[{"question": "…"}, …]``; documents and messages are none."""
+    if depth <= 0 or (isinstance(value, Mapping) and _is_apart(value)):
+        return False
+    if isinstance(value, Mapping):
+        return any(lists_records(inner, depth - 1) for key, inner in value.items() if key not in CONTEXT_KEYS)
+    return isinstance(value, list) and any(leaves(inner) or lists_records(inner, depth - 1) for inner in value)
 
 
 def worded(value: Any) -> Any:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from spanscore.codec.messages import TOOL, is_message, message_text, role_of
 from spanscore.codec.text import as_text
 from spanscore.dialects.said import Said, final_text
-from spanscore.dialects.texts import are_messages, holds, in_lists, keyed, leaves, plain, text_of, worded
+from spanscore.dialects.texts import are_messages, holds, in_lists, keyed, leaves, lists_records, plain, text_of, worded
 from spanscore.dialects.view import (
     GenAIMessage,
     ModelRun,
@@ -175,6 +175,8 @@ def _asked_of(texts: Mapping[str, str], said: Said, answering: ModelRun | None) 
 def _listed(value: Any, said: Said) -> _Guess:
     """Take the texts that an input lists, where it holds no other."""
     texts = in_lists(value)
+    if not texts and lists_records(value):
+        return _Guess(None, Source.OBJECT, _keys(value))
     if len(texts) <= 1:
         return _Guess(texts[0] if texts else None, Source.ONLY_TEXT)
     asked = as_text(texts) if said.asked_for(texts) else None
