@@ -58,7 +58,11 @@ _HISTORY_STEP: Final = "load_history"
 
 
 def conversation_id(metadata: Any) -> str | None:
-    """Return the conversation a run belongs to, from its metadata (LangChain copies ``configurable`` into it)."""
+    """Return the conversation a run belongs to, from its metadata.
+
+    LangGraph copies the ``thread_id`` of ``configurable`` into it; of a chain's ``configurable`` nothing arrives (seen with
+    langchain-core 1.7.2), so that there ``metadata={"session_id": …}`` says it.
+    """
     for key in _CONVERSATION_KEYS:
         value = metadata.get(key) if metadata else None
         if value is not None:
