@@ -10,21 +10,28 @@ from weakref import ref
 import pytest
 from langchain_core.callbacks.manager import atrace_as_chain_group
 from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel
+from langgraph import types
 from langgraph._internal._runnable import RunnableCallable, RunnableSeq
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import TracePolicy
 from tests.capture.tree import captured, tree
 from tests.line import QUESTION, a_line, identity_holds, rag
 
 from spanscore.capture.tasks import is_over
 
-LOST_END = RunnableSeq(
-    RunnableCallable(lambda value: value, trace=False),
-    RunnableCallable(lambda value: asyncio.current_task().cancel() or value, trace=False),
-    trace_policy=TracePolicy(process_inputs=lambda _: {}, process_outputs=lambda _: {}),
-    name="lost",
+loses_ends = pytest.mark.skipif(
+    not hasattr(types, "TracePolicy"),
+    reason="this LangGraph has no trace policies, and with them no run that loses its end",
 )
-"""Cancelled from inside, LangGraph's sequence tells tracers of its end and nobody else."""
+
+
+def lost_end() -> RunnableSeq:
+    """Cancelled from inside, LangGraph's sequence tells tracers of its end and nobody else."""
+    return RunnableSeq(
+        RunnableCallable(lambda value: value, trace=False),
+        RunnableCallable(lambda value: asyncio.current_task().cancel() or value, trace=False),
+        trace_policy=types.TracePolicy(process_inputs=lambda _: {}, process_outputs=lambda _: {}),
+        name="lost",
+    )
 
 
 def begin(handler: Any) -> None:
@@ -33,12 +40,13 @@ def begin(handler: Any) -> None:
 
 async def lose_an_end(run: Any) -> None:
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.create_task(LOST_END.ainvoke({}, run.config()))
+        await asyncio.create_task(lost_end().ainvoke({}, run.config()))
 
 
 # --- with its task ------------------------------------------------------------------------------------------------
 
 
+@loses_ends
 def test_a_root_of_whose_end_nobody_tells_ends_with_its_task():
     with captured() as run:
         asyncio.run(lose_an_end(run))
@@ -47,6 +55,7 @@ def test_a_root_of_whose_end_nobody_tells_ends_with_its_task():
     assert run.outcomes == {"no_sample": 1}
 
 
+@loses_ends
 async def test_it_does_so_while_the_loop_goes_on():
     with captured() as run:
         await lose_an_end(run)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk._logs import export as logs
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -17,6 +17,9 @@ from spanscore.model.score import Outcome
 from spanscore.providers import Providers
 from spanscore.telemetry import Telemetry
 
+_KEPT = "InMemoryLogRecordExporter" if hasattr(logs, "InMemoryLogRecordExporter") else "InMemoryLogExporter"
+"""What it was called before 1.39."""
+
 
 @dataclass
 class Memory:
@@ -24,13 +27,13 @@ class Memory:
 
     tracer_provider: TracerProvider = field(default_factory=lambda: TracerProvider(shutdown_on_exit=False))
     span_exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
-    log_exporter: InMemoryLogRecordExporter = field(default_factory=InMemoryLogRecordExporter)
+    log_exporter: Any = field(default_factory=getattr(logs, _KEPT))
     reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
 
     def __post_init__(self) -> None:
         self.tracer_provider.add_span_processor(SimpleSpanProcessor(self.span_exporter))
         self.logger_provider = LoggerProvider(shutdown_on_exit=False)
-        self.logger_provider.add_log_record_processor(SimpleLogRecordProcessor(self.log_exporter))
+        self.logger_provider.add_log_record_processor(logs.SimpleLogRecordProcessor(self.log_exporter))
         self.meter_provider = MeterProvider([self.reader], shutdown_on_exit=False)
         self.providers = Providers(self.tracer_provider, self.meter_provider, self.logger_provider)
 
