@@ -13,15 +13,13 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.metrics.vectors import cases_of, metrics_with_cases, needed, run
+from tests.metrics.vectors import cases_of, metrics_with_cases, run
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import Faithfulness, NoiseSensitivity, SemanticSimilarity
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Outcome, Score
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge
-
-pytestmark = needed
 
 Case = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Every reference case of every built-in metric: reproduced, or deviating exactly as METRICS.md section 5 recommends."""
+"""Every reference case of every built-in metric: reproduced, or deviating exactly as the table of quirks says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from tests.metrics.quirks import check_of
 from tests.metrics.quirks.answers import VOTES
-from tests.metrics.vectors import FUNCTIONS, VECTORS, cases_of, content_of, needed, run
+from tests.metrics.vectors import FUNCTIONS, VECTORS, cases_of, content_of, run
 
 from spanscore import metrics
 from spanscore.errors import ConfigurationError, SampleError
@@ -25,8 +25,6 @@ same cases in all but the tag."""
 
 ELSEWHERE = {"Q-RS-NAN", "Q-RS-NEG", "Q-TA-MODE"}
 """Asserted in the tests below: the first two of ``ragas_score``, the last where a metric is made."""
-
-pytestmark = needed
 
 
 def cases() -> Iterator[Any]:
@@ -47,7 +45,7 @@ def test_every_case_of_every_file_is_run_once() -> None:
 
 
 def test_every_quirk_of_the_reference_is_asserted_by_name() -> None:
-    listed = set(re.findall(r"^\| (Q-[A-Z0-9-]+) \|", (VECTORS.parent / "METRICS.md").read_text("utf-8"), re.MULTILINE))
+    listed = set(re.findall(r"^\| (Q-[A-Z0-9-]+) \|", (VECTORS / "README.md").read_text("utf-8"), re.MULTILINE))
     held = [*cases(), *(pytest.param(name, 0.0, case) for name in FUNCTIONS for case in cases_of(name))]
     shown = {quirk for param in held for quirk in param.values[2].get("quirk", [])}
 

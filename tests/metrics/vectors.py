@@ -1,4 +1,4 @@
-"""The reference cases of ../shared/vectors, and how one is run (METRICS.md section 2)."""
+"""The reference cases of tests/data/vectors, and how one is run (the README there tells of both)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from spanscore.metrics.registry import BUILT_IN
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
 from spanscore.model.score import Score
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
 
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 FUNCTIONS = ("ensember", "ragas_score")
 """Files about a function rather than a metric."""
-
-needed = pytest.mark.skipif(not VECTORS.is_dir(), reason="the reference vectors (../shared/vectors) are not here")
 
 
 def content_of(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Quirk of the reference → what a case that shows it must come out as, by METRICS.md section 5.
+"""Quirk of the reference → what a case that shows it must come out as, by the table in tests/data/vectors/README.md.
 
 One file per family of metrics, each with ``EXPECTED``: quirk id → check, or (metric, quirk id) where a metric needs its own.
 """
