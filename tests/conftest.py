@@ -21,6 +21,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background, by a shell that ignores it there: the processes that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Where a table wraps, and whether it has colours, depends on no terminal; a test that is about either sets its own.
+os.environ["COLUMNS"] = "110"
+for name in ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(name, None)
+
 settings.register_profile("untimed", deadline=None)  # no test asserts on the clock of a busy machine
 settings.load_profile("untimed")
 

@@ -192,7 +192,11 @@ def running(folder: Path) -> Iterator[Browser]:
             f"--user-data-dir={folder / 'profile'}",
             f"--remote-debugging-port={port}",
         ],
-        environment={"HOME": str(folder), "LANG": os.environ.get("LANG", "C.UTF-8")},
+        environment={
+            "HOME": str(folder),
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+            "TMPDIR": "/tmp",  # of its own socket, whose path Linux allows 107 characters
+        },
         folder=folder,
         ready_url=f"{url}/json/version",
         deadline_s=READY_WITHIN_S,
