@@ -35,7 +35,7 @@ class Webhook:
         self.url = f"http://127.0.0.1:{self._server.server_port}/alerts"
 
     def __enter__(self) -> Webhook:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

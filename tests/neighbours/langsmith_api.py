@@ -62,7 +62,7 @@ class LangSmithServer:
         os.environ["LANGSMITH_TRACING"] = "true"
         os.environ["LANGSMITH_ENDPOINT"] = f"http://127.0.0.1:{self._server.server_port}"
         os.environ["LANGSMITH_API_KEY"] = "none"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
