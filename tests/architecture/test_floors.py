@@ -10,7 +10,6 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
@@ -82,14 +81,19 @@ def _module(name: str) -> str:
     return name if name in MODULES else name.rpartition(".")[0]
 
 
-def _imports(module: str) -> Iterator[str]:
-    """Yield dotted names: of ``import a.b`` that, of ``from a import b`` the name ``a.b``."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: relative import; write the whole name"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+@cache  # a module is read by three tests
+def _imports(module: str) -> list[str]:
+    """Return dotted names: of ``import a.b`` that, of ``from a import b`` the name ``a.b``."""
+    return [name for node in ast.walk(ast.parse(MODULES[module].read_text())) for name in _names(node, module)]
+
+
+def _names(node: ast.AST, module: str) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"{module}: relative import; write the whole name"
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
 
 
 @cache  # the distributions of an environment are a tenth of a second to list, and a module is a test
