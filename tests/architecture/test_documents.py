@@ -1,0 +1,92 @@
+"""What the documents say of the tree is so: links, paths, commands, outcomes and threads."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from spanscore.model.score import Outcome
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "spanscore"
+PAPERS = ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"]
+TEXT = {name: (ROOT / name).read_text() for name in ["README.md", *PAPERS]}
+FAST = "python -m pytest tests/architecture "
+PATH = re.compile(r"(?<![\w./<>*-])\.?[\w-]+(?:/[\w.<>*-]+)+/?|[\w-]+\.(?:md|py)\b")
+MADE = {".venv/bin/activate"}
+"""By a command in the same block."""
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_every_link_leads_somewhere(name: str) -> None:
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", TEXT[name]) if "://" not in link]
+
+    assert links or name == "SECURITY.md"
+    assert [link for link in links if not _leads(name, link)] == []
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_path_is_there(name: str) -> None:
+    paths = {path for code in _code(name) for path in PATH.findall(code)} - MADE
+
+    assert paths
+    assert sorted(path for path in paths if not _is_there(path)) == []
+
+
+def test_every_module_that_a_command_runs_is_there() -> None:
+    modules = set(re.findall(r"python3? -m ([\w.]+)", TEXT["CONTRIBUTING.md"]))
+
+    assert modules >= {"pytest", "tests.servers", "tests.metrics.test_prompts"}
+    assert [module for module in modules if find_spec(module) is None] == []
+
+
+def test_the_fast_subset_is_folders_with_tests_each_once() -> None:
+    (command,) = [line for line in TEXT["CONTRIBUTING.md"].splitlines() if line.startswith(FAST)]
+    folders = command.split()[3:]
+
+    assert [folder for folder in folders if not [*(ROOT / folder).glob("test_*.py")]] == []
+    assert len(set(folders)) == len(folders)
+
+
+def test_every_outcome_has_its_moment_in_the_life_of_a_unit() -> None:
+    cells = [row.split("|")[2] for row in _section("The life of a unit").splitlines() if row.startswith("| ")][1:]
+
+    assert {outcome for cell in cells for outcome in re.findall("`(\\w+)`", cell)} == {str(one) for one in Outcome}
+
+
+def test_every_thread_of_ours_is_listed() -> None:
+    sources = "".join(file.read_text() for file in SRC.rglob("*.py") if file.parent.name != "demo")
+    started = re.findall(r"(?:name=|pool=|, |LoopThread\()\"(spanscore-[a-z-]+)\"", sources)
+
+    assert set(re.findall("`(spanscore-[a-z-]+)`", _section("The threads"))) == set(started)
+
+
+def _leads(name: str, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (ROOT / name).parent / path if path else ROOT / name
+    return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+def _anchors(target: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", target.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _code(name: str) -> list[str]:
+    """Return what stands in backticks and in blocks of commands."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", TEXT[name], flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", TEXT[name], flags=re.MULTILINE | re.DOTALL)
+    return blocks + re.findall(r"`([^`]+)`", prose)
+
+
+def _is_there(path: str) -> bool:
+    """Whether a path of the project, or of its source, exists; of a pattern whether something matches it."""
+    pattern = re.sub(r"<\w+>", "*", path)
+    return any([*base.glob(pattern)] for base in (ROOT, SRC))
+
+
+def _section(heading: str) -> str:
+    return TEXT["docs/architecture.md"].partition(f"## {heading}\n")[2].partition("\n## ")[0]
