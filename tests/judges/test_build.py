@@ -78,11 +78,9 @@ def test_without_langchain_another_provider_s_name_is_answered_with_a_pip_line(m
         judge("anthropic:claude")
 
 
-def test_an_uninstalled_provider_is_answered_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
-
-    with pytest.raises(ConfigurationError, match="langchain-anthropic"):
-        judge("anthropic:claude")
+def test_an_uninstalled_provider_is_answered_with_its_package() -> None:
+    with pytest.raises(ConfigurationError, match="langchain-groq"):
+        judge("groq:llama")  # which nothing that the tests need brings along
 
 
 @pytest.mark.parametrize("model", ["no such thing", "", 7, None])
