@@ -382,7 +382,7 @@ def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]
 def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
     attributes: dict[str, Any] = dict(_MARKS[run.operation])
     if run.operation in _MODELS:
-        metadata, parameters = run.details if is_a(run.details, tuple) else (run.details, None)
+        metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
         attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
@@ -454,7 +454,7 @@ def _span_data(
 
 
 def _metadata(run: Run) -> Mapping[str, Any] | None:
-    details = run.details[0] if is_a(run.details, tuple) else run.details
+    details = run.details[0] if type(run.details) is tuple else run.details
     return details if is_a(details, dict) else None
 
 

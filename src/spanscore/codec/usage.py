@@ -175,7 +175,7 @@ def _dict(place: Any) -> dict[str, Any]:
 def _text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value = place.get(key)
-        if is_a(value, str) and (text := safe_text(value)):
+        if value is not None and is_a(value, str) and (text := safe_text(value)):  # most keys are not there
             return text
     return None
 
