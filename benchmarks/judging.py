@@ -29,12 +29,12 @@ from typing import Any
 os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 
 from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
-from spanscore import loop
 from spanscore.judges import render
 from spanscore.judges.ballots import Ballots
 from spanscore.metrics.registry import BUILT_IN, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
+from spanscore.runtime import loop
 from spanscore.testing import build_metric
 
 MOST_TOKENS = 0.6

@@ -21,10 +21,10 @@ from tests.servers.server import poll
 from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
 from tests.sinks.memory import Memory, telemetry_of
 
-from spanscore import notice
 from spanscore.exporters import _condensed
 from spanscore.model.score import score_id
 from spanscore.providers import ProviderRow, Providers
+from spanscore.runtime import log
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
 from spanscore.sinks.instruments import Instruments
@@ -43,7 +43,7 @@ def no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_told_yet() -> None:
-    notice._told.clear()  # of other tests: a cause is told once an hour
+    log._told.clear()  # of other tests: a cause is told once an hour
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from rich.console import Console
 from tests.judges.models import Answers
 from tests.line import QUESTION, Failing, Grounded, a_line, rag
 
-from spanscore import ConfigurationError, OnlineScorer, metric, notice
+from spanscore import ConfigurationError, OnlineScorer, metric
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
 from spanscore.model.score import Scale
 from spanscore.model.status import Status
 from spanscore.model.tables import Fitting
+from spanscore.runtime import log
 from spanscore.sampling import Rule
 
 GOOD = '{"reason": "r", "verdict": 1}'
@@ -155,7 +156,7 @@ def test_a_status_fits_the_terminal_and_breaks_no_word(columns, monkeypatch):
 
 
 def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(caplog):
-    notice._told.clear()
+    log._told.clear()
     with a_line(unreachable()) as (scorer, _):
         asked(scorer, 3)
 
@@ -169,16 +170,16 @@ def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(c
 
 
 def test_a_cause_is_told_again_after_an_hour(caplog):
-    notice._told.clear()
+    log._told.clear()
 
     for now_s in (0.0, 3599.0, 3600.0, 3601.0):
-        notice.tell("a cause", "what to do", now_s=now_s)
+        log.tell("a cause", "what to do", now_s=now_s)
 
     assert caplog.messages == ["spanscore: what to do"] * 2
 
 
 def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
-    notice._told.clear()
+    log._told.clear()
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
         status = asked(scorer)
 
@@ -188,7 +189,7 @@ def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
 
 
 def test_metrics_that_are_served_are_not_called_missing(caplog):
-    notice._told.clear()
+    log._told.clear()
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
         port = scorer.serve_metrics(0)
         status = asked(scorer)

@@ -17,7 +17,6 @@ from spanscore.capture.recorder import Recorder
 from spanscore.capture.runs import Event
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.genai import GenAIDialect
-from spanscore.engine.fork import Forkable
 from spanscore.engine.handover import Engine
 from spanscore.engine.span_thread import SpanThread
 from spanscore.engine.units import Units
@@ -25,20 +24,21 @@ from spanscore.errors import ConfigurationError
 from spanscore.evaluation import Evaluation
 from spanscore.hold import RELEASE_REASONS, Pace, SpanHold
 from spanscore.hooks import Hooks
-from spanscore.inbox import Inbox
 from spanscore.judges.suppress import suppressed_context
 from spanscore.ledger import Ledger
 from spanscore.metrics.registry import by_name
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.model.span import UnitKey
-from spanscore.notice import harmless
 from spanscore.pipeline import Pipeline
 from spanscore.protocols import Filter, Metric, Redactor, Sink
 from spanscore.providers import Providers
 from spanscore.queues.memory import MemoryQueue
+from spanscore.runtime.fork import Forkable
+from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import harmless
+from spanscore.runtime.timebox import Timebox
 from spanscore.sampling import DEFAULT_KEY, RateSampler, Rule
 from spanscore.telemetry import Telemetry
-from spanscore.timebox import Timebox
 
 if TYPE_CHECKING:
     from spanscore.monitoring.standing import Standing

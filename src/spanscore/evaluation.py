@@ -8,15 +8,15 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spanscore.foreign import type_name
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.suppress import suppressed_context
+from spanscore.model.foreign import type_name
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
 from spanscore.model.span import UnitKey
-from spanscore.pool import DaemonPool, driven
 from spanscore.protocols import Metric
+from spanscore.runtime.pool import DaemonPool, driven
 
 __all__ = ["Evaluation"]
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from spanscore import semconv
-from spanscore.foreign import type_name
-from spanscore.notice import tell
+from spanscore.model.foreign import type_name
+from spanscore.runtime.log import tell
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource

@@ -16,7 +16,7 @@ from typing import Any
 from spanscore import semconv
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Ending
-from spanscore.turns import give_way
+from spanscore.runtime.gil import give_way
 
 __all__ = ["RELEASE_REASONS", "Pace", "SpanHold"]
 

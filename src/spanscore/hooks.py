@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from spanscore.codec.redaction import redacted
 from spanscore.codec.text import jsonable
 from spanscore.errors import ConfigurationError
-from spanscore.foreign import type_name
+from spanscore.model.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.protocols import Filter, Redactor
-from spanscore.timebox import Hung, Timebox
+from spanscore.runtime.timebox import Hung, Timebox
 
 __all__ = ["Hooks"]
 

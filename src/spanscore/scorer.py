@@ -23,15 +23,15 @@ from spanscore.capture.neighbours import announce, neighbours
 from spanscore.capture.recorder import LiveEnding
 from spanscore.dialects.extract import Extract
 from spanscore.engine.drain import drain
-from spanscore.engine.fork import reset_in_child
 from spanscore.errors import ConfigurationError
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.model.status import Status
-from spanscore.notice import tell
 from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
 from spanscore.providers import NO_METRICS, ProviderRow, Providers
+from spanscore.runtime.fork import reset_in_child
+from spanscore.runtime.log import tell
 from spanscore.sampling import Rule
 from spanscore.weight import weight_of
 

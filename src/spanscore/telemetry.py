@@ -21,7 +21,7 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.foreign import plain_text
+from spanscore.model.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Scale, Score
 from spanscore.model.span import SpanData, Unit
 

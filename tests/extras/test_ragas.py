@@ -251,7 +251,7 @@ class Waiting(SingleTurnMetric):  # type: ignore[misc]
 
 
 def test_one_that_blocks_holds_up_no_judge_of_ours() -> None:
-    from spanscore import loop
+    from spanscore.runtime import loop
 
     theirs = Waiting(blocks=True)
     held = loop.submit(RagasMetric(theirs).score(SAMPLE))
@@ -265,7 +265,7 @@ def test_one_that_blocks_holds_up_no_judge_of_ours() -> None:
 
 
 def test_one_that_is_given_up_is_cancelled() -> None:
-    from spanscore import loop
+    from spanscore.runtime import loop
 
     theirs = Waiting(blocks=False)
     waiting = loop.submit(RagasMetric(theirs).score(SAMPLE))

@@ -17,7 +17,8 @@ from typing import Any
 from opentelemetry.sdk.metrics import MeterProvider
 from tests.line import QUESTION, Grounded, a_trace, rag
 
-from spanscore import OnlineScorer, notice
+from spanscore import OnlineScorer
+from spanscore.runtime import log
 
 EXIT_S = 5.0
 """The promise: an end takes at most this."""
@@ -72,8 +73,8 @@ class _Ears(logging.Handler):
 def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
     """Run the host once; with a scorer: to the end of its shutdown."""
     capture.readouterr()
-    notice._told.clear()  # by other scenes, or a first try of this one: a cause is told once an hour
-    notice._said.clear()
+    log._told.clear()  # by other scenes, or a first try of this one: a cause is told once an hour
+    log._said.clear()
     ears = _Ears()
     logging.getLogger().addHandler(ears)
     gc.freeze()  # collecting only what the play leaves behind is ten times faster

@@ -33,12 +33,12 @@ from spanscore.capture.tasks import own_task
 from spanscore.codec import langchain as codec
 from spanscore.codec.glance import glance
 from spanscore.codec.text import safe_text
-from spanscore.foreign import bases_of, class_name, plain_text
-from spanscore.inbox import Inbox
+from spanscore.model.foreign import bases_of, class_name, plain_text
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
-from spanscore.notice import harmless
 from spanscore.protocols import Sampler, Turnstile
+from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import harmless
 
 __all__ = ["SpanCallbackHandler", "conversation_id"]
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.callbacks.manager import ahandle_event
 
-from spanscore.notice import harmless
+from spanscore.runtime.log import harmless
 
 __all__ = ["give_back_the_start"]
 

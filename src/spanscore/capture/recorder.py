@@ -25,12 +25,12 @@ from spanscore.codec.openinference import flat_documents
 from spanscore.codec.redaction import redacted
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import jsonable, safe_text
-from spanscore.foreign import is_a, said_by, type_name
+from spanscore.model.foreign import is_a, said_by, type_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, SpanData, UnitKey
-from spanscore.notice import harmless
 from spanscore.protocols import Recorded, Redactor, Turnstile
-from spanscore.timebox import Timebox
+from spanscore.runtime.log import harmless
+from spanscore.runtime.timebox import Timebox
 
 __all__ = ["LiveEnding", "Recorder"]
 

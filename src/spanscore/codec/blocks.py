@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spanscore.foreign import is_a
+from spanscore.model.foreign import is_a
 
 __all__ = ["joined", "parts"]
 

@@ -41,7 +41,7 @@ from spanscore.codec.snapshot import (
 from spanscore.codec.text import as_text, jsonable
 from spanscore.codec.usage import chat_attributes, finish_reason
 from spanscore.errors import SampleError
-from spanscore.foreign import is_a
+from spanscore.model.foreign import is_a
 from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, SingleTurnSample
 
 __all__ = [

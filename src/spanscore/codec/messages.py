@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spanscore.codec.text import as_text, from_wire, jsonable, safe_text
-from spanscore.foreign import is_a
+from spanscore.model.foreign import is_a
 from spanscore.model.sample import AIMessage, HumanMessage, Message, ToolCall, ToolMessage
 
 __all__ = [

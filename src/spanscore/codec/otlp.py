@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore.codec.sdk import structured
 from spanscore.errors import SampleError
-from spanscore.foreign import type_name
+from spanscore.model.foreign import type_name
 from spanscore.model.span import SpanData, SpanStatus
 
 __all__ = ["json_line", "read_spans", "spans_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spanscore.foreign import is_a, type_name
+from spanscore.model.foreign import is_a, type_name
 from spanscore.protocols import Redactor
 
 __all__ = ["redacted"]

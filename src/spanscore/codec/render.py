@@ -22,7 +22,7 @@ from spanscore.codec.snapshot import (
     snapshot,
 )
 from spanscore.codec.text import MAX_CHARS, Special, jsonable, safe_text
-from spanscore.foreign import is_a
+from spanscore.model.foreign import is_a
 
 __all__ = ["is_spoken", "render_messages", "render_value", "spoken"]
 

@@ -46,7 +46,7 @@ from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
 from spanscore.codec.text import plain_dict
-from spanscore.foreign import bases_of, class_name, defines, is_a, module_of, type_name
+from spanscore.model.foreign import bases_of, class_name, defines, is_a, module_of, type_name
 
 __all__ = [
     "Opaque",

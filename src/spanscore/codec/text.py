@@ -18,7 +18,7 @@ from math import isfinite, isnan
 from typing import Any
 from uuid import UUID
 
-from spanscore.foreign import bases_of, class_name, is_a, type_name
+from spanscore.model.foreign import bases_of, class_name, is_a, type_name
 
 __all__ = [
     "Special",

@@ -12,7 +12,7 @@ from typing import Any
 from spanscore import semconv
 from spanscore.codec.snapshot import TakenChoice, TakenGeneration
 from spanscore.codec.text import fits_wire, plain_dict, safe_text
-from spanscore.foreign import is_a
+from spanscore.model.foreign import is_a
 
 __all__ = ["chat_attributes", "finish_reason"]
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from spanscore import loop
 from spanscore.dataset.fields import sample_of
 from spanscore.dataset.reading import Bad, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
@@ -28,6 +27,7 @@ from spanscore.model.sample import MultiTurnSample, Sample, Samples
 from spanscore.model.score import Scale
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Metric
+from spanscore.runtime import loop
 
 __all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync"]
 

@@ -13,7 +13,7 @@ from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import Found, Source, answer_in, answer_text, question_in, question_text
 from spanscore.dialects.view import ModelRun, Side, View, documents_in
 from spanscore.errors import ConfigurationError
-from spanscore.foreign import type_name
+from spanscore.model.foreign import type_name
 from spanscore.model.span import Unit
 
 __all__ = ["Extract", "Place"]

@@ -13,9 +13,9 @@ from spanscore.engine.handover import Engine
 from spanscore.engine.span_thread import SpanThread
 from spanscore.engine.units import Units
 from spanscore.hold import SpanHold
-from spanscore.inbox import Inbox
 from spanscore.ledger import Ledger
 from spanscore.model.score import Outcome
+from spanscore.runtime.inbox import Inbox
 
 __all__ = ["Drainable", "drain"]
 

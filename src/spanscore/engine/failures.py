@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from spanscore.model.score import Outcome, Score
-from spanscore.notice import tell
+from spanscore.runtime.log import tell
 
 __all__ = ["tell_of"]
 

@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from spanscore import loop
-from spanscore.engine.units import Settled
 from spanscore.evaluation import Evaluation
 from spanscore.judges.suppress import suppressed, suppressed_context
-from spanscore.model.job import Job
+from spanscore.model.job import Job, JobResult, SampledUnit
 from spanscore.model.score import Score
-from spanscore.notice import harmless
-from spanscore.pipeline import Chosen, Pipeline
+from spanscore.pipeline import Pipeline
 from spanscore.protocols import Queue
-from spanscore.turns import give_way
+from spanscore.runtime import loop
+from spanscore.runtime.gil import give_way
+from spanscore.runtime.log import harmless
 
 __all__ = ["Engine"]
 
@@ -45,7 +44,7 @@ class Engine:
         pipeline: Pipeline,
         evaluation: Evaluation,
         *,
-        post: Callable[[Settled], None],
+        post: Callable[[JobResult], None],
         workers: int = 32,
     ) -> None:
         self._queue = queue
@@ -58,13 +57,13 @@ class Engine:
     def reset(self) -> None:
         """Forget the workers: in a forked child their loop does not run."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: deque[Chosen] = deque()
+        self._waiting: deque[SampledUnit] = deque()
         self._makers: set[asyncio.Task[None]] = set()
         self._ahead = 0
         self._slow = 0
         self._stopped = False
 
-    def accept(self, chosen: Sequence[Chosen]) -> None:
+    def accept(self, chosen: Sequence[SampledUnit]) -> None:
         """Take chosen units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
         loop.running().call_soon_threadsafe(self._accept, chosen)
 
@@ -83,7 +82,7 @@ class Engine:
         self._make_jobs()  # there is no job any more: gives back the places of those that wait
         await asyncio.wait(tasks, timeout=timeout_s)
 
-    def _accept(self, chosen: Sequence[Chosen]) -> None:
+    def _accept(self, chosen: Sequence[SampledUnit]) -> None:
         if not self._tasks and not self._stopped:
             start = asyncio.get_running_loop().create_task
             self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
@@ -102,7 +101,7 @@ class Engine:
         """Whether the next job may be begun: in order, and not past those of which it is not known yet that they take long."""
         return self._ahead < self._workers and len(self._makers) == self._slow < _MOST_SLOW
 
-    def _take(self, chosen: Chosen) -> None:
+    def _take(self, chosen: SampledUnit) -> None:
         if self._stopped:
             self._queue.cancel(chosen.weight)
             return
@@ -116,7 +115,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001  (the other units of this call go on)
             self._spoilt(chosen, error)
 
-    async def _make(self, chosen: Chosen) -> None:
+    async def _make(self, chosen: SampledUnit) -> None:
         """Make a job whose hooks may hang: the next ones wait for a moment, and then pass it."""
         making = asyncio.ensure_future(self._pipeline.job_in_time(chosen))
         slow = False
@@ -133,14 +132,14 @@ class Engine:
         self._makers -= {asyncio.current_task()}
         self._make_jobs()
 
-    def _spoilt(self, chosen: Chosen, error: BaseException) -> None:
+    def _spoilt(self, chosen: SampledUnit, error: BaseException) -> None:
         """Let go of a unit of which no job can be made."""
         self._ahead -= 1
         self._queue.cancel(chosen.weight)
         if self._stopped:
             return
         harmless("make a job", error)
-        self._post(Settled(chosen.unit.without_content(), ()))
+        self._post(JobResult(chosen.unit.without_content(), ()))
 
     async def _work(self) -> None:
         while True:
@@ -164,4 +163,4 @@ class Engine:
             harmless("score a job", error)
         finally:
             self._queue.ack(job)
-        self._post(Settled(job.unit, scores, job.samples.attributes()))
+        self._post(JobResult(job.unit, scores, job.samples.attributes()))

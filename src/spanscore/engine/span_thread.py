@@ -13,10 +13,10 @@ from spanscore.capture.recorder import Recorder
 from spanscore.capture.runs import Event
 from spanscore.engine.units import Units
 from spanscore.hold import SpanHold
-from spanscore.inbox import Inbox
 from spanscore.model.span import UnitKey
-from spanscore.notice import harmless
-from spanscore.turns import begin_turn, give_way
+from spanscore.runtime.gil import begin_turn, give_way
+from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import harmless
 
 __all__ = ["SpanThread"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from spanscore import semconv
@@ -16,35 +16,21 @@ from spanscore.assembly import Assembler
 from spanscore.engine.failures import tell_of
 from spanscore.hold import SpanHold
 from spanscore.ledger import Ledger
-from spanscore.model.job import Decision
+from spanscore.model.job import Decision, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score, unit_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.notice import harmless
-from spanscore.pipeline import Chosen, facts_of
 from spanscore.protocols import Ending, Queue, Sampler, Sink
-from spanscore.turns import give_way
+from spanscore.runtime.gil import give_way
+from spanscore.runtime.log import harmless
 from spanscore.weight import weight_of
 
-__all__ = ["Settled", "Units"]
+__all__ = ["Units"]
 
 _SCORE_BYTES = 2_000
 """A score with its usage and an explanation, roughly."""
 _MOST_UNPRICED = 10
 """A line's worth, whatever names a judge may answer under."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What the loop posts when a job is done: one score per metric that was chosen.
-
-    Attributes:
-        told: attributes that say how its sample was made.
-    """
-
-    unit: Unit
-    scores: Sequence[Score]
-    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +82,7 @@ class Units:
         queue: Queue,
         hold: SpanHold,
         sinks: Sequence[Sink],
-        handover: Callable[[Sequence[Chosen]], None],
+        handover: Callable[[Sequence[SampledUnit]], None],
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
         hold_ns: int = 4_000_000_000,
@@ -118,7 +104,7 @@ class Units:
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._roots: dict[UnitKey, Ending] = {}
-        self._chosen: list[Chosen] = []
+        self._chosen: list[SampledUnit] = []
         self._undecided: dict[UnitKey, dict[str, Outcome]] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.busy: dict[UnitKey, None] = {}
@@ -162,7 +148,7 @@ class Units:
         self.busy[unit.key] = None
         if ending is not None:
             self._roots[unit.key] = ending
-        facts = facts_of(unit)
+        facts = unit.facts()
         decisions = {
             name: self._sampler.decide(facts, name) if sampled else Decision(True, 1.0, 0, "submitted")
             for name in self._metrics
@@ -186,7 +172,7 @@ class Units:
         while self._leaving and self._leaving[0][0] <= self._hold.ended:
             self.busy.pop(self._leaving.popleft()[1], None)
 
-    def settled(self, result: Settled) -> None:
+    def settled(self, result: JobResult) -> None:
         """Take in the scores of a job: count them, let the unit's spans leave, emit."""
         key = result.unit.key
         others = self._undecided.pop(key, {})
@@ -229,7 +215,7 @@ class Units:
         if not unit.complete:
             self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
             return
-        facts = facts_of(unit)
+        facts = unit.facts()
         self._choose(unit, {name: self._sampler.decide(facts, name) for name in self._metrics}, None, now_ns)
 
     def _choose(self, unit: Unit, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int) -> None:
@@ -247,7 +233,7 @@ class Units:
             return
         self._undecided[key] = others
         self._park(unit, now_ns)
-        self._chosen.append(Chosen(unit, taken, samples, held))
+        self._chosen.append(SampledUnit(unit, taken, samples, held))
 
     def _park(self, unit: Unit, now_ns: int) -> None:
         ending = self._roots.pop(unit.key, None)

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
-from spanscore.foreign import type_name
 from spanscore.judges.record import record, recorded_calls
 from spanscore.judges.render import form
 from spanscore.judges.suppress import suppressed
+from spanscore.model.foreign import type_name
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import TypeVar
 
-from spanscore.pool import DaemonPool
+from spanscore.runtime.pool import DaemonPool
 
 __all__ = ["BlockingCalls"]
 

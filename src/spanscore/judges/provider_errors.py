@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from spanscore.errors import JudgeError, JudgeUnavailable
-from spanscore.foreign import bases_of, class_name, type_name
+from spanscore.model.foreign import bases_of, class_name, type_name
 
 __all__ = ["judge_error"]
 

@@ -17,17 +17,17 @@ from math import isfinite, isnan
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from spanscore import loop
 from spanscore.errors import JudgeError, JudgeTimeout
-from spanscore.foreign import type_name
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
 from spanscore.metrics.step import Step
+from spanscore.model.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
 from spanscore.model.score import UNIT_INTERVAL, Ballots, JudgeCall, Outcome, Scale, Score, Usage
-from spanscore.pool import driven
 from spanscore.protocols import Judge
+from spanscore.runtime import loop
+from spanscore.runtime.pool import driven
 
 __all__ = ["BaseMetric", "Finding", "Measured"]
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from spanscore import loop
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.judges.render import render
@@ -28,6 +27,7 @@ from spanscore.model.sample import (
     ToolCall,
     ToolMessage,
 )
+from spanscore.runtime import loop
 
 __all__ = ["FIXED_SAMPLES", "Cost", "cost_of"]
 

@@ -1,14 +1,16 @@
-"""Decision and Job: who is scored with which probability, and a sample with the metrics chosen for it."""
+"""What a unit is on its way to its scores: decided on, sampled, a job, done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from spanscore.model.sample import Samples
+from spanscore.model.score import Score
 from spanscore.model.span import Unit
 
-__all__ = ["Decision", "Job"]
+__all__ = ["Decision", "Job", "JobResult", "SampledUnit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,22 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledUnit:
+    """A unit that at least one metric takes.
+
+    Attributes:
+        decisions: of the metrics that take it.
+        samples: given for a sample that was submitted by hand; else a dialect makes them.
+        weight: bytes of its content, roughly, as they are reserved in the queue.
+    """
+
+    unit: Unit
+    decisions: Mapping[str, Decision]
+    samples: Samples | None = None
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A unit's samples with the metrics chosen for them.
 
@@ -42,3 +60,16 @@ class Job:
     samples: Samples
     decisions: Mapping[str, Decision]
     weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What the loop posts when a job is done: one score per metric that was chosen.
+
+    Attributes:
+        told: attributes that say how its sample was made.
+    """
+
+    unit: Unit
+    scores: Sequence[Score]
+    told: Mapping[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from spanscore import semconv
-from spanscore.foreign import is_a
+from spanscore.model.foreign import is_a
 from spanscore.model.score import Outcome
 
 __all__ = [

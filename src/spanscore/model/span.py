@@ -170,6 +170,22 @@ class Unit:
         ]
         return max(asked, key=lambda span: (span.status != "error", span.end_ns), default=None)
 
+    def facts(self) -> Facts:
+        """Return what a sampler may look at now that the unit has closed."""
+        root = self.root
+        if root is None:
+            return Facts(key=self.key)
+        return Facts(
+            key=self.key,
+            is_trace_root=root.parent_id is None,
+            trace_state=root.trace_state,
+            name=root.name.partition(" ")[2],
+            operation=root.operation,
+            status=root.status,
+            duration_ns=root.end_ns - root.start_ns,
+            metadata=root.metadata,
+        )
+
 
 class Facts(NamedTuple):
     """What a sampling rule may look at. Never the random number.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import prometheus_client
 from spanscore.monitoring.families import Families
-from spanscore.notice import harmless
+from spanscore.runtime.log import harmless
 from spanscore.scope import scope
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData, Unit
-from spanscore.notice import harmless
+from spanscore.runtime.log import harmless
 
 __all__ = ["EXPLANATION_MAX_CHARS", "SafeSink", "context_of", "explanation_of", "span_context_of"]
 

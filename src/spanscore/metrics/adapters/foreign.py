@@ -18,15 +18,15 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
-from spanscore.foreign import bases_of, class_name, type_name
 from spanscore.judges.blocking import BlockingCalls
 from spanscore.judges.provider_errors import judge_error
 from spanscore.judges.suppress import suppressed
-from spanscore.loop import LoopThread
 from spanscore.metrics.base import BaseMetric
 from spanscore.metrics.judged import checked_name
+from spanscore.model.foreign import bases_of, class_name, type_name
 from spanscore.model.sample import Sample
 from spanscore.model.score import Scale, Score
+from spanscore.runtime.loop import LoopThread
 
 __all__ = ["ForeignMetric", "parameters_of", "silenced", "snake"]
 

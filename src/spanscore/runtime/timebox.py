@@ -20,10 +20,10 @@ from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
 from spanscore.context import judging
-from spanscore.foreign import type_name
+from spanscore.model.foreign import type_name
 from spanscore.model.score import Outcome
-from spanscore.notice import tell
-from spanscore.pool import DaemonPool
+from spanscore.runtime.log import tell
+from spanscore.runtime.pool import DaemonPool
 
 __all__ = ["Hook", "Hung", "Timebox"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spanscore.foreign import bases_of, class_name, defines, is_a, module_of, said_by, type_name
+from spanscore.model.foreign import bases_of, class_name, defines, is_a, module_of, said_by, type_name
 
 
 def a_secret():

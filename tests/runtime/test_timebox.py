@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from spanscore import loop
 from spanscore.context import is_judging
 from spanscore.model.score import Outcome
-from spanscore.timebox import Hung, Timebox
+from spanscore.runtime import loop
+from spanscore.runtime.timebox import Hung, Timebox
 
 LONG_S = 60.0
 

@@ -9,7 +9,7 @@ import logging
 import threading
 from time import monotonic
 
-from spanscore.foreign import type_name
+from spanscore.model.foreign import type_name
 
 __all__ = ["harmless", "tell"]
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from spanscore.inbox import Inbox
+from spanscore.runtime.inbox import Inbox
 
 LONG_S = 60.0
 

@@ -17,8 +17,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from spanscore.errors import SpanscoreError
-from spanscore.notice import harmless
-from spanscore.pool import DaemonPool
+from spanscore.runtime.log import harmless
+from spanscore.runtime.pool import DaemonPool
 
 __all__ = ["LoopThread", "on_loop", "run", "running", "submit"]
 

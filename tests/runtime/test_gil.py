@@ -2,14 +2,14 @@
 
 import threading
 
-from spanscore import turns
+from spanscore.runtime import gil
 
 
 def naps(monkeypatch, work):
     """Run ``work`` on a thread that has never given way; return how often it did. The clock stands but for ``work``."""
     clock, slept = [10**9], []
-    monkeypatch.setattr(turns, "monotonic_ns", lambda: clock[0])
-    monkeypatch.setattr(turns, "sleep", slept.append)
+    monkeypatch.setattr(gil, "monotonic_ns", lambda: clock[0])
+    monkeypatch.setattr(gil, "sleep", slept.append)
     thread = threading.Thread(target=work, args=(clock,))
     thread.start()
     thread.join()
@@ -19,7 +19,7 @@ def naps(monkeypatch, work):
 def test_it_gives_way_after_two_milliseconds_of_work(monkeypatch):
     def work(clock):
         for _ in range(100):
-            turns.give_way()
+            gil.give_way()
             clock[0] += 100_000
 
     assert naps(monkeypatch, work) == [0] * 5
@@ -27,20 +27,20 @@ def test_it_gives_way_after_two_milliseconds_of_work(monkeypatch):
 
 def test_a_thread_that_has_just_slept_begins_a_new_turn(monkeypatch):
     def work(clock):
-        turns.begin_turn()
-        turns.give_way()
+        gil.begin_turn()
+        gil.give_way()
         clock[0] += 2_000_000
-        turns.give_way()
+        gil.give_way()
 
     assert naps(monkeypatch, work) == [0]
 
 
 def test_each_thread_has_its_own_turn(monkeypatch):
     def work(clock):
-        turns.give_way()
-        other = threading.Thread(target=turns.give_way)
+        gil.give_way()
+        other = threading.Thread(target=gil.give_way)
         other.start()
         other.join()
-        turns.give_way()
+        gil.give_way()
 
     assert naps(monkeypatch, work) == [0, 0]

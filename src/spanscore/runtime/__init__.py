@@ -1,0 +1,1 @@
+"""What every part runs on: the one loop, daemon threads, the way between threads, the log."""
