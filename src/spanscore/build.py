@@ -29,16 +29,16 @@ from spanscore.ledger import Ledger
 from spanscore.metrics.registry import by_name
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.model.span import UnitKey
+from spanscore.otel.instruments import Telemetry
+from spanscore.otel.providers import Providers
 from spanscore.pipeline import Pipeline
 from spanscore.protocols import Filter, Metric, Redactor, Sink
-from spanscore.providers import Providers
 from spanscore.queues.memory import MemoryQueue
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import harmless
 from spanscore.runtime.timebox import Timebox
 from spanscore.sampling import DEFAULT_KEY, RateSampler, Rule
-from spanscore.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from spanscore.monitoring.standing import Standing

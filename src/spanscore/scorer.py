@@ -28,8 +28,8 @@ from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.model.status import Status
+from spanscore.otel.providers import NO_METRICS, ProviderRow, Providers
 from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
-from spanscore.providers import NO_METRICS, ProviderRow, Providers
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import tell
 from spanscore.sampling import Rule

@@ -23,7 +23,7 @@ from tests.sinks.builders import score
 
 from spanscore import OnlineScorer
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.providers import Providers
+from spanscore.otel.providers import Providers
 from spanscore.sinks.evaluation_span import EvaluationSpans
 
 PROJECT = "annotated"

@@ -15,7 +15,7 @@ from tests.sinks.memory import FixedCounts
 
 from spanscore import semconv
 from spanscore.monitoring import estimates, promql
-from spanscore.telemetry import Telemetry
+from spanscore.otel.instruments import Telemetry
 
 SUMS = (
     semconv.SCORED,

@@ -16,10 +16,11 @@ from tests.safety.stage import Hazard, assert_unharmed
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 
-from spanscore import Extract, OnlineScorer, loop
+from spanscore import Extract, OnlineScorer
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric
 from spanscore.model.prompt import Reply
+from spanscore.runtime import loop
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 

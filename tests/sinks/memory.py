@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spanscore.model.score import Outcome
-from spanscore.providers import Providers
-from spanscore.telemetry import Telemetry
+from spanscore.otel.instruments import Telemetry
+from spanscore.otel.providers import Providers
 
 _KEPT = "InMemoryLogRecordExporter" if hasattr(logs, "InMemoryLogRecordExporter") else "InMemoryLogExporter"
 """What it was called before 1.39."""

@@ -13,7 +13,7 @@ from tests.sinks.memory import Memory
 
 from spanscore import semconv
 from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
-from spanscore.providers import Providers
+from spanscore.otel.providers import Providers
 from spanscore.sinks.evaluation_span import EvaluationSpans
 
 

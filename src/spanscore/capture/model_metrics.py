@@ -15,9 +15,9 @@ from opentelemetry.trace import Span, set_span_in_context
 
 from spanscore import semconv
 from spanscore.capture.neighbours import neighbours, who_counts
-from spanscore.head import Foregone
+from spanscore.otel.head_sampling import Foregone
+from spanscore.otel.instruments import DURATION_BUCKETS, MAX_SETS, OTHER, Labels
 from spanscore.runtime.log import harmless
-from spanscore.telemetry import DURATION_BUCKETS, MAX_SETS, OTHER, Labels
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter

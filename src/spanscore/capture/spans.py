@@ -20,10 +20,10 @@ from opentelemetry.trace import Span, SpanKind, Tracer, get_current_span, set_sp
 
 from spanscore import semconv
 from spanscore.capture.runs import CLIENTS, Root, Run
-from spanscore.chosen import ChosenSpans
 from spanscore.codec.text import safe_text
-from spanscore.ids import OwnIds
 from spanscore.model.span import UnitKey
+from spanscore.otel.ids import OwnIds
+from spanscore.otel.span_factory import ChosenSpans
 
 __all__ = ["RunSpans"]
 

@@ -19,10 +19,10 @@ from spanscore.judges.keys import missing_key
 from spanscore.metrics.configured import entries, judge_of
 from spanscore.metrics.registry import create
 from spanscore.model.score import refuse_taken_name
+from spanscore.otel.instruments import checked_segments
 from spanscore.protocols import Metric
 from spanscore.sampling import RateSampler
 from spanscore.settings import Settings, examine_settings, wrong_settings
-from spanscore.telemetry import checked_segments
 
 __all__ = ["Examined", "examined", "named_problems", "sound"]
 

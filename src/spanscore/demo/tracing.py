@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.exporters import QuietExporter, sdk_disabled
+from spanscore.otel.exporters import QuietExporter, sdk_disabled
 
 __all__ = ["SERVICE", "Tracing", "in_stretch"]
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import prometheus_client
 from spanscore.monitoring.families import Families
+from spanscore.otel.scope import scope
 from spanscore.runtime.log import harmless
-from spanscore.scope import scope
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter

@@ -9,6 +9,7 @@ from typing import Any
 from spanscore.codec.text import safe_text
 from spanscore.judges.lexical import LexicalJudge
 from spanscore.metrics.offline import COMPARES_WORDS
+from spanscore.otel.scope import version
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
 from spanscore.report.ranking import Case, Worst, as_low, cases, failing, some_of_each
@@ -16,7 +17,6 @@ from spanscore.report.rows import Row
 from spanscore.report.story import Branch, Story
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
 from spanscore.report.summaries import Bucket, MetricSummary, Step, Summary
-from spanscore.scope import version
 
 __all__ = ["page"]
 

@@ -12,12 +12,12 @@ from typing import Any
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from spanscore import semconv
-from spanscore.chosen import ChosenSpans
 from spanscore.codec.text import safe_text, wire_values
 from spanscore.model.score import Score, Usage, score_attributes, score_id
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.providers import Providers
-from spanscore.scope import scope
+from spanscore.otel.providers import Providers
+from spanscore.otel.scope import scope
+from spanscore.otel.span_factory import ChosenSpans
 from spanscore.sinks.emission import SafeSink, context_of, explanation_of, span_context_of
 
 __all__ = ["EvaluationSpans"]

@@ -9,7 +9,7 @@ from spanscore import semconv
 from spanscore.codec.text import wire_values
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData, Unit
-from spanscore.providers import Providers
+from spanscore.otel.providers import Providers
 from spanscore.sinks.emission import SafeSink, context_of, explanation_of
 
 __all__ = ["Events"]

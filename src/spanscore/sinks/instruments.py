@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
+from spanscore.otel.instruments import Telemetry
 from spanscore.sinks.emission import SafeSink, context_of
-from spanscore.telemetry import Telemetry
 
 __all__ = ["Instruments"]
 

@@ -24,9 +24,9 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from spanscore.head import Foregone
-from spanscore.ids import ids_of
-from spanscore.unwatched import UnwatchedSpan, Watchers
+from spanscore.otel.deferred_span import UnwatchedSpan, Watchers
+from spanscore.otel.head_sampling import Foregone
+from spanscore.otel.ids import ids_of
 
 __all__ = ["ChosenSpans"]
 

@@ -22,9 +22,9 @@ from opentelemetry.trace import (
 )  # fmt: skip
 from tests.line import QUESTION, a_line, a_trace, rag
 
-from spanscore.chosen import ChosenSpans
-from spanscore.exporters import OwnParts
-from spanscore.unwatched import UnwatchedSpan, Watchers
+from spanscore.otel.deferred_span import UnwatchedSpan, Watchers
+from spanscore.otel.exporters import OwnParts
+from spanscore.otel.span_factory import ChosenSpans
 
 CALLER = SpanContext(0xABC, 0xDEF, True, TraceFlags(0x03), TraceState.from_header(["ot=th:8", "shop=1"]))
 ATTRIBUTES = {

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from opentelemetry import metrics, trace
 
 from spanscore import semconv
-from spanscore.exporters import (
+from spanscore.otel.exporters import (
     SIGNALS,
     OwnParts,
     QuietExporter,
@@ -33,7 +33,7 @@ from spanscore.exporters import (
     otel_environment,
     sdk_disabled,
 )
-from spanscore.scope import scope, version
+from spanscore.otel.scope import scope, version
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger, LoggerProvider

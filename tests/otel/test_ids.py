@@ -6,7 +6,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from tests.line import QUESTION, a_line, a_trace, rag
 
-from spanscore.ids import OwnIds, ids_of
+from spanscore.otel.ids import OwnIds, ids_of
 
 
 def test_the_applications_random_numbers_stay_what_they_are():

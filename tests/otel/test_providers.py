@@ -21,9 +21,9 @@ from tests.servers.server import poll
 from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
 from tests.sinks.memory import Memory, telemetry_of
 
-from spanscore.exporters import _condensed
 from spanscore.model.score import score_id
-from spanscore.providers import ProviderRow, Providers
+from spanscore.otel.exporters import _condensed
+from spanscore.otel.providers import ProviderRow, Providers
 from spanscore.runtime import log
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
@@ -102,7 +102,7 @@ def test_a_tracer_provider_that_is_set_globally_is_used_also_when_set_after_cons
         from opentelemetry import trace
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
-        from spanscore.providers import Providers
+        from spanscore.otel.providers import Providers
         providers = Providers()
         providers.warm_up()
         mine = TracerProvider(resource=Resource({"service.name": "mine"}))
@@ -120,7 +120,7 @@ def test_global_metric_and_log_providers_are_used_beside_an_own_tracer_provider(
         from opentelemetry import metrics, _logs
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk._logs import LoggerProvider
-        from spanscore.providers import Providers
+        from spanscore.otel.providers import Providers
         metrics.set_meter_provider(MeterProvider())
         _logs.set_logger_provider(LoggerProvider())
         providers = Providers()
@@ -137,7 +137,7 @@ def test_nothing_is_ever_set_globally() -> None:
     found = answer(
         """
         from opentelemetry import trace, metrics, _logs
-        from spanscore.providers import Providers
+        from spanscore.otel.providers import Providers
         before = [trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider()]
         providers = Providers()
         providers.resolve()
@@ -168,8 +168,8 @@ def test_instruments_made_before_a_global_meter_provider_is_set_are_filled_by_it
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.trace import TracerProvider
-        from spanscore.providers import Providers
-        from spanscore.telemetry import Telemetry
+        from spanscore.otel.providers import Providers
+        from spanscore.otel.instruments import Telemetry
         from tests.sinks.builders import score
         from tests.sinks.memory import FixedCounts
         both = [Telemetry(Providers(TracerProvider()).meter(), FixedCounts()) for _ in range(2)]
@@ -555,13 +555,13 @@ def test_a_full_queue_of_ours_says_nothing(
 
 
 EMIT_AND_EXIT = """
-    from spanscore.providers import Providers
+    from spanscore.otel.providers import Providers
     from spanscore.sinks.evaluation_span import EvaluationSpans
     from spanscore.sinks.event import Events
     from spanscore.sinks.instruments import Instruments
     from tests.sinks.builders import score, unit
     from tests.sinks.memory import FixedCounts
-    from spanscore.telemetry import Telemetry
+    from spanscore.otel.instruments import Telemetry
     providers = Providers()
     providers.warm_up()
     sinks = EvaluationSpans(providers), Events(providers), Instruments(Telemetry(providers.meter(), FixedCounts()))
@@ -667,7 +667,7 @@ def test_a_forked_child_exports_its_own_spans(own: Providers, receiver: OtlpRece
 def test_importing_loads_nothing_heavy() -> None:
     found = answer("""
         import sys
-        import spanscore.providers, spanscore.telemetry
+        import spanscore.otel.providers, spanscore.telemetry
         import spanscore.sinks.evaluation_span, spanscore.sinks.event, spanscore.sinks.instruments
         heavy = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry._logs", "numpy", "yaml", "grpc", "requests")
         print([name for name in sys.modules if name.startswith(heavy)])
@@ -680,7 +680,7 @@ def test_constructing_and_choosing_a_given_provider_loads_no_exporter() -> None:
     found = answer("""
         import sys
         from opentelemetry.sdk.trace import TracerProvider
-        from spanscore.providers import Providers
+        from spanscore.otel.providers import Providers
         providers = Providers(TracerProvider())
         providers.warm_up()
         providers.tracer()

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, TraceState, set_span_in_context
 
-from spanscore.head import Foregone
+from spanscore.otel.head_sampling import Foregone
 
 STATE = TraceState([("vendor", "1")])
 PARENTS = [None] + [

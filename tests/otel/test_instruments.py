@@ -19,7 +19,7 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import Unit
-from spanscore.telemetry import Telemetry
+from spanscore.otel.instruments import Telemetry
 
 OPEN = Scale(kind="ordinal", range=None)
 MOMENTS = (

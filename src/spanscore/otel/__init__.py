@@ -1,0 +1,1 @@
+"""What we are towards OpenTelemetry: whose providers, which spans, ids and instruments."""
