@@ -15,7 +15,7 @@ from spanscore.model.score import Scale
 from spanscore.model.status import Status
 from spanscore.model.tables import Fitting
 from spanscore.runtime import log
-from spanscore.sampling import Rule
+from spanscore.sampling.rules import Rule
 
 GOOD = '{"reason": "r", "verdict": 1}'
 COST = (10 * 0.15 + 2 * 0.60) / 1e6

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from spanscore.model.sample import ToolMessage as ToolMessage
     from spanscore.model.score import Outcome as Outcome
     from spanscore.model.score import Score as Score
-    from spanscore.sampling import Rule as Rule
+    from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
 
 _PUBLIC = {
@@ -41,7 +41,7 @@ _PUBLIC = {
     "MultiTurnSample": "spanscore.model.sample",
     "OnlineScorer": "spanscore.scorer",
     "Outcome": "spanscore.model.score",
-    "Rule": "spanscore.sampling",
+    "Rule": "spanscore.sampling.rules",
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",
     "SingleTurnSample": "spanscore.model.sample",

@@ -38,7 +38,8 @@ from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import harmless
 from spanscore.runtime.timebox import Timebox
-from spanscore.sampling import DEFAULT_KEY, RateSampler, Rule
+from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
+from spanscore.sampling.rules import Rule
 
 if TYPE_CHECKING:
     from spanscore.monitoring.standing import Standing

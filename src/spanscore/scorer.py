@@ -32,7 +32,7 @@ from spanscore.otel.providers import NO_METRICS, ProviderRow, Providers
 from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import tell
-from spanscore.sampling import Rule
+from spanscore.sampling.rules import Rule
 from spanscore.weight import weight_of
 
 if TYPE_CHECKING:

@@ -667,7 +667,7 @@ def test_a_forked_child_exports_its_own_spans(own: Providers, receiver: OtlpRece
 def test_importing_loads_nothing_heavy() -> None:
     found = answer("""
         import sys
-        import spanscore.otel.providers, spanscore.telemetry
+        import spanscore.otel.providers, spanscore.otel.instruments
         import spanscore.sinks.evaluation_span, spanscore.sinks.event, spanscore.sinks.instruments
         heavy = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry._logs", "numpy", "yaml", "grpc", "requests")
         print([name for name in sys.modules if name.startswith(heavy)])

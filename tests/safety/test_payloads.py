@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tests.line import ANSWER, CONTEXT, QUESTION, Grounded, a_trace, model
 from tests.safety.stage import Hazard, assert_unharmed
 
-from spanscore.sampling import Rule
+from spanscore.sampling.rules import Rule
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 

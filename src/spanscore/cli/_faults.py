@@ -21,7 +21,7 @@ from spanscore.metrics.registry import create
 from spanscore.model.score import refuse_taken_name
 from spanscore.otel.instruments import checked_segments
 from spanscore.protocols import Metric
-from spanscore.sampling import RateSampler
+from spanscore.sampling.rates import RateSampler
 from spanscore.settings import Settings, examine_settings, wrong_settings
 
 __all__ = ["Examined", "examined", "named_problems", "sound"]

@@ -17,7 +17,7 @@ from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
 from spanscore.report import Summary, summary
 from spanscore.report.ranking import as_low
-from spanscore.sampling import probability
+from spanscore.sampling.threshold import probability
 
 __all__ = ["Drop", "Evaluation", "Mean", "Results", "Trace", "results"]
 

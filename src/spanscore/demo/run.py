@@ -31,7 +31,7 @@ from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.model.status import Status
 from spanscore.protocols import Metric
-from spanscore.sampling import Rule
+from spanscore.sampling.rules import Rule
 from spanscore.scorer import OnlineScorer
 
 __all__ = ["Demo", "Options", "Played", "Tally", "unused_key"]

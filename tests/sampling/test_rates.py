@@ -7,7 +7,9 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.span import Facts, UnitKey
-from spanscore.sampling import RateSampler, Rule, decode_threshold, encode_threshold, probability, threshold
+from spanscore.sampling.rates import RateSampler
+from spanscore.sampling.rules import Rule
+from spanscore.sampling.threshold import decode_threshold, encode_threshold, probability, threshold
 
 
 def facts(trace_id, span_id=1, **more):

@@ -12,94 +12,20 @@ own bits would score 100 % of the traces, or none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
-from spanscore.codec.text import jsonable
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import Decision
 from spanscore.model.span import Facts, UnitKey
+from spanscore.sampling.rules import Rule
+from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold
 
-__all__ = ["DEFAULT_KEY", "RateSampler", "Rule", "decode_threshold", "encode_threshold", "probability", "threshold"]
+__all__ = ["DEFAULT_KEY", "RateSampler"]
 
-_SPACE: Final = 1 << 56
-_MASK: Final = _SPACE - 1
-_HEX_DIGITS: Final = 14
 _KEY_BYTES: Final = 64
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
 """Published, so that replicas agree without being told; ``sampling.key`` replaces it."""
-
-
-def threshold(rate: float) -> int:
-    """Return T for a rate in (0, 1]; 2**56, which no R reaches, for 0."""
-    return _SPACE - round(rate * _SPACE)
-
-
-def probability(t: int) -> float:
-    """Return the probability with which R ≥ T."""
-    return (_SPACE - t) / _SPACE
-
-
-def encode_threshold(t: int) -> str:
-    """Return T as the value of ``th``: 14 hex digits without trailing zeros, ``0`` for T = 0."""
-    return f"{t:0{_HEX_DIGITS}x}".rstrip("0") or "0"
-
-
-def decode_threshold(text: str) -> int | None:
-    """Return T from the value of ``th`` (zeros padded on the right); None when it is not one."""
-    if not 1 <= len(text) <= _HEX_DIGITS:
-        return None
-    try:
-        return int(text.ljust(_HEX_DIGITS, "0"), 16)
-    except ValueError:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Scores matching units at a rate of their own, where that is larger than the metric's.
-
-    Attributes:
-        rate: probability in [0, 1].
-        name: stands on the score as ``spanscore.sampling.rule``.
-        status: ``error`` or ``ok`` (everything that is no error); None = any.
-        workflow: the name of the root run; None = any.
-        min_duration_s: units at least this slow; None = any.
-        metadata: key → value that the root run's metadata must have; empty = any.
-    """
-
-    rate: float
-    name: str
-    status: str | None = None
-    workflow: str | None = None
-    min_duration_s: float | None = None
-    metadata: Mapping[str, Any] | None = None
-
-    def matches(self, facts: Facts) -> bool:
-        """Whether it applies; a fact that is not known yet counts as a match, so that nothing is ruled out too early."""
-        return self._matches_start(facts) and self._matches_end(facts)
-
-    def _matches_start(self, facts: Facts) -> bool:
-        if self.workflow is not None and facts.name != self.workflow:
-            return False
-        return all(_equal(facts.metadata.get(key), value) for key, value in (self.metadata or {}).items())
-
-    def _matches_end(self, facts: Facts) -> bool:
-        if (
-            self.status is not None
-            and facts.status is not None
-            and (facts.status == "error") != (self.status == "error")
-        ):
-            return False
-        if self.min_duration_s is None or facts.duration_ns is None:
-            return True
-        return facts.duration_ns >= self.min_duration_s * 1e9
-
-
-def _equal(given: Any, wanted: Any) -> bool:
-    """Compare a value of an application's metadata, which may be anything, as JSON has it: its own ``==`` may hang."""
-    return given is wanted or jsonable(given) == jsonable(wanted)
 
 
 class RateSampler:
@@ -132,7 +58,7 @@ class RateSampler:
         if not facts.trace_state:  # the usual case, on the application's thread
             return self._hashed(facts) >= t
         r, upstream = self._randomness(facts)
-        return r >= (t if upstream is None else _thinned(t, upstream))
+        return r >= (t if upstream is None else thinned(t, upstream))
 
     def foresee(self, key: UnitKey) -> bool | None:
         """Return what ``may`` will say of the first span of a new trace; None where rules ask for more than its ids."""
@@ -145,16 +71,15 @@ class RateSampler:
             if candidate.rate > rate and candidate.matches(facts):
                 rate, rule = candidate.rate, candidate.name
         r, upstream = self._randomness(facts)
-        t = threshold(rate) if upstream is None else _thinned(threshold(rate), upstream)
+        t = threshold(rate) if upstream is None else thinned(threshold(rate), upstream)
         return Decision(take=r >= t, probability=probability(t), threshold=t, rule=rule)
 
     def _randomness(self, facts: Facts) -> tuple[int, int | None]:
         """Return R, and the upstream threshold when R is the trace's own."""
         if facts.trace_state and facts.is_trace_root:
-            fields = _ot_fields(facts.trace_state)
-            upstream = decode_threshold(fields.get("th", ""))
-            if upstream is not None:
-                return _explicit_randomness(fields.get("rv", ""), facts.key.trace_id), upstream
+            of_trace = randomness_of_trace(facts.trace_state, facts.key.trace_id)
+            if of_trace is not None:
+                return of_trace
         return self._hashed(facts), None
 
     def _hashed(self, facts: Facts) -> int:
@@ -165,28 +90,6 @@ class RateSampler:
         else:
             digest.update((trace_id << 64 | span_id).to_bytes(24, "big"))
         return int.from_bytes(digest.digest()[:7], "big")
-
-
-def _thinned(t: int, upstream: int) -> int:
-    """Return the threshold of the share ``t`` of what arrives through ``upstream``: probabilities multiply."""
-    return _SPACE - (_SPACE - t) * (_SPACE - upstream) // _SPACE
-
-
-def _explicit_randomness(rv: str, trace_id: int) -> int:
-    if len(rv) == _HEX_DIGITS:
-        try:
-            return int(rv, 16)
-        except ValueError:
-            pass
-    return trace_id & _MASK
-
-
-def _ot_fields(trace_state: str) -> dict[str, str]:
-    for member in trace_state.split(","):
-        vendor, _, value = member.strip().partition("=")
-        if vendor == "ot":
-            return dict(field.split(":", 1) for field in value.split(";") if ":" in field)
-    return {}
 
 
 def _check_rates(rates: Mapping[str, float]) -> None:

@@ -1,0 +1,58 @@
+"""Rules: units that are scored at a rate of their own, where that is larger than the metric's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spanscore.codec.text import jsonable
+from spanscore.model.span import Facts
+
+__all__ = ["Rule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Scores matching units at a rate of their own, where that is larger than the metric's.
+
+    Attributes:
+        rate: probability in [0, 1].
+        name: stands on the score as ``spanscore.sampling.rule``.
+        status: ``error`` or ``ok`` (everything that is no error); None = any.
+        workflow: the name of the root run; None = any.
+        min_duration_s: units at least this slow; None = any.
+        metadata: key → value that the root run's metadata must have; empty = any.
+    """
+
+    rate: float
+    name: str
+    status: str | None = None
+    workflow: str | None = None
+    min_duration_s: float | None = None
+    metadata: Mapping[str, Any] | None = None
+
+    def matches(self, facts: Facts) -> bool:
+        """Whether it applies; a fact that is not known yet counts as a match, so that nothing is ruled out too early."""
+        return self._matches_start(facts) and self._matches_end(facts)
+
+    def _matches_start(self, facts: Facts) -> bool:
+        if self.workflow is not None and facts.name != self.workflow:
+            return False
+        return all(_equal(facts.metadata.get(key), value) for key, value in (self.metadata or {}).items())
+
+    def _matches_end(self, facts: Facts) -> bool:
+        if (
+            self.status is not None
+            and facts.status is not None
+            and (facts.status == "error") != (self.status == "error")
+        ):
+            return False
+        if self.min_duration_s is None or facts.duration_ns is None:
+            return True
+        return facts.duration_ns >= self.min_duration_s * 1e9
+
+
+def _equal(given: Any, wanted: Any) -> bool:
+    """Compare a value of an application's metadata, which may be anything, as JSON has it: its own ``==`` may hang."""
+    return given is wanted or jsonable(given) == jsonable(wanted)

@@ -1,0 +1,68 @@
+"""T and R of the OpenTelemetry sampling rule, 56 bit each. Pure.
+
+Source: OpenTelemetry specification, ``trace/tracestate-probability-sampling.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["decode_threshold", "encode_threshold", "probability", "randomness_of_trace", "thinned", "threshold"]
+
+_SPACE: Final = 1 << 56
+_MASK: Final = _SPACE - 1
+_HEX_DIGITS: Final = 14
+
+
+def threshold(rate: float) -> int:
+    """Return T for a rate in (0, 1]; 2**56, which no R reaches, for 0."""
+    return _SPACE - round(rate * _SPACE)
+
+
+def probability(t: int) -> float:
+    """Return the probability with which R ≥ T."""
+    return (_SPACE - t) / _SPACE
+
+
+def encode_threshold(t: int) -> str:
+    """Return T as the value of ``th``: 14 hex digits without trailing zeros, ``0`` for T = 0."""
+    return f"{t:0{_HEX_DIGITS}x}".rstrip("0") or "0"
+
+
+def decode_threshold(text: str) -> int | None:
+    """Return T from the value of ``th`` (zeros padded on the right); None when it is not one."""
+    if not 1 <= len(text) <= _HEX_DIGITS:
+        return None
+    try:
+        return int(text.ljust(_HEX_DIGITS, "0"), 16)
+    except ValueError:
+        return None
+
+
+def thinned(t: int, upstream: int) -> int:
+    """Return the threshold of the share ``t`` of what arrives through ``upstream``: probabilities multiply."""
+    return _SPACE - (_SPACE - t) * (_SPACE - upstream) // _SPACE
+
+
+def randomness_of_trace(trace_state: str, trace_id: int) -> tuple[int, int] | None:
+    """Return R and T of the sampler upstream; None where ``ot=th`` does not say that there was one."""
+    fields = _ot_fields(trace_state)
+    upstream = decode_threshold(fields.get("th", ""))
+    return None if upstream is None else (_explicit_randomness(fields.get("rv", ""), trace_id), upstream)
+
+
+def _explicit_randomness(rv: str, trace_id: int) -> int:
+    if len(rv) == _HEX_DIGITS:
+        try:
+            return int(rv, 16)
+        except ValueError:
+            pass
+    return trace_id & _MASK
+
+
+def _ot_fields(trace_state: str) -> dict[str, str]:
+    for member in trace_state.split(","):
+        vendor, _, value = member.strip().partition("=")
+        if vendor == "ot":
+            return dict(field.split(":", 1) for field in value.split(";") if ":" in field)
+    return {}
