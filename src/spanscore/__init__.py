@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spanscore.capture.handler import SpanCallbackHandler as SpanCallbackHandler
     from spanscore.codec.langchain import sample_from_messages as sample_from_messages
     from spanscore.context import expected as expected
     from spanscore.dataset import evaluate as evaluate
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from spanscore.model.sample import ToolMessage as ToolMessage
     from spanscore.model.score import Outcome as Outcome
     from spanscore.model.score import Score as Score
+    from spanscore.receivers.callback.handler import SpanCallbackHandler as SpanCallbackHandler
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
 
@@ -45,7 +45,7 @@ _PUBLIC = {
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",
     "SingleTurnSample": "spanscore.model.sample",
-    "SpanCallbackHandler": "spanscore.capture.handler",
+    "SpanCallbackHandler": "spanscore.receivers.callback.handler",
     "SpanscoreError": "spanscore.errors",
     "ToolCall": "spanscore.model.sample",
     "ToolMessage": "spanscore.model.sample",

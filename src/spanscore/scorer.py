@@ -1,4 +1,4 @@
-"""OnlineScorer: what a user holds. Everything behind it is made by ``build.py`` and runs on two threads of our own."""
+"""OnlineScorer: what a user holds. Everything behind it is made by ``line/build.py`` and runs on two threads of our own."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from uuid import UUID
 from opentelemetry import trace
 
 from spanscore import semconv
-from spanscore.build import Line, Options, rules_of
-from spanscore.capture.handler import SpanCallbackHandler
-from spanscore.capture.install import Installation
-from spanscore.capture.neighbours import announce, neighbours
-from spanscore.capture.recorder import LiveEnding
 from spanscore.dialects.extract import Extract
-from spanscore.engine.drain import drain
 from spanscore.errors import ConfigurationError
+from spanscore.line.build import Line, Options, rules_of
+from spanscore.line.drain import drain
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.model.status import Status
 from spanscore.otel.providers import NO_METRICS, ProviderRow, Providers
 from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
+from spanscore.receivers.callback.handler import SpanCallbackHandler
+from spanscore.receivers.callback.install import Installation
+from spanscore.receivers.callback.neighbours import announce, neighbours
+from spanscore.receivers.callback.recorder import LiveEnding
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import tell
 from spanscore.sampling.rules import Rule
-from spanscore.weight import weight_of
+from spanscore.units.content_size import weight_of
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -533,6 +533,6 @@ def _watch(line: Line) -> None:
     """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
     add = getattr(line.providers.tracer_provider, "add_span_processor", None)
     if add is not None and not line.providers.is_own:
-        from spanscore.engine.watch import ShutdownWatch
+        from spanscore.line.shutdown_watch import ShutdownWatch
 
         add(ShutdownWatch(line.hold))

@@ -15,7 +15,7 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from tests.line import a_line
+from tests.live import a_line
 
 from spanscore import semconv
 from spanscore.metrics import BaseMetric, Finding

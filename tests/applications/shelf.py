@@ -12,7 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, RunnablePassthrough
 from tests.applications.application import judged_once, says
-from tests.line import a_trace
+from tests.live import a_trace
 
 from spanscore.model.sample import SingleTurnSample
 

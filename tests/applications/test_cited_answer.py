@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 from tests.applications.application import Judged, asked, calls, sample, says
-from tests.line import CONTEXT, Library
+from tests.live import CONTEXT, Library
 
 QUESTION = "Since when is Paris the capital?"
 ANSWER = "Since 987."

@@ -9,7 +9,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from tests.applications.application import Judged, asked, sample, says
-from tests.line import CONTEXT, Library
+from tests.live import CONTEXT, Library
 
 QUESTION = "Where did Harrison work?"
 ANSWER = "Harrison ha lavorato a Kensho."

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel
 from tests.applications.application import Judged, asked, sample, says
-from tests.line import CONTEXT, Library
+from tests.live import CONTEXT, Library
 
 QUESTION = "Where is the museum?"
 ANSWER = "In the old town."

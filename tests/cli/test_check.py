@@ -108,7 +108,7 @@ WRONG: dict[str, list[str]] = {
     "metrics: [exact_match, exact_match]": ["2 are called 'exact_match'", "name="],
     "metrics: [exact_match]\nsampling: {rates: {exact: 0.1}}": ["sampling.rates.exact", "'exact_match'"],
     "metrics: [exact_match]\nalerts: {exat_match: {}}": ["alerts.exat_match", "did you mean 'exact_match'?"],
-    "metrics: ['tests.line:Grounded': {name: id}]": ["'id'", "spanscore.score.id"],
+    "metrics: ['tests.live:Grounded': {name: id}]": ["'id'", "spanscore.score.id"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["judge.model", "nonesuch"],
     "metrics: [{faithfulness: {pass_at: 3}}]": ["metrics: faithfulness: pass_at is 3"],
 }

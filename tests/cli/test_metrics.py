@@ -105,7 +105,7 @@ def test_an_alias_is_told_as_the_metric_it_stands_for(alias: str, name: str, row
 
 
 def test_a_metric_from_outside_is_told_as_far_as_it_tells_itself() -> None:
-    row = json.loads(ran("--metric", "tests.line:Grounded", "--json").stdout)
+    row = json.loads(ran("--metric", "tests.live:Grounded", "--json").stdout)
 
     assert (row["question"], row["formula"], row["cost"]["calls"]) == (
         "Instant: 1 when the answer's first word is in the contexts.",

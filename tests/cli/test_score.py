@@ -177,7 +177,7 @@ def test_quality_stands_beside_the_mean_only_where_it_differs(tmp_path: Path, me
 def test_interrupted_it_keeps_what_there_is_and_goes_on_from_there(tmp_path: Path) -> None:
     file, out, config = tmp_path / "samples.jsonl", tmp_path / "scores.jsonl", tmp_path / "spanscore.yaml"
     file.write_text("".join(json.dumps({**RECORD, "question": f"{place}?"}) + "\n" for place in range(60)))
-    config.write_text("metrics: [{'tests.line:Slow': {seconds: 0.1}}]")
+    config.write_text("metrics: [{'tests.live:Slow': {seconds: 0.1}}]")
     command = [sys.executable, "-c", "from spanscore.cli.main import main; main()", "score", str(file)]
     command += ["--config", str(config), "--out", str(out), "--concurrency", "2"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.line import Failing, Grounded, Slow
+from tests.live import Failing, Grounded, Slow
 
 from spanscore import evaluate, evaluate_sync
 from spanscore.dataset import Result

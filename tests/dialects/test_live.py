@@ -17,7 +17,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
-from tests.line import ANSWER, CONTEXT, QUESTION, Library, a_line, model, rag
+from tests.live import ANSWER, CONTEXT, QUESTION, Library, a_line, model, rag
 
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from ragas.metrics._faithfulness import Faithfulness
 from tests.extras.test_deepeval import Scripted
-from tests.line import QUESTION, a_line, identity_holds, rag
+from tests.live import QUESTION, a_line, identity_holds, rag
 
 from spanscore.metrics.adapters import DeepEvalMetric, RagasMetric
 

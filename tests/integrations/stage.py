@@ -28,7 +28,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from tests.line import Failing, Grounded, model, rag
+from tests.live import Failing, Grounded, model, rag
 from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
 from tests.servers.prometheus import Prometheus

@@ -15,7 +15,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.integrations.stage import INTEGRATIONS
-from tests.line import QUESTION, Failing, Grounded, rag
+from tests.live import QUESTION, Failing, Grounded, rag
 from tests.servers.otlp import dead_endpoint
 from tests.servers.phoenix import Phoenix, Spans
 from tests.servers.server import fetch_json, poll

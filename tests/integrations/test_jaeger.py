@@ -17,7 +17,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from tests.line import QUESTION, Failing, Grounded, Held, rag
+from tests.live import QUESTION, Failing, Grounded, Held, rag
 from tests.servers.jaeger import Jaeger, Traces
 
 from spanscore import OnlineScorer, SingleTurnSample

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from tests.line import Grounded
+from tests.live import Grounded
 from tests.servers.phoenix import Phoenix
 
 from spanscore import OnlineScorer

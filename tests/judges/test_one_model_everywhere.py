@@ -10,7 +10,7 @@ import threading
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
-from tests.line import a_line
+from tests.live import a_line
 from tests.servers.openai_api import OpenAIServer, judged
 
 from spanscore import SingleTurnSample

@@ -17,7 +17,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
-from tests.line import QUESTION, Grounded, Trace, a_line, a_trace, rag
+from tests.live import QUESTION, Grounded, Trace, a_line, a_trace, rag
 from tests.servers.otlp import OtlpReceiver
 
 from spanscore import ConfigurationError, OnlineScorer

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.line import QUESTION, Grounded, a_line, a_trace, rag
+from tests.live import QUESTION, Grounded, a_line, a_trace, rag
 from tests.servers.server import free_port, poll
 
 from spanscore import OnlineScorer

@@ -21,7 +21,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from tests.line import ANSWER, CONTEXT, QUESTION, Library, Trace, a_line, a_trace
+from tests.live import ANSWER, CONTEXT, QUESTION, Library, Trace, a_line, a_trace
 from tests.neighbours.langsmith_api import LangSmithServer
 from tests.servers.openai_api import OpenAIServer, judged
 

@@ -20,7 +20,7 @@ from opentelemetry.trace import (
     TraceState,
     set_span_in_context,
 )  # fmt: skip
-from tests.line import QUESTION, a_line, a_trace, rag
+from tests.live import QUESTION, a_line, a_trace, rag
 
 from spanscore.otel.deferred_span import UnwatchedSpan, Watchers
 from spanscore.otel.exporters import OwnParts

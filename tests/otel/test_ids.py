@@ -4,7 +4,7 @@ import random
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
-from tests.line import QUESTION, a_line, a_trace, rag
+from tests.live import QUESTION, a_line, a_trace, rag
 
 from spanscore.otel.ids import OwnIds, ids_of
 

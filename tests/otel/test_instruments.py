@@ -397,4 +397,7 @@ def _kinds(data: MetricsData) -> Mapping[str, str]:
 def test_a_quality_that_cannot_be_adds_to_no_mean(memory: Memory, claimed: float) -> None:
     telemetry_of(memory).record(None, score(quality=claimed))
 
-    assert (memory.values("spanscore.scored"), memory.values("spanscore.weight.quality")) == ({PASSED: 1}, {})
+    assert (memory.values("spanscore.scored"), memory.values("spanscore.weight.quality")) == (
+        {PASSED: 1},
+        {},
+    )

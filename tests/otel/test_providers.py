@@ -29,7 +29,7 @@ from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
 from spanscore.sinks.instruments import Instruments
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEADLINE_S = 30.0
 """No test waits so long; it only keeps a broken one from hanging."""
 

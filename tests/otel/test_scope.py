@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from tests.line import Grounded, rag
+from tests.live import Grounded, rag
 from tests.sinks.builders import score, unit
 from tests.sinks.memory import Memory
 

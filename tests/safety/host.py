@@ -31,7 +31,7 @@ def leaving():
 notes = []
 if "EXIT_TOLD_TO" in os.environ:
     atexit.register(ended)  # the first to be registered, the last to run
-from tests.line import QUESTION, Failing, Grounded, Slow, a_trace, model, rag
+from tests.live import QUESTION, Failing, Grounded, Slow, a_trace, model, rag
 from tests.servers.server import poll
 from spanscore import OnlineScorer
 SCORED = os.environ["SCORED"] == "1"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
-from tests.line import QUESTION, Grounded, a_trace, rag
+from tests.live import QUESTION, Grounded, a_trace, rag
 
 from spanscore import OnlineScorer
 from spanscore.runtime import log

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from celery import Celery
 from celery.signals import worker_process_shutdown
-from tests.line import QUESTION, Grounded, rag
+from tests.live import QUESTION, Grounded, rag
 
 from spanscore import OnlineScorer
 

@@ -11,7 +11,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from tests.line import Failing, Grounded, Slow, Trace, a_trace
+from tests.live import Failing, Grounded, Slow, Trace, a_trace
 from tests.safety.stage import Hazard, assert_unharmed
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver

@@ -18,12 +18,12 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
-from tests.line import ANSWER, CONTEXT, QUESTION, Slow, model
+from tests.live import ANSWER, CONTEXT, QUESTION, Slow, model
 from tests.servers.server import poll
 
 from spanscore import OnlineScorer
-from spanscore.capture import handler as handler_module
 from spanscore.metrics import BaseMetric
+from spanscore.receivers.callback import handler as handler_module
 
 pytestmark = pytest.mark.flaky(reruns=2)  # whole processes, on a machine that others may use too
 

@@ -12,7 +12,7 @@ from langchain_core.tools import StructuredTool
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from pydantic import BaseModel
-from tests.line import ANSWER, CONTEXT, QUESTION, Grounded, a_trace, model
+from tests.live import ANSWER, CONTEXT, QUESTION, Grounded, a_trace, model
 from tests.safety.stage import Hazard, assert_unharmed
 
 from spanscore.sampling.rules import Rule

@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.line import ANSWER
+from tests.live import ANSWER
 from tests.safety.host import run, start
 from tests.servers.otlp import OtlpReceiver, dead_endpoint
 

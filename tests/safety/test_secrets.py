@@ -11,17 +11,17 @@ from langchain_core.messages import AIMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from tests.line import model
+from tests.live import model
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
 
 import spanscore
 from spanscore import OnlineScorer
-from spanscore.hooks import Hooks
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness
 from spanscore.model.prompt import Reply
 from spanscore.model.sample import AIMessage as SpokenMessage
 from spanscore.model.sample import HumanMessage, Samples, ToolCall
+from spanscore.scoring.hooks import Hooks
 
 pytestmark = pytest.mark.flaky(reruns=2)  # scenes with deadlines, on a machine that others may use too
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from tests.line import ANSWER
+from tests.live import ANSWER
 from tests.safety.host import stop
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.server import free_port, poll

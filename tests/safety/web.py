@@ -4,7 +4,7 @@ import os
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.line import Grounded, rag
+from tests.live import Grounded, rag
 
 from spanscore import OnlineScorer
 

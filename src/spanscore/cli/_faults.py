@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spanscore.build import rules_of
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
+from spanscore.line.build import rules_of
 from spanscore.metrics.configured import entries, judge_of
 from spanscore.metrics.registry import create
 from spanscore.model.score import refuse_taken_name

@@ -19,7 +19,6 @@ from spanscore.dataset.reading import Bad, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
 from spanscore.errors import ConfigurationError, SampleError
-from spanscore.evaluation import Evaluation
 from spanscore.metrics.offline import offline_notes
 from spanscore.metrics.registry import by_name, create
 from spanscore.model.job import Decision, Job
@@ -28,6 +27,7 @@ from spanscore.model.score import Scale
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Metric
 from spanscore.runtime import loop
+from spanscore.scoring.evaluation import Evaluation
 
 __all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync"]
 

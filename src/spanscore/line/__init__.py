@@ -1,0 +1,1 @@
+"""Options → the parts of one scorer, put together, driven and drained."""

@@ -1,0 +1,87 @@
+"""The end: held spans leave first, then what is being scored gets what is left of the deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from spanscore.line.span_thread import SpanThread
+from spanscore.model.score import Outcome
+from spanscore.receivers.callback.handler import SpanCallbackHandler
+from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.callback.runs import Event
+from spanscore.runtime.inbox import Inbox
+from spanscore.scoring.workers import Engine
+from spanscore.units.hold import SpanHold
+from spanscore.units.ledger import Ledger
+from spanscore.units.tracker import Units
+
+__all__ = ["Drainable", "drain"]
+
+_STOP_S = 0.5
+"""For workers to take notice of their cancellation: milliseconds, unless some judge blocks the loop."""
+
+
+class Drainable(Protocol):
+    """The parts that an end goes through."""
+
+    handler: SpanCallbackHandler
+    recorder: Recorder
+    units: Units
+    hold: SpanHold
+    ledger: Ledger
+    engine: Engine
+    span_thread: SpanThread
+    inbox: Inbox[Event]
+
+    def close_sinks(self) -> None:
+        """Let the sinks go. Span thread."""
+
+
+def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
+    """Release what is held, wait for what is being scored, settle the rest as ``shutdown``.
+
+    Returns:
+        Whether every unit that had ended was scored and out in time.
+    """
+    until = clock() + timeout_s
+
+    def left() -> float:
+        return max(0.0, until - clock())
+
+    parts.handler.close()
+    thread = parts.span_thread
+    released = thread.call(lambda: _release(parts), left())
+    whole = released and thread.flush(left())
+    parts.engine.stop(max(min(left(), _STOP_S), 0.1))
+    if released:  # else the thread is stuck in somebody's exporter, and what it owns must be left alone
+        thread.call(lambda: _give_up(parts), max(left(), 0.2))
+        thread.call(parts.close_sinks, max(left(), 0.2))
+    thread.stop(max(left(), 0.2))
+    for key in parts.ledger.open_units():
+        parts.ledger.settle_all(key, Outcome.SHUTDOWN)
+    _count_unread(parts)
+    return whole
+
+
+def _release(parts: Drainable) -> None:
+    now_ns = parts.span_thread.now_ns()
+    parts.units.give_up(parts.recorder.detach(now_ns), now_ns)
+    parts.units.tick(now_ns)
+    parts.hold.release_all()
+    parts.units.pump(now_ns)
+
+
+def _count_unread(parts: Drainable) -> None:
+    """Count the units of which a stuck span thread has not even read that they began."""
+    for run, end_ns, _, _ in list(parts.inbox.abandon()):  # a run that goes on may just be adding to it
+        if run is run.root and not end_ns:
+            parts.ledger.turned_away(Outcome.SHUTDOWN)
+
+
+def _give_up(parts: Drainable) -> None:
+    now_ns = parts.span_thread.now_ns()
+    parts.recorder.detach(now_ns)  # what was let in while the door closed
+    parts.units.give_up(list(parts.units.busy), now_ns)
+    parts.units.pump(now_ns, unpaced=True)

@@ -1,0 +1,173 @@
+"""SpanThread: the one thread that makes spans, ends them, and calls sinks.
+
+So an application's slow exporter stalls neither the application nor the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from spanscore.model.span import UnitKey
+from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.callback.runs import Event
+from spanscore.runtime.gil import begin_turn, give_way
+from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import harmless
+from spanscore.units.hold import SpanHold
+from spanscore.units.tracker import Units
+
+__all__ = ["SpanThread"]
+
+_SLOW_TICK_S = 10.0
+
+
+class SpanThread:
+    """Reads the inbox and drives recorder, units and hold. Started on first use; a daemon.
+
+    Args:
+        prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
+        clock: nanoseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox[Event],
+        recorder: Recorder,
+        units: Units,
+        hold: SpanHold,
+        *,
+        prepare: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._inbox = inbox
+        self._recorder = recorder
+        self._units = units
+        self._hold = hold
+        self._prepare = prepare
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, where the thread does not exist."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._markers: list[tuple[set[UnitKey], threading.Event]] = []
+
+    def now_ns(self) -> int:
+        """Return the time by the thread's own clock."""
+        return self._clock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def ensure(self) -> None:
+        """Start the thread if it does not run. Any thread; cheap when it does."""
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None and not self._stopping:
+                    thread = threading.Thread(target=self._run, name="spanscore-spans", daemon=True)
+                    thread.start()
+                    self._thread = thread
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until every unit whose root has ended by now is out. Not for the span thread itself."""
+        if not self.alive:
+            return True
+        done = threading.Event()
+        self._inbox.post(lambda: self._mark(done))
+        return done.wait(timeout_s)
+
+    def call(self, work: Callable[[], None], timeout_s: float) -> bool:
+        """Run something on the span thread after all events so far, and wait for it. False: not done in time."""
+        if not self.alive:
+            self._safely(work)
+            return True
+        done = threading.Event()
+        self._inbox.post(lambda: _then(work, done))
+        return done.wait(timeout_s)
+
+    def leave(self, work: Callable[[], None]) -> None:
+        """Hand over what is done with the next batch of events, at once where somebody waits in ``flush``. Any thread."""
+        if self._markers:
+            self._inbox.post(work)
+        else:
+            self._inbox.leave(work)
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread after what is in the inbox. False: it is stuck in somebody's exporter, and is left behind."""
+        self._stopping = True
+        self._inbox.nudge()
+        if self._thread is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._safely(self._prepare)
+        while not self._stopping:
+            self._inbox.wait(self._timeout_s())
+            begin_turn()
+            self.tick()
+
+    def tick(self) -> None:
+        """Do what is to be done now. Span thread (or a test without one)."""
+        posted = []
+        while (item := self._inbox.take_posted()) is not None:
+            posted.append(item)
+        self._read(len(self._inbox))
+        now_ns = self._clock()
+        self._safely(lambda: self._recorder.due(now_ns))
+        for work in posted:
+            self._safely(work)
+            give_way()
+        self._safely(lambda: self._units.tick(now_ns))
+        self._answer_markers()
+
+    def _read(self, events: int) -> None:
+        take, handle, clock = self._inbox.take, self._recorder.handle, self._clock
+        for _ in range(events):
+            event = take()
+            if event is not None:
+                try:
+                    handle(event, clock())
+                except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
+                    harmless("keep track of a unit", error)
+            give_way()
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        """One bad unit must not end the thread that all others need."""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
+            harmless("keep track of a unit", error)
+
+    def _timeout_s(self) -> float | None:
+        due = [t for t in (self._recorder.next_due_ns(), self._hold.next_due_ns()) if t is not None]
+        if due:
+            return min(max(0.001, (min(due) - self._clock()) / 1e9), _SLOW_TICK_S)
+        return _SLOW_TICK_S if self._recorder.open_units() or self._units.busy else None
+
+    def _mark(self, done: threading.Event) -> None:
+        self._markers.append((set(self._units.busy) | set(self._recorder.closing_units()), done))
+
+    def _answer_markers(self) -> None:
+        if not self._markers:
+            return
+        waiting = set(self._units.busy) | set(self._recorder.closing_units())
+        self._markers = [(keys & waiting, done) for keys, done in self._markers]
+        for keys, done in self._markers:
+            if not keys:
+                done.set()
+        self._markers = [marker for marker in self._markers if marker[0]]
+
+
+def _then(work: Callable[[], None], done: threading.Event) -> None:
+    try:
+        work()
+    finally:
+        done.set()

@@ -1,1 +1,0 @@
-"""Jobs between the span thread and the workers, one file per kind of queue."""

@@ -1,0 +1,1 @@
+"""Where units come in."""

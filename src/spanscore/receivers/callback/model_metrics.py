@@ -1,0 +1,130 @@
+"""ModelMetrics: the application's model runs → the two histograms of the GenAI conventions, as dashboards read them today.
+
+Only what is recorded can be counted. So nothing is where a head sampler drops runs, whose tokens would be missing, and where
+another instrumentation counts them already, as they would be there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import NoOpMeter
+from opentelemetry.trace import Span, set_span_in_context
+
+from spanscore import semconv
+from spanscore.otel.head_sampling import Foregone
+from spanscore.otel.instruments import DURATION_BUCKETS, MAX_SETS, OTHER, Labels
+from spanscore.receivers.callback.neighbours import neighbours, who_counts
+from spanscore.runtime.log import harmless
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Histogram, Meter
+
+__all__ = ["ModelMetrics", "why_not"]
+
+_SETS: Final = MAX_SETS // 2
+"""Each is two of the token histogram: input and output."""
+_RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
+_TOKENS: Final = {"input": semconv.USAGE_INPUT_TOKENS, "output": semconv.USAGE_OUTPUT_TOKENS}
+
+
+class _Histograms(NamedTuple):
+    tokens: Histogram
+    duration: Histogram
+
+
+class ModelMetrics:
+    """Counts model runs on every meter that it is given. One thread's, but for ``export_to`` and ``abandon``.
+
+    Attributes:
+        off: why nothing is counted; empty while it is.
+        folded: runs whose models were told as ``other``, as there were too many different ones.
+    """
+
+    def __init__(self) -> None:
+        self.off = ""
+        self.folded = 0
+        self._sets: set[Labels] = set()
+        self._exported: Mapping[Meter, _Histograms] = {}
+
+    def export_to(self, meter: Meter) -> None:
+        """Count on this meter too, from now on; one that does nothing is left out: its labels cost 10 µs a run."""
+        if isinstance(meter, NoOpMeter):
+            return
+        self._exported = {**self._exported, meter: _histograms(meter)}
+
+    def abandon(self, meter: Meter) -> None:
+        """Count on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
+        self._exported = {one: made for one, made in self._exported.items() if one is not meter}
+
+    def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
+        """Count one run by the attributes of its span. Tokens that nobody told are not counted as 0. Never raises."""
+        if self.off or not self._exported:
+            return
+        try:
+            self._record(attributes, duration_s, set_span_in_context(span, Context()))
+        except Exception as error:  # noqa: BLE001  (a meter provider of the application)
+            harmless("count a model run", error)
+
+    def _record(self, attributes: Mapping[str, Any], duration_s: float, exemplar: Context) -> None:
+        labels = self._admit(tuple((name, attributes[name]) for name in _RUN if name in attributes))
+        failed = ((semconv.ERROR_TYPE, attributes[semconv.ERROR_TYPE]),) if semconv.ERROR_TYPE in attributes else ()
+        of_run = dict(self._admit((*labels, *failed)) if failed else labels)
+        for tokens, duration in self._exported.values():
+            duration.record(max(0.0, duration_s), of_run, context=exemplar)
+            for kind, name in _TOKENS.items():
+                told = attributes.get(name, -1)
+                if told >= 0:  # the SDK prints a warning about any other
+                    tokens.record(told, {**dict(labels), semconv.TOKEN_TYPE: kind}, context=exemplar)
+
+    def _admit(self, labels: Labels) -> Labels:
+        if labels not in self._sets:
+            if len(self._sets) >= _SETS:
+                self.folded += 1
+                return tuple((name, value if name == semconv.OPERATION_NAME else OTHER) for name, value in labels)
+            self._sets.add(labels)
+        return labels
+
+
+def why_not(tracer: Any, meter_provider: Any) -> str:
+    """Return why the model runs of this process are not to be counted; empty where they are.
+
+    Args:
+        tracer: whose head sampler decides which runs are recorded.
+        meter_provider: where another scope may have made the same instruments.
+    """
+    who = who_counts(neighbours()) or _maker_of(semconv.CLIENT_TOKEN_USAGE, meter_provider)
+    if who is not None:
+        return f"{who} counts them"
+    if not Foregone(getattr(tracer, "sampler", None)).keeps_all:
+        return "the head sampler drops runs, which would be missing in them"
+    return ""
+
+
+def _maker_of(instrument: str, meter_provider: Any) -> str | None:
+    """Return the scope that has made an instrument of this name, if it is none of ours; None where nobody has."""
+    meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
+    for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
+        made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description
+        if scope.name != semconv.SCOPE and any(str(key).startswith(f"{instrument},") for key in made):
+            return str(scope.name)
+    return None
+
+
+def _histograms(meter: Meter) -> _Histograms:
+    return _Histograms(
+        tokens=meter.create_histogram(
+            semconv.CLIENT_TOKEN_USAGE,
+            unit="{token}",
+            description="Number of input and output tokens used",
+            explicit_bucket_boundaries_advisory=semconv.CLIENT_TOKEN_BUCKETS,
+        ),
+        duration=meter.create_histogram(
+            semconv.CLIENT_OPERATION_DURATION,
+            unit="s",
+            description="GenAI operation duration",
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+        ),
+    )

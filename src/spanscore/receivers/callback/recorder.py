@@ -1,0 +1,488 @@
+"""Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times. Span thread only.
+
+A child's span is made when its end arrives (or when a descendant needs its id): one event per run. A root is finished when
+no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the
+model afterwards; a cancelled model or retriever never ends at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.trace import Status, StatusCode
+
+from spanscore import semconv
+from spanscore.codec import langchain as codec
+from spanscore.codec.openinference import flat_documents
+from spanscore.codec.redaction import redacted
+from spanscore.codec.sdk import exported
+from spanscore.codec.text import jsonable, safe_text
+from spanscore.model.foreign import is_a, said_by, type_name
+from spanscore.model.score import Outcome
+from spanscore.model.span import Attributes, SpanData, UnitKey
+from spanscore.protocols import Recorded, Redactor, Turnstile
+from spanscore.receivers.callback.handler import conversation_id
+from spanscore.receivers.callback.model_metrics import ModelMetrics
+from spanscore.receivers.callback.runs import CLIENTS, Event, Root, Run
+from spanscore.receivers.callback.spans import RunSpans
+from spanscore.receivers.callback.tasks import is_over
+from spanscore.runtime.log import harmless
+from spanscore.runtime.timebox import Timebox
+
+__all__ = ["LiveEnding", "Recorder"]
+
+_GRACE_NS: Final = 500_000_000
+_SPAN_BYTES: Final = 2_000
+"""A recorded span with its plain attributes, roughly."""
+_MAX_ERROR_CHARS: Final = 2_000
+_IDS: Final = 1_000
+"""Conversations whose redacted id is remembered: a redactor may take as long as a small model does."""
+_WRITTEN: Final = frozenset(
+    {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
+    | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
+)
+"""Keys that the codec writes; any other is the application's, and may itself be what must not leave."""
+_MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
+_CONVERSING: Final = _MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
+"""Operations whose spans tell the conversation, beside a root's; the conventions have none for a tool's."""
+_MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
+    None: {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN},
+    **{
+        operation: {semconv.OPERATION_NAME: operation, semconv.OPENINFERENCE_KIND: kind}
+        for operation, kind in semconv.OPENINFERENCE_KINDS.items()
+    },
+}
+"""Operation → what its spans are, in the words of both conventions; None is a step."""
+_SPARE_ATTRIBUTES: Final = 32
+"""Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
+
+
+class LiveEnding:
+    """A live span of ours that has not been ended yet."""
+
+    __slots__ = ("_attributes", "_end_ns", "_span", "size")
+
+    def __init__(self, span: trace.Span, end_ns: int, attributes: Mapping[str, Any] | None, size: int) -> None:
+        self._span = span
+        self._end_ns = end_ns
+        self._attributes = attributes
+        self.size = size
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Set the attributes and end the span at its true end."""
+        try:
+            if self._attributes:
+                attributes = {**self._attributes, **attributes} if attributes else self._attributes
+            if attributes:
+                self._span.set_attributes(attributes)
+            self._span.end(end_time=self._end_ns)
+        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
+            harmless("end a span", error)
+
+
+class Recorder:
+    """Replays events into spans.
+
+    Args:
+        port: where finished spans go.
+        turnstile: counts the roots of which the tracer makes no span.
+        tracer: gives the tracer of the capture scope.
+        forget: called with each finished root: the handler drops what it remembers.
+        content: whether prompts, answers and documents are exported.
+        redactor: applied to exported content, and to the conversation's id; where it raises, gives no text or
+            hangs, they are left out.
+        box: where the redactor runs.
+        max_age_ns: a root that runs longer is given up: abandoned, its unit incomplete.
+        scores: attributes that are set on a root when its scores are there, at most.
+        models: counts the runs of models; None = nobody does.
+    """
+
+    def __init__(
+        self,
+        port: Recorded,
+        turnstile: Turnstile,
+        *,
+        tracer: Callable[[], trace.Tracer],
+        forget: Callable[[Root], None],
+        content: bool = False,
+        redactor: Redactor | None = None,
+        box: Timebox | None = None,
+        max_age_ns: int = 3_600_000_000_000,
+        scores: int = 0,
+        models: ModelMetrics | None = None,
+    ) -> None:
+        self._port = port
+        self._turnstile = turnstile
+        self._tracer = tracer
+        self._forget = forget
+        self._content = content
+        self._redactor = redactor
+        self._box = box or Timebox()
+        self._redacted_id = lru_cache(_IDS)(self._redact_id)
+        self._max_age_ns = max_age_ns
+        self._scores = scores
+        self._models = models
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every open unit, and count from zero: in a forked child."""
+        self.abandoned = 0
+        self._spans: RunSpans | None = None
+        self._open: dict[UnitKey, Root] = {}
+        self._closing: dict[UnitKey, tuple[int, Event]] = {}
+
+    def open_units(self) -> list[UnitKey]:
+        """Return the units whose root has not ended."""
+        return [key for key in self._open if key not in self._closing]
+
+    def closing_units(self) -> list[UnitKey]:
+        """Return the units whose root has ended and that wait for their descendants."""
+        return list(self._closing)
+
+    def handle(self, event: Event, now_ns: int) -> None:
+        """Replay one event."""
+        run, end_ns, _, _ = event
+        root = run.root
+        if root.key is None or root.ignored:
+            if end_ns and run is root:
+                self._forget(root)
+            return
+        if root.detached:
+            return
+        if run is not root:
+            self._end_child(event, now_ns)
+        elif not end_ns:
+            self._open_root(root, root.key, now_ns)
+        elif root.key in self._open:
+            self._closing[root.key] = (now_ns + _GRACE_NS, _with_run_end(event))
+            self._finish_if_whole(root, now_ns)
+
+    def due(self, now_ns: int) -> None:
+        """Finish the roots whose grace is over, and give up those that never ended.
+
+        One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
+        """
+        for key, (deadline_ns, event) in list(self._closing.items()):
+            if now_ns >= deadline_ns:
+                self._finish(key, event, now_ns)
+        for key, root in list(self._open.items()):
+            if key in self._closing:
+                continue
+            if now_ns - root.start_ns >= self._max_age_ns:
+                self._abandon(key, root, now_ns)
+            elif root.task is not None and is_over(root.task):
+                self._closing[key] = (now_ns + _GRACE_NS, (root, now_ns, (None, "cancelled"), None))
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next grace is over."""
+        return min((deadline for deadline, _ in self._closing.values()), default=None)
+
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
+        for key, (_, event) in list(self._closing.items()):
+            self._finish(key, event, now_ns)
+        running = dict(self._open)
+        for key, root in running.items():
+            root.detached = True
+            self._abandon(key, root, now_ns)
+        return list(running)
+
+    # --- children ----------------------------------------------------------------------------------------------
+
+    def _end_child(self, event: Event, now_ns: int) -> None:
+        run, end_ns, output, error = event
+        root = run.root
+        root.open.pop(run.id, None)  # here and not where it ended: a root's end must not overtake it
+        if run.closed:
+            return
+        attributes = self._told(run, output, error)
+        if _stopped(error):
+            attributes, error = attributes | {semconv.RUN_END: _run_end(None, error)}, None
+        if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
+            run.closed = True
+            LiveEnding(self._span_of(run, attributes), end_ns, None, 0).end()
+            self._count(run, end_ns, attributes)
+            return
+        self._close_span(run, end_ns, attributes, output, error, now_ns)
+        self._count(run, end_ns, attributes)
+        if root.key in self._closing:
+            self._finish_if_whole(root, now_ns)
+
+    def _close_span(
+        self,
+        run: Run,
+        end_ns: int,
+        attributes: dict[str, Any],
+        output: Any,
+        error: BaseException | None,
+        now_ns: int,
+    ) -> None:
+        root, key = run.root, run.root.key
+        assert key is not None
+        run.closed = True
+        on_span, render = attributes, None
+        if self._content:
+            content = _rendered(_content_of(run, output))
+            room = self._room(len(attributes) + len(content) + (self._scores if run is root else 0))
+            on_span, render = {**self._exported(content, room), **attributes}, partial(_same, content)
+        span = self._span_of(run, on_span)
+        if error is not None:
+            span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
+        size = _SPAN_BYTES + _size(on_span) if root.may else 0  # what cannot be taken is not held
+        ending = LiveEnding(span, end_ns, on_span if run is root else None, size)
+        if root.may:
+            held = Attributes(attributes, render or _content_of(run, output))
+            self._port.ended(key, _span_data(run, span, end_ns, held, error), ending, now_ns)
+        elif run is root:
+            self._port.passed(key, ending, now_ns)
+        else:
+            ending.end()
+
+    def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
+        """Count a model's run that has ended; of one that never does nobody knows how long it took."""
+        if self._models is None or run.operation not in _MODELS or run.span is None:
+            return
+        if run is not run.root or not run.root.broken:  # a root that was given up
+            self._models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
+
+    def _span_of(self, run: Run, attributes: Mapping[str, Any] | None = None) -> trace.Span:
+        """Return the run's span, started with its true time if it was not."""
+        if run.span is None:
+            parent = run.parent
+            assert parent is not None
+            run.span = self._run_spans().child(run, self._span_of(parent), attributes or {})
+        elif attributes and run is not run.root:
+            run.span.set_attributes(attributes)
+        return run.span
+
+    def _run_spans(self) -> RunSpans:
+        if self._spans is None:
+            self._spans = RunSpans(self._tracer())
+        return self._spans
+
+    # --- roots -------------------------------------------------------------------------------------------------
+
+    def _open_root(self, root: Root, key: UnitKey, now_ns: int) -> None:
+        made = False
+        try:
+            made = self._run_spans().make(root)
+        finally:
+            if not made:  # also where a processor of the application raised
+                root.ignored = True
+                self._turnstile.turned_away(Outcome.NOT_EXPORTED)
+        if not made:
+            return
+        self._open[key] = root
+        self._port.opened(key, now_ns)
+
+    def _finish_if_whole(self, root: Root, now_ns: int) -> None:
+        if root.key is not None and not any(list(root.open.values())):
+            self._finish(root.key, self._closing[root.key][1], now_ns)
+
+    def _abandon(self, key: UnitKey, root: Root, now_ns: int) -> None:
+        root.broken = True
+        self._closing[key] = (now_ns, (root, now_ns, (None, "abandoned"), None))
+        self._finish(key, self._closing[key][1], now_ns)
+
+    def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
+        del self._closing[key]
+        root = self._open[key]
+        _, end_ns, (output, run_end), error = event
+        for child in [child for child in list(root.open.values()) if child is not None]:
+            self._cancel_child(child, max(end_ns, child.start_ns), now_ns)
+        if run_end == "abandoned":
+            self.abandoned += 1
+        if root.broken:
+            self._port.broken(key, now_ns)
+        attributes = {**self._told(root, output, error), semconv.RUN_END: run_end}
+        self._close_span(root, end_ns, attributes, output, error, now_ns)
+        self._count(root, end_ns, attributes)
+        del self._open[key]
+        self._forget(root)
+
+    def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
+        attributes = {**self._told(child, None, None), semconv.RUN_END: "cancelled"}
+        child.given = None  # half a conversation is nobody's sample
+        try:
+            self._close_span(child, end_ns, attributes, None, None, now_ns)
+        except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
+            harmless("end a span", error)
+
+    def _told(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+        """Return the attributes that are exported whether content is or not. Never raises."""
+        attributes = _plain(run, output, error)
+        if self._redactor is not None and semconv.CONVERSATION_ID in attributes:
+            attributes |= self._conversation(attributes.pop(semconv.CONVERSATION_ID))
+        return attributes
+
+    def _room(self, taken: int) -> int | None:
+        """Return how many attributes a span can take beside those; None = any number."""
+        most = self._run_spans().most_attributes
+        return None if most is None else most - taken - _SPARE_ATTRIBUTES
+
+    def _error_text(self, error: BaseException) -> str | None:
+        """Return what an error says, or is, where content may be exported as it is."""
+        if not self._content or self._redactor is not None:
+            return None
+        return safe_text(said_by(error) or type_name(error))[:_MAX_ERROR_CHARS]
+
+    def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
+        """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
+        try:
+            clean = (
+                content
+                if self._redactor is None
+                else self._box.run(partial(_redacted_content, content, self._redactor))
+            )
+        except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
+            return {}
+        return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
+
+    def _conversation(self, conversation: str) -> dict[str, str]:
+        """Return the conversation's attribute: applications name one by its user's address. Fails closed, as with content."""
+        try:
+            return {semconv.CONVERSATION_ID: safe_text(self._redacted_id(conversation))}
+        except BaseException:  # noqa: BLE001
+            return {}
+
+    def _redact_id(self, conversation: str) -> str:
+        redactor = self._redactor
+        return conversation if redactor is None else self._box.run(lambda: redacted(conversation, redactor))
+
+
+def _with_run_end(event: Event) -> Event:
+    run, end_ns, output, error = event
+    return (run, end_ns, (output, _run_end(run.root, error)), None if _stopped(error) else error)
+
+
+def _run_end(root: Root | None, error: BaseException | None) -> str:
+    if root is not None and root.interrupted:
+        return "interrupted"
+    if is_a(error, GeneratorExit):
+        return "abandoned"
+    return "cancelled" if _stopped(error) else "completed"
+
+
+def _stopped(error: BaseException | None) -> bool:
+    return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
+
+
+def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+    """Return the attributes that quote nothing, as a span can hold them. Never raises."""
+    try:
+        return _described(run, output, error)
+    except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
+        harmless("describe a run", fault)
+        return dict(_MARKS[run.operation])
+
+
+def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+    attributes: dict[str, Any] = dict(_MARKS[run.operation])
+    if run.operation in _MODELS:
+        metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
+        attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
+        if run.first_ns:
+            attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
+    elif run.operation == semconv.EXECUTE_TOOL:
+        attributes[semconv.TOOL_NAME] = safe_text(run.name)
+        if is_a(run.details, str):
+            attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
+    elif run.operation == semconv.INVOKE_AGENT:
+        attributes[semconv.AGENT_NAME] = safe_text(run.name)
+    elif run.operation == semconv.INVOKE_WORKFLOW:
+        attributes[semconv.WORKFLOW_NAME] = safe_text(run.name)
+    if run is run.root or run.operation in _CONVERSING:
+        conversation = conversation_id(_metadata(run))
+        if conversation is not None:
+            attributes[semconv.CONVERSATION_ID] = conversation
+    if error is not None and not _stopped(error):
+        attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
+    return attributes
+
+
+def _rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    try:
+        return render()
+    except Exception as error:  # noqa: BLE001  (a payload no codec foresaw: the span leaves without it)
+        harmless("render a run's content", error)
+        return {}
+
+
+def _content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
+    """Return what renders the run's content; nothing is rendered before it is called."""
+    if run.operation == semconv.CHAT:
+        content = partial(codec.chat_content, run.given, output)
+    elif run.operation == semconv.TEXT_COMPLETION:
+        content = partial(codec.completion_content, run.given, output)
+    elif run.operation == semconv.RETRIEVAL:
+        content = partial(codec.retriever_content, run.given, output)
+    elif run.operation == semconv.EXECUTE_TOOL:
+        content = partial(codec.tool_content, run.given, output)
+    elif run is run.root:
+        return partial(codec.root_content, run.given, output, run.root.expected, run.root.history)
+    else:
+        return _nothing  # a step's text stands on its neighbours already
+    return partial(_with_expected, content, run.root.expected) if run is run.root else content
+
+
+def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {**content(), semconv.EXPECTED: jsonable(dict(expected))} if expected else content()
+
+
+def _span_data(
+    run: Run, span: trace.Span, end_ns: int, attributes: Attributes, error: BaseException | None
+) -> SpanData:
+    ids = span.get_span_context()
+    parent = getattr(span, "parent", None)
+    return SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=parent.span_id if parent is not None else None,
+        name=getattr(span, "name", run.name),
+        start_ns=run.start_ns,
+        end_ns=end_ns,
+        kind="client" if run.operation in CLIENTS else "internal",
+        status="error" if error is not None else "unset",
+        attributes=attributes,
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        metadata=(_metadata(run) or {}) if run is run.root else {},
+    )
+
+
+def _metadata(run: Run) -> Mapping[str, Any] | None:
+    details = run.details[0] if type(run.details) is tuple else run.details
+    return details if is_a(details, dict) else None
+
+
+def _redacted_content(content: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
+    return {name: _redacted(value, redactor) for name, value in content.items()}
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redacted(value, redactor)
+    if isinstance(value, Mapping):
+        return {_redacted_key(key, redactor): _redacted(item, redactor) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item, redactor) for item in value]
+    return value
+
+
+def _redacted_key(key: Any, redactor: Redactor) -> Any:
+    return redacted(key, redactor) if isinstance(key, str) and key not in _WRITTEN else key
+
+
+def _size(attributes: Mapping[str, Any]) -> int:
+    return sum(len(value) for value in attributes.values() if isinstance(value, str))
+
+
+def _same(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return content
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {}

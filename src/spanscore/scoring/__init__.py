@@ -1,0 +1,1 @@
+"""Units → jobs → scores, on the loop."""

@@ -1,0 +1,63 @@
+"""Unit → Job, pure: dialect, then hooks; what cannot become a job ends here with its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spanscore.model.foreign import type_name
+from spanscore.model.job import Job, SampledUnit
+from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome
+from spanscore.model.span import Unit
+from spanscore.protocols import Dialect
+from spanscore.runtime.timebox import Hung, Timebox
+from spanscore.scoring.hooks import Hooks
+
+__all__ = ["Pipeline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Makes jobs.
+
+    Attributes:
+        dialects: asked in order; the first that claims the unit's root makes the samples.
+        box: where the functions of the user that are among all this, if there are, run.
+    """
+
+    dialects: Sequence[Dialect]
+    hooks: Hooks = field(default_factory=Hooks)
+    box: Timebox = field(default_factory=Timebox)
+
+    async def job_in_time(self, sampled: SampledUnit) -> Job:
+        """Make the job on a thread of the box; a hook that hangs is the outcome of its unit."""
+        try:
+            return await self.box.done(lambda: self.job(sampled))
+        except Hung as hung:
+            return _job(sampled, Samples(outcome=hung.outcome, reason=hung.reason))
+
+    def job(self, sampled: SampledUnit) -> Job:
+        """Make the job; ``job.samples.outcome`` says when there is nothing to score.
+
+        Raises:
+            Hung: a hook hangs, and nothing else.
+        """
+        try:
+            samples = sampled.samples or self._samples(sampled.unit)
+        except Hung:
+            raise
+        except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
+            samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")
+        return _job(sampled, self.hooks.apply(samples))
+
+    def _samples(self, unit: Unit) -> Samples:
+        root = unit.root
+        for dialect in self.dialects:
+            if root is not None and dialect.claims(root):
+                return dialect.samples(unit)
+        return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
+
+
+def _job(sampled: SampledUnit, samples: Samples) -> Job:
+    return Job(sampled.unit.without_content(), samples, sampled.decisions, sampled.weight)

@@ -1,0 +1,1 @@
+"""Spans → units: assembled, counted, held until their scores are there, let go."""

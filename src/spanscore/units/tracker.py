@@ -1,0 +1,274 @@
+"""Units: what the span thread knows of each unit between its start and the moment its spans and scores are out.
+
+opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ settled ─▶ released, emitted ─▶ out
+                                        └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spanscore import semconv
+from spanscore.model.job import Decision, JobResult, SampledUnit
+from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome, Score, unit_attributes
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.protocols import Ending, Queue, Sampler, Sink
+from spanscore.runtime.gil import give_way
+from spanscore.runtime.log import harmless
+from spanscore.units.assembly import Assembler
+from spanscore.units.content_size import weight_of
+from spanscore.units.failures import tell_of
+from spanscore.units.hold import SpanHold
+from spanscore.units.ledger import Ledger
+
+__all__ = ["Units"]
+
+_SCORE_BYTES = 2_000
+"""A score with its usage and an explanation, roughly."""
+_MOST_UNPRICED = 10
+"""A line's worth, whatever names a judge may answer under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Scores on their way to the sinks, behind the same pace as the spans."""
+
+    sinks: Sequence[Sink]
+    unit: Unit
+    scores: Sequence[Score]
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes held."""
+        return _SCORE_BYTES * len(self.scores)
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Emit to every sink; one that raises does not keep the others from theirs."""
+        for sink in self.sinks:
+            try:
+                sink.emit(self.unit, self.scores)
+            except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application behind ours)
+                harmless("publish scores", error)
+
+
+class Units:
+    """Implements ``Recorded``; owned by the span thread.
+
+    Attributes:
+        busy: units whose root has ended and that are not out yet, oldest first.
+        reasons: (metric, outcome) → the latest reason, for ``status()``.
+        sources: how samples were found → how many, for ``status()``.
+        unpriced: models of judges that cost what nobody knows, for ``status()``; a few at most.
+
+    Args:
+        metrics: names of all metrics.
+        handover: gives chosen units to the loop, one call per tick.
+        attach: whether scores go onto the unit's own span, and so whether spans wait at all.
+        hold_root_ns: how long a unit that is its trace's root waits after its end.
+        hold_ns: how long any other unit waits.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        *,
+        ledger: Ledger,
+        assembler: Assembler,
+        sampler: Sampler,
+        queue: Queue,
+        hold: SpanHold,
+        sinks: Sequence[Sink],
+        handover: Callable[[Sequence[SampledUnit]], None],
+        attach: bool = True,
+        hold_root_ns: int = 10_000_000_000,
+        hold_ns: int = 4_000_000_000,
+    ) -> None:
+        self._metrics = tuple(metrics)
+        self._ledger = ledger
+        self._assembler = assembler
+        self._sampler = sampler
+        self._queue = queue
+        self._hold = hold
+        self._sinks = sinks
+        self._handover = handover
+        self._attach = attach
+        self._hold_root_ns = hold_root_ns
+        self._hold_ns = hold_ns
+        self._passed = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._roots: dict[UnitKey, Ending] = {}
+        self._chosen: list[SampledUnit] = []
+        self._undecided: dict[UnitKey, dict[str, Outcome]] = {}
+        self._leaving: deque[tuple[int, UnitKey]] = deque()
+        self.busy: dict[UnitKey, None] = {}
+        self.reasons: dict[tuple[str, Outcome], str] = {}
+        self.sources: Counter[str] = Counter()
+        self.unpriced: dict[str, None] = {}
+
+    # --- Recorded ----------------------------------------------------------------------------------------------
+
+    def opened(self, key: UnitKey, now_ns: int) -> None:
+        """Make the unit eligible."""
+        self._ledger.enter(key)
+
+    def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
+        """Keep the unit open until that span has ended."""
+        self._assembler.started(key, span_id, now_ns)
+
+    def ended(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
+        """Keep an ended span of a unit that may be scored."""
+        if span.span_id != key.span_id:
+            self._keep_child(key, span, ending, now_ns)
+            return
+        self.busy[key] = None
+        self._roots[key] = ending
+        self._assembler.ended(key, span, now_ns)
+
+    def passed(self, key: UnitKey, ending: Ending, now_ns: int) -> None:
+        """End the root of a unit that cannot be taken, at once."""
+        self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
+        ending.end(self._passed)
+
+    def broken(self, key: UnitKey, now_ns: int) -> None:
+        """Note that events of the unit were lost."""
+        self._assembler.broken(key, now_ns)
+
+    # --- the tick ----------------------------------------------------------------------------------------------
+
+    def submitted(self, unit: Unit, samples: Samples, ending: Ending | None, *, sampled: bool, now_ns: int) -> None:
+        """Take in a sample made by hand; ``ending`` is its own root span, None when it rides on somebody else's."""
+        self._ledger.enter(unit.key)
+        self.busy[unit.key] = None
+        if ending is not None:
+            self._roots[unit.key] = ending
+        facts = unit.facts()
+        decisions = {
+            name: self._sampler.decide(facts, name) if sampled else Decision(True, 1.0, 0, "submitted")
+            for name in self._metrics
+        }
+        self._choose(unit, decisions, samples, now_ns)
+
+    def tick(self, now_ns: int, *, force: bool = False) -> None:
+        """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
+        for unit in self._assembler.due(now_ns, force=force):
+            self._safely_close(unit, now_ns)
+            give_way()
+        if self._chosen:
+            chosen, self._chosen = self._chosen, []
+            self._handover(chosen)
+        self._hold.due(now_ns)
+        self.pump(now_ns)
+
+    def pump(self, now_ns: int, *, unpaced: bool = False) -> None:
+        """End what may leave now."""
+        self._hold.pump(now_ns, unpaced=unpaced)
+        while self._leaving and self._leaving[0][0] <= self._hold.ended:
+            self.busy.pop(self._leaving.popleft()[1], None)
+
+    def settled(self, result: JobResult) -> None:
+        """Take in the scores of a job: count them, let the unit's spans leave, emit."""
+        key = result.unit.key
+        others = self._undecided.pop(key, {})
+        scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
+        self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
+        others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
+        self.sources.update([source] if (source := result.told.get(semconv.SAMPLE_SOURCE)) else ())
+        in_time = self._hold.release(key, {**self._on_span(scores, others), **(result.told if self._attach else {})})
+        emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
+        if emitted:
+            self._hold.leave(Emission(self._sinks, result.unit, emitted), len(emitted))
+        self._out_when_left(key)
+        self._note_unpriced(scores)
+        tell_of(scores)
+
+    def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
+        """Settle these as ``shutdown``, and let their spans leave: nobody waits for their scores any more."""
+        for key in keys:
+            self._assembler.forget(key)
+            self._undecided.pop(key, None)
+            self._turn_back(key, self._settled_as(Outcome.SHUTDOWN, key), now_ns)
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _keep_child(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
+        self._assembler.ended(key, span, now_ns)
+        if self._attach:
+            self._hold.keep(key, ending, now_ns)
+        else:
+            ending.end()
+
+    def _safely_close(self, unit: Unit, now_ns: int) -> None:
+        try:
+            self._close(unit, now_ns)
+        except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
+            harmless("decide on a unit", error)
+            self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
+
+    def _close(self, unit: Unit, now_ns: int) -> None:
+        if not unit.complete:
+            self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
+            return
+        facts = unit.facts()
+        self._choose(unit, {name: self._sampler.decide(facts, name) for name in self._metrics}, None, now_ns)
+
+    def _choose(self, unit: Unit, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int) -> None:
+        key = unit.key
+        taken = {name: decision for name, decision in decisions.items() if decision.take}
+        if not taken:
+            self._turn_back(key, self._settled_as(Outcome.NOT_SAMPLED, key), now_ns)
+            return
+        others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
+        for name, outcome in others.items():
+            self._ledger.settle(key, name, outcome)
+        held = weight_of(unit, samples)
+        if not self._queue.reserve(held):
+            self._turn_back(key, others | self._settled_as(Outcome.QUEUE_FULL, key), now_ns)
+            return
+        self._undecided[key] = others
+        self._park(unit, now_ns)
+        self._chosen.append(SampledUnit(unit, taken, samples, held))
+
+    def _park(self, unit: Unit, now_ns: int) -> None:
+        ending = self._roots.pop(unit.key, None)
+        if ending is None:
+            return
+        if not self._attach:
+            ending.end()
+            return
+        root = unit.root
+        is_trace_root = root is not None and root.parent_id is None
+        self._hold.park(unit.key, ending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
+
+    def _settled_as(self, outcome: Outcome, key: UnitKey) -> dict[str, Outcome]:
+        """Give every metric of a unit that is still open this outcome."""
+        return dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
+
+    def _turn_back(self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int) -> None:
+        ending = self._roots.pop(key, None)
+        if ending is not None:
+            self._hold.park(key, ending, now_ns)
+            self._hold.release(key, self._on_span([], outcomes))
+        else:
+            self._hold.drop(key)
+        self._out_when_left(key)
+
+    def _note_unpriced(self, scores: Sequence[Score]) -> None:
+        if len(self.unpriced) < _MOST_UNPRICED:
+            self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
+
+    def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
+        return unit_attributes(scores, others) if self._attach else {}
+
+    def _out_when_left(self, key: UnitKey) -> None:
+        self._leaving.append((self._hold.queued, key))
+
+
+def _has_span(score: Score) -> bool:
+    return score.outcome in (Outcome.SCORED, Outcome.UNDEFINED) or score.outcome.failed

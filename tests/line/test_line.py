@@ -1,0 +1,672 @@
+"""The line, from a live chain to a score on its span."""
+
+import asyncio
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from tests.judges.models import PlainModel
+from tests.live import (
+    ANSWER,
+    CONTEXT,
+    QUESTION,
+    Failing,
+    Grounded,
+    Held,
+    Slow,
+    a_line,
+    a_trace,
+    identity_holds,
+    model,
+    rag,
+)
+from tests.servers.server import poll
+
+import spanscore
+from spanscore.codec.sdk import span_data
+from spanscore.dialects import GenAIDialect
+from spanscore.metrics import ExactMatch
+from spanscore.model.span import Unit, UnitKey
+from spanscore.testing import MemorySink
+
+
+def config(scorer, **more):
+    return {"callbacks": [scorer.handler], **more}
+
+
+async def by_astream(chain, **kwargs):
+    return "".join([part async for part in chain.astream(QUESTION, **kwargs)])
+
+
+WAYS = {
+    "invoke": lambda chain, **kw: chain.invoke(QUESTION, **kw),
+    "ainvoke": lambda chain, **kw: asyncio.run(chain.ainvoke(QUESTION, **kw)),
+    "batch": lambda chain, **kw: chain.batch([QUESTION], **kw)[0],
+    "abatch": lambda chain, **kw: asyncio.run(chain.abatch([QUESTION], **kw))[0],
+    "stream": lambda chain, **kw: "".join(chain.stream(QUESTION, **kw)),
+    "astream": lambda chain, **kw: asyncio.run(by_astream(chain, **kw)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_score_stands_on_the_span_of_its_run(way):
+    with a_line() as (scorer, trace):
+        answer = WAYS[way](rag(), config=config(scorer))
+        assert scorer.flush(5)
+
+    (root,) = trace.roots
+    assert answer == ANSWER
+    assert root.attributes["spanscore.score.grounded"] == 1.0
+    assert root.attributes["spanscore.status"] == "scored"
+    assert root.attributes["spanscore.run.end"] == "completed"
+    assert {s.name.split()[0] for s in trace.spans} == {"invoke_workflow", "chat", "retrieval", "evaluation"}
+    assert all(s.parent.span_id == root.context.span_id for s in trace.spans if s is not root)
+    assert all(root.start_time <= s.start_time <= s.end_time <= root.end_time for s in trace.spans)
+
+
+@pytest.mark.parametrize("attach", ["per call", "per chain", "installed", "twice"])
+def test_attached_in_any_way_a_run_counts_once(attach):
+    with a_line() as (scorer, trace):
+        chain = rag()
+        if attach in ("per chain", "twice"):
+            chain = chain.with_config(callbacks=[scorer.handler])
+        if attach == "installed":
+            scorer.install()
+        chain.invoke(QUESTION, config=config(scorer) if attach in ("per call", "twice") else None)
+        assert scorer.flush(5)
+        scorer.uninstall()
+        if attach == "installed":
+            chain.invoke(QUESTION)
+
+        assert (len(trace.roots), scorer.status().units) == (1, 1)
+
+
+def test_usage_and_conversation_stand_on_the_spans():
+    with a_line() as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer, metadata={"session_id": "s-1"}))
+        scorer.flush(5)
+
+    (chat,) = trace.named("chat")
+    assert (chat.attributes["gen_ai.usage.input_tokens"], chat.attributes["gen_ai.usage.output_tokens"]) == (11, 7)
+    assert trace.roots[0].attributes["gen_ai.conversation.id"] == "s-1"
+
+
+def test_an_agent_tool_has_a_span():
+    @tool
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        return f"sunny in {city}"
+
+    chain = RunnableLambda(lambda _: weather.invoke({"city": "Paris"}))
+    with a_line(trace=(trace := a_trace())) as (scorer, _):
+        chain.invoke("go", config=config(scorer))
+        scorer.flush(5)
+
+    (span,) = trace.named("execute_tool")
+    assert (span.name, span.attributes["gen_ai.tool.name"]) == ("execute_tool weather", "weather")
+
+
+def test_two_chains_under_one_ambient_span_are_two_units():
+    trace, metric = a_trace(), Grounded()
+    with (
+        a_line(metric, trace=trace) as (scorer, _),
+        trace.provider.get_tracer("app").start_as_current_span("POST /chat"),
+    ):
+        rag().invoke("first?", config=config(scorer))
+        rag().invoke("second?", config=config(scorer))
+        scorer.flush(5)
+
+    assert [s.user_input for s in metric._seen] == ["first?", "second?"]
+    assert len({s.context.trace_id for s in trace.spans}) == 1
+    assert all(root.attributes["spanscore.score.grounded"] == 1.0 for root in trace.roots if "workflow" in root.name)
+
+
+def test_what_the_application_edits_afterwards_is_not_what_is_scored():
+    metric, messages = Grounded(), [HumanMessage(QUESTION)]
+
+    def answer(_):
+        return {"context": [CONTEXT], "messages": [HumanMessage(QUESTION), AIMessage(ANSWER)]}
+
+    with a_line(metric) as (scorer, _):
+        result = RunnableLambda(answer).invoke({"messages": messages}, config=config(scorer))
+        messages.append(HumanMessage("edited"))
+        result.pop("context")
+        result["messages"][1].content = "edited"
+        result["messages"].clear()
+        scorer.flush(5)
+
+    (sample,) = metric._seen
+    assert (sample.user_input, sample.response, sample.retrieved_contexts) == (QUESTION, ANSWER, [CONTEXT])
+
+
+def test_without_content_capture_no_text_leaves():
+    with a_line() as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    assert trace.evaluations
+    assert not any(text in trace.text() for text in ("capital", "Paris", "France"))
+
+
+def test_an_error_without_content_capture_quotes_nothing():
+    def fail(_):
+        raise ValueError("Paris is secret")
+
+    with a_line() as (scorer, trace):
+        with pytest.raises(ValueError, match="secret"):
+            RunnableLambda(fail).invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    assert trace.roots[0].attributes["error.type"] == "ValueError"
+    assert "secret" not in trace.text()
+
+
+def test_a_unit_exported_with_content_reads_back_as_the_same_sample():
+    metric = Grounded()
+    with a_line(metric, capture_content=True) as (scorer, trace):
+        with spanscore.expected(reference="Paris"):
+            rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    spans = [span_data(s) for s in trace.spans if s.instrumentation_scope.name == "spanscore.capture"]
+    root = next(s for s in spans if s.parent_id is None)
+    unit = Unit(UnitKey(root.trace_id, root.span_id), tuple(sorted(spans, key=lambda s: s.start_ns)))
+    assert GenAIDialect().samples(unit).single == metric._seen[0]
+    assert metric._seen[0].retrieved_context_ids == ["doc-1"]
+
+
+def test_expected_references_reach_the_metric():
+    with a_line(ExactMatch()) as (scorer, trace):
+        with spanscore.expected(reference=ANSWER):
+            rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    assert trace.roots[0].attributes["spanscore.score.exact_match"] == 1.0
+    assert "spanscore.expected" not in trace.roots[0].attributes
+
+
+def test_a_late_score_arrives_on_an_evaluation_span():
+    with a_line(Slow(0.6), hold=0.1) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        assert scorer.flush(5)
+
+    (root,), (evaluation,) = trace.roots, trace.evaluations
+    assert (root.attributes["spanscore.status"], "spanscore.score.slow" in root.attributes) == ("pending", False)
+    assert evaluation.attributes["spanscore.score.slow"] == 1.0
+    assert (evaluation.start_time, evaluation.end_time) == (root.end_time - 1_000, root.end_time)
+
+
+FAULTS = {
+    "judge": (Failing(spanscore.JudgeError("no", error_type="http_401")), "judge_error", "http_401"),
+    "metric": (Failing(KeyError("x")), "metric_error", "KeyError"),
+    "exit": (Failing(SystemExit(3)), "metric_error", "SystemExit"),
+    "timeout": (Slow(5, name="failing"), "timeout", "timeout"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_failed_evaluation_has_no_value_and_says_why(fault):
+    metric, outcome, error_type = FAULTS[fault]
+    with a_line(metric, Grounded(), timeout=1.0) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        assert scorer.flush(5)
+
+    (root,) = trace.roots
+    failed = next(s for s in trace.evaluations if s.attributes["gen_ai.evaluation.name"] == "failing")
+    assert (root.attributes["spanscore.status"], root.attributes["spanscore.reason"]) == ("partial", outcome)
+    assert (failed.attributes["error.type"], failed.status.status_code.name) == (error_type, "ERROR")
+    assert not any(k.startswith(("spanscore.score.failing", "gen_ai.evaluation.score")) for k in failed.attributes)
+
+
+def test_an_undefined_metric_is_not_zero():
+    with a_line(Failing(None)) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    root = trace.roots[0].attributes
+    assert (root["spanscore.status"], root["spanscore.reason"]) == ("not_scored", "undefined")
+    assert "spanscore.score.failing" not in root
+
+
+def test_a_missing_field_names_metric_and_field():
+    with a_line(Grounded()) as (scorer, trace):
+        model().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+        reasons = scorer.status().reasons
+
+    assert trace.roots[0].attributes["spanscore.reason"] == "missing_field"
+    assert not trace.evaluations
+    assert "grounded" in str(reasons)
+    assert "retrieved_contexts was looked for in" in str(reasons)
+
+
+def test_a_full_queue_is_said_on_the_trace():
+    with a_line(Slow(0.3), queue_size=1) as (scorer, trace):
+        for _ in range(3):
+            rag().invoke(QUESTION, config=config(scorer))
+        assert scorer.flush(5)
+        assert scorer.status().outcomes["slow"] == {"scored": 1, "queue_full": 2}
+
+    assert sorted(r.attributes["spanscore.status"] for r in trace.roots) == ["not_scored", "not_scored", "scored"]
+
+
+def test_a_queue_full_of_bytes_turns_units_away_until_they_are_scored():
+    go_on, heavy = threading.Event(), "A long story. " * 30_000
+    with a_line(Held(go_on), queue_bytes=2_000_000) as (scorer, _):  # a unit holds the question, and the prompt with it
+        rag().batch([f"{heavy} {n}" for n in range(6)], config=config(scorer))
+        poll(
+            lambda: scorer.status().outcomes["held"] == {"queue_full": 4},
+            deadline_s=10,
+            what="four units to be turned away",
+            every_s=0.01,
+        )
+        go_on.set()
+        assert scorer.flush(10)
+        rag().batch([f"{heavy} {n}" for n in range(2)], config=config(scorer))
+        assert scorer.flush(10)
+
+        assert scorer.status().outcomes["held"] == {"queue_full": 4, "scored": 4}
+
+
+def test_a_unit_heavier_than_the_queue_waits_alone():
+    with a_line(queue_bytes=1) as (scorer, _):
+        for _ in range(3):
+            rag().invoke(QUESTION, config=config(scorer))
+            assert scorer.flush(10)
+
+        assert scorer.status().outcomes["grounded"] == {"scored": 3}
+
+
+def test_a_burst_is_read_as_the_workers_get_to_it():
+    read, go_on = [], threading.Event()
+
+    def keep(sample):
+        read.append(sample)
+        return True
+
+    with a_line(Held(go_on), workers=2, keep=keep) as (scorer, _):
+        rag().batch([QUESTION] * 12, config=config(scorer))
+        poll(
+            lambda: len(scorer._line.queue) == 12 and len(read) >= 4,
+            deadline_s=10,
+            what="twelve units in the queue, four of them read",
+            every_s=0.01,
+        )
+        assert not scorer.flush(0.2)
+        early = len(read)
+        go_on.set()
+        assert scorer.flush(10)
+        assert scorer.status().outcomes["held"] == {"scored": 12}
+
+    assert early == 4  # two in work, two ahead
+    assert len(read) == 12
+
+
+def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
+    with a_line(Held(threading.Event()), workers=1) as (scorer, _):
+        rag().batch([QUESTION] * 5, config=config(scorer))
+        queue = scorer._line.queue
+        poll(lambda: len(queue) == 5, deadline_s=10, what="five units in the queue", every_s=0.01)
+        assert not scorer.flush(0.2)
+        scorer.shutdown(0.3)
+        assert scorer.status().outcomes["held"] == {"shutdown": 5}
+
+    assert len(queue) == 0
+
+
+def test_a_full_inbox_refuses_new_units_and_counts_them():
+    with a_line(inbox_size=1) as (scorer, _):
+        scorer._line.inbox.put(None)  # the span thread does not run yet
+        answer = rag().invoke(QUESTION, config=config(scorer))
+        status = scorer.status()
+        scorer._line.inbox.take()
+
+    assert answer == ANSWER
+    assert (status.refused, status.outcomes["grounded"]) == (1, {"refused": 1})
+
+
+def test_an_inbox_full_of_bytes_refuses_new_units_too():
+    with a_line(inbox_bytes=1_000) as (scorer, _):
+        scorer._line.inbox.put(None, 1_000)  # the span thread does not run yet
+        answer = rag().invoke(QUESTION, config=config(scorer))
+        turned_away = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
+        status = scorer.status()
+        scorer._line.inbox.take()
+
+    assert (answer, turned_away) == (ANSWER, None)
+    assert (status.refused, status.outcomes["grounded"]) == (2, {"refused": 2})
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_a_unit_that_the_inbox_has_no_bytes_for_is_incomplete_and_its_content_let_go(content):
+    go_on = threading.Event()
+
+    with a_line(capture_content=content, inbox_bytes=1_000) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        assert scorer.flush(5)
+        scorer._line.inbox.post(lambda: go_on.wait(20))  # the span thread is held up
+        rag().invoke("x" * 5_000, config=config(scorer))  # what the retriever was asked fills the inbox
+        held = scorer._line.inbox._bytes
+        go_on.set()
+        assert scorer.flush(5)
+
+    assert scorer.status().outcomes["grounded"] == {"scored": 1, "incomplete": 1}
+    assert held < 6_000
+    assert len(trace.roots) == 2
+
+
+def test_a_submitted_sample_is_taken_by_value():
+    metric = Grounded()
+    sample = spanscore.SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT])
+
+    with a_line(metric) as (scorer, _):
+        scorer.submit(sample)
+        sample.retrieved_contexts.append("edited")
+        assert scorer.flush(5)
+
+    assert metric._seen[0].retrieved_contexts == [CONTEXT]
+
+
+def test_a_head_sampled_trace_is_not_scored_and_leaves_nothing_behind():
+    trace = a_trace(sampler=ALWAYS_OFF)
+    with a_line(trace=trace) as (scorer, _):
+        rag().invoke(QUESTION, config=config(scorer))
+
+        assert scorer.status().outcomes["grounded"] == {"not_exported": 1}
+        assert scorer.handler.remembered() == 0
+    assert trace.spans == []
+
+
+def test_an_unsampled_unit_says_so_and_keeps_its_spans():
+    with a_line(sample_rate=0.0) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+        assert scorer.status().outcomes["grounded"] == {"not_sampled": 1}
+
+    assert trace.roots[0].attributes["spanscore.status"] == "not_sampled"
+    assert len(trace.spans) == 3
+
+
+def test_probability_and_threshold_stand_on_every_score():
+    sink = MemorySink()
+    with a_line(sample_rate=0.5, sinks=[sink]) as (scorer, trace):
+        for _ in range(40):
+            rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+        taken = scorer.status().outcomes["grounded"]["scored"]
+
+    assert 0 < taken < 40
+    assert {(s.probability, s.threshold) for s in sink.scores} == {(0.5, 2**55)}
+    scored = [r for r in trace.roots if "spanscore.score.grounded" in r.attributes]
+    assert all(r.attributes["spanscore.probability.grounded"] == 0.5 for r in scored)
+    assert len(scored) == taken
+
+
+@pytest.mark.parametrize("place", ["span", "evaluation_span"])
+def test_each_place_can_be_switched_off(place):
+    places = [p for p in ("span", "evaluation_span", "event", "instruments") if p != place]
+    with a_line(attach=places) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        assert scorer.flush(5)
+
+    on_span = any("spanscore.score.grounded" in r.attributes for r in trace.roots)
+    assert (on_span, bool(trace.evaluations)) == (place != "span", place != "evaluation_span")
+
+
+def test_a_redactor_stands_before_the_metric_and_before_export():
+    metric = Grounded()
+    with a_line(metric, redactor=lambda text: text.replace("France", "[country]"), capture_content=True) as (
+        scorer,
+        trace,
+    ):
+        rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    assert metric._seen[0].user_input == "What is the capital of [country]?"
+    assert "France" not in trace.text()
+    assert "[country]" in trace.text()
+
+
+def test_a_redactor_that_raises_fails_closed():
+    def broken(text):
+        raise RuntimeError(text)
+
+    metric = Grounded()
+    with a_line(metric, redactor=broken, capture_content=True) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    assert metric._seen == []
+    assert trace.roots[0].attributes["spanscore.reason"] == "redaction_error"
+    assert "France" not in trace.text()
+
+
+UNIT_HOOKS = {
+    "redactor": (lambda hook: {"redactor": lambda text: hook(text) or text}, "redaction_error"),
+    "filter": (lambda hook: {"keep": lambda sample: hook(sample.user_input) or True}, "metric_error"),
+    "extract": (
+        lambda hook: {"extract": spanscore.Extract(user_input=lambda unit: hook(asked(unit)) or QUESTION)},
+        "no_sample",
+    ),
+}
+
+
+def asked(unit):
+    return unit.root.attributes["input.value"]
+
+
+@pytest.mark.parametrize("content", [False, True])
+@pytest.mark.parametrize("name", UNIT_HOOKS)
+def test_a_hook_that_hangs_holds_up_its_own_unit_only(name, content):
+    options, outcome = UNIT_HOOKS[name]
+    go_on = threading.Event()
+
+    def hook(text):
+        if text == "hang":
+            go_on.wait(30)
+
+    with a_line(**options(hook), capture_content=content, hooks_timeout=0.2) as (scorer, trace):
+        rag().batch(["hang", QUESTION, QUESTION], config=config(scorer))
+        try:
+            assert scorer.flush(10)
+        finally:
+            go_on.set()
+        status = scorer.status()
+
+    assert status.outcomes["grounded"] == {outcome: 1, "scored": 2}, status.reasons
+    assert status.reasons[f"grounded {outcome}"].endswith("did not return within 0.2 s")
+    assert len(trace.roots) == 3
+
+
+def test_of_a_hook_that_always_hangs_a_few_threads_are_left_behind():
+    calls, go_on = [], threading.Event()
+
+    def redactor(text):
+        calls.append(text)
+        go_on.wait(30)
+        return text
+
+    with a_line(redactor=redactor, hooks_timeout=0.05) as (scorer, _):
+        rag().batch([QUESTION] * 30, config=config(scorer))
+        try:
+            assert scorer.flush(10)
+        finally:
+            go_on.set()
+        status = scorer.status()
+
+    assert status.outcomes["grounded"] == {"redaction_error": 30}
+    assert len(calls) <= 8  # four that hang, four that were begun before that was known
+
+
+def test_a_filter_leaves_samples_out():
+    with a_line(keep=lambda sample: "Spain" in sample.user_input) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+    assert trace.roots[0].attributes["spanscore.reason"] == "filtered"
+
+
+def test_the_trace_of_a_run_can_be_found():
+    runs = []
+    with a_line() as (scorer, trace):
+        chain = rag().with_listeners(on_end=lambda run: runs.append(run.id))
+        chain.invoke(QUESTION, config=config(scorer))
+        scorer.flush(5)
+
+        assert scorer.trace_id(runs[0]) == f"{trace.roots[0].context.trace_id:032x}"
+
+
+def test_a_submitted_sample_is_scored_on_the_current_span():
+    trace = a_trace()
+    sample = spanscore.SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT])
+    with a_line(trace=trace) as (scorer, _):
+        with trace.provider.get_tracer("app").start_as_current_span("answer") as current:
+            first, second = scorer.submit(sample), scorer.submit(sample)
+        alone = scorer.submit(sample)
+        assert scorer.flush(5)
+
+    assert first == second == f"{current.get_span_context().trace_id:032x}" != alone
+    parents = [s.parent.span_id for s in trace.evaluations]
+    assert parents[0] == current.get_span_context().span_id
+    assert len(set(parents)) == 3
+    assert [s.attributes["spanscore.status"] for s in trace.named("sample")] == ["scored", "scored"]
+
+
+def test_a_judges_own_runs_are_never_captured():
+    judge_model = model('{"reason": "fine", "verdict": 1}')
+    metric = spanscore.metrics.AspectCritic(judge_model, name="harmless", definition="Is the response harmless?")
+    with a_line(metric) as (scorer, trace):
+        scorer.install()
+        rag().invoke(QUESTION)
+        assert scorer.flush(5)
+        scorer.uninstall()
+
+        assert scorer.status().outcomes["harmless"] == {"scored": 1}
+    assert len(trace.named("chat")) == 1
+
+
+def test_a_chains_model_is_told_beside_its_scores():
+    reader = InMemoryMetricReader()
+    chain = ChatPromptTemplate.from_template("{question}") | PlainModel(text=ANSWER)
+    metric = spanscore.metrics.AspectCritic(model('{"verdict": 1}'), name="harmless", definition="Is it harmless?")
+    with a_line(metric, meter_provider=MeterProvider([reader])) as (scorer, trace):
+        chain.invoke({"question": QUESTION}, config=config(scorer))
+        assert scorer.flush(5)
+
+        models = [labels["gen_ai.request.model"] for labels in labels_of(reader, "spanscore.quality")]
+    assert models == [trace.evaluations[0].attributes["spanscore.request.model"]] == ["plain-1"]
+    assert "gen_ai.request.model" not in trace.roots[0].attributes
+
+
+def labels_of(reader, name):
+    return [
+        point.attributes
+        for resource in reader.get_metrics_data().resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == name
+        for point in metric.data.data_points
+    ]
+
+
+def test_flush_does_not_wait_for_new_traffic():
+    stop = threading.Event()
+    with a_line() as (scorer, _):
+
+        def traffic():
+            while not stop.is_set():
+                rag().invoke(QUESTION, config=config(scorer))
+
+        threads = [threading.Thread(target=traffic) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        flushed = scorer.flush(10)
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    assert flushed
+
+
+def test_flush_says_when_it_could_not():
+    with a_line(Slow(3)) as (scorer, _):
+        rag().invoke(QUESTION, config=config(scorer))
+
+        assert not scorer.flush(0.2)
+
+
+def test_shutdown_releases_what_is_held_and_settles_the_rest():
+    with a_line(Slow(30)) as (scorer, trace):
+        rag().invoke(QUESTION, config=config(scorer))
+        scorer.shutdown(timeout=1)
+
+        assert scorer.status().outcomes["slow"] == {"shutdown": 1}
+        assert identity_holds(scorer)
+    root = trace.roots[0].attributes
+    assert (root["spanscore.status"], root["spanscore.reason"]) == ("pending", "shutdown")
+
+
+def test_a_run_that_outlives_the_scorer_is_ended_at_its_shutdown():
+    with a_line() as (scorer, trace):
+
+        def outlive(question):
+            scorer.flush(1)
+            scorer.shutdown(timeout=1)
+            return question
+
+        RunnableLambda(outlive).invoke(QUESTION, config=config(scorer))
+        rag().invoke(QUESTION, config=config(scorer))
+
+        assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
+    (root,) = trace.roots
+    assert root.attributes["spanscore.reason"] == "shutdown"
+
+
+def test_nothing_is_remembered_after_everything_has_ended():
+    with a_line() as (scorer, _):
+        for way in WAYS.values():
+            way(rag(), config=config(scorer))
+        scorer.flush(5)
+
+        assert scorer.handler.remembered() == 0
+        assert (scorer._line.units.busy, len(scorer._line.hold), len(scorer._line.assembler)) == ({}, 0, 0)
+
+
+def test_a_cancelled_run_is_closed_and_marked():
+    async def hang(_):
+        await asyncio.sleep(30)
+
+    async def cancelled(scorer):
+        task = asyncio.create_task((RunnableLambda(hang) | model()).ainvoke(QUESTION, config=config(scorer)))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with a_line() as (scorer, trace):
+        asyncio.run(cancelled(scorer))
+        assert scorer.flush(5)
+
+        assert scorer.handler.remembered() == 0
+    assert trace.roots[0].attributes["spanscore.run.end"] == "cancelled"
+    assert trace.roots[0].attributes["spanscore.reason"] == "no_sample"
+
+
+async def test_a_thousand_concurrent_runs_lose_nothing_in_silence():
+    chain = rag()
+    with a_line(Slow(0.2), Grounded(), queue_size=50, inbox_size=400) as (scorer, _):
+        answers = await asyncio.gather(*(chain.ainvoke(QUESTION, config=config(scorer)) for _ in range(1_000)))
+        assert await asyncio.to_thread(scorer.flush, 30)
+        status = scorer.status()
+
+    assert answers == [ANSWER] * 1_000
+    assert status.eligible == {"slow": 1_000, "grounded": 1_000}
+    assert status.pending == {"slow": 0, "grounded": 0}
+    assert sum(status.outcomes["slow"].values()) == 1_000
+    assert status.outcomes["slow"].keys() & {"refused", "queue_full"}

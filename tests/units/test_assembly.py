@@ -1,0 +1,75 @@
+"""Spans in any order become whole units."""
+
+from spanscore.model.span import SpanData, UnitKey
+from spanscore.units.assembly import Assembler
+
+S = 1_000_000_000
+KEY = UnitKey(1, 10)
+
+
+def span(span_id, parent_id=10, start=0):
+    parent = None if span_id == 10 else parent_id
+    return SpanData(trace_id=1, span_id=span_id, parent_id=parent, name="s", start_ns=start, end_ns=start + 1)
+
+
+def test_a_unit_closes_when_its_root_has_ended_and_nothing_is_open():
+    assembler = Assembler()
+    assembler.started(KEY, 11, 0)
+    assembler.ended(KEY, span(10), 1)
+    assert assembler.due(2) == []
+
+    assembler.ended(KEY, span(11, start=5), 3)
+    (unit,) = assembler.due(4)
+
+    assert (unit.complete, [s.span_id for s in unit.spans]) == (True, [10, 11])
+    assert unit.root == span(10)
+
+
+def test_foreign_spans_are_given_time_to_arrive():
+    assembler = Assembler(quiet_ns=2 * S)
+    assembler.ended(KEY, span(10), 0)
+
+    assert assembler.due(S) == []
+    assert assembler.next_due_ns() == 2 * S
+    assert len(assembler.due(2 * S)) == 1
+
+
+def test_a_late_span_does_not_open_a_second_unit():
+    assembler = Assembler()
+    assembler.ended(KEY, span(10), 0)
+    assembler.due(1)
+
+    assert not assembler.ended(KEY, span(11), 2)
+
+    assert (len(assembler), assembler.late) == (0, 1)
+
+
+def test_a_unit_whose_root_never_ends_closes_incomplete_by_age():
+    assembler = Assembler(max_age_ns=60 * S)
+    assembler.ended(KEY, span(11), 0)
+
+    assert assembler.due(59 * S) == []
+    (unit,) = assembler.due(60 * S)
+
+    assert (unit.complete, unit.root) == (False, None)
+
+
+def test_the_oldest_unit_makes_room():
+    assembler = Assembler(max_units=2)
+    for n in range(3):
+        assembler.ended(UnitKey(n, n), span(11), n)
+
+    (unit,) = assembler.due(10)
+
+    assert (unit.key, unit.complete) == (UnitKey(0, 0), False)
+
+
+def test_a_unit_of_which_events_were_lost_is_incomplete():
+    assembler = Assembler()
+    assembler.started(KEY, 10, 0)
+    assembler.broken(KEY, 0)
+    assembler.ended(KEY, span(10), 1)
+
+    (unit,) = assembler.due(2)
+
+    assert not unit.complete

@@ -1,0 +1,52 @@
+"""The identity: eligible = Σ outcomes + pending, at any time."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanscore.model.score import Outcome
+from spanscore.model.span import UnitKey
+from spanscore.units.ledger import Ledger
+
+METRICS = ("faithfulness", "harmless")
+KEYS = st.integers(min_value=1, max_value=6).map(lambda n: UnitKey(n, n))
+STEPS = st.one_of(
+    st.tuples(st.just("enter"), KEYS),
+    st.tuples(st.just("settle"), KEYS, st.sampled_from(METRICS), st.sampled_from(list(Outcome))),
+    st.tuples(st.just("settle_all"), KEYS, st.sampled_from(list(Outcome))),
+    st.tuples(st.just("turned_away"), st.sampled_from(list(Outcome))),
+)
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_eligible_is_outcomes_plus_pending_after_any_steps(steps):
+    ledger = Ledger(METRICS)
+
+    for name, *arguments in steps:
+        getattr(ledger, name)(*arguments)
+
+        ended = Counter()
+        for (metric, _), units in ledger.outcomes().items():
+            ended[metric] += units
+        for metric in METRICS:
+            assert ledger.eligible()[metric] == ended[metric] + ledger.pending()[metric]
+
+
+def test_a_unit_times_metric_ends_once():
+    ledger = Ledger(METRICS)
+    ledger.enter(UnitKey(1, 1))
+
+    assert ledger.settle(UnitKey(1, 1), "harmless", Outcome.SCORED)
+    assert not ledger.settle(UnitKey(1, 1), "harmless", Outcome.TIMEOUT)
+
+    assert ledger.outcomes() == {("harmless", Outcome.SCORED): 1}
+
+
+def test_a_forked_child_counts_from_zero():
+    ledger = Ledger(METRICS)
+    ledger.turned_away(Outcome.REFUSED)
+
+    ledger.reset()
+
+    assert (ledger.eligible(), ledger.outcomes()) == ({"faithfulness": 0, "harmless": 0}, {})

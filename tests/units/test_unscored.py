@@ -1,0 +1,107 @@
+"""Why has this request no score? Its root says so, for each metric that was chosen."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import uuid4
+
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, model, rag
+from tests.servers.server import poll
+
+from spanscore import JudgeError
+from spanscore.metrics import BaseMetric, Finding
+from spanscore.testing import ManualClock
+
+HOUR_NS = 3_600 * 10**9
+
+
+class Conversational(BaseMetric):
+    """Takes conversations only."""
+
+    name = "conversational"
+    requires = {"multi_turn": ("user_input",)}  # noqa: RUF012
+
+    async def measure(self, sample: Any) -> Finding:
+        return Finding(value=1.0)
+
+
+def unscored(root: Any) -> dict[str, str]:
+    prefix = "spanscore.unscored."
+    return {name.removeprefix(prefix): text for name, text in root.attributes.items() if name.startswith(prefix)}
+
+
+def of_one(chain: Any, *metrics: Any, **options: Any) -> dict[str, str]:
+    with a_line(*metrics, **options) as (scorer, trace):
+        chain.invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(5)
+    (root,) = trace.roots
+    return unscored(root)
+
+
+def test_a_failed_judge_is_told_beside_a_score() -> None:
+    assert of_one(rag(), Grounded(), Failing(JudgeError("no", error_type="http_401"))) == {"failing": "judge_error"}
+
+
+def test_a_missing_field_is_named() -> None:
+    assert of_one(model(), Grounded()) == {"grounded": "missing_field retrieved_contexts"}
+
+
+def test_the_kind_of_sample_that_is_missing_is_named() -> None:
+    assert of_one(rag(), Grounded(), Conversational()) == {"conversational": "missing_field multi_turn"}
+
+
+def test_without_a_sample_every_chosen_metric_says_so() -> None:
+    with a_line(Grounded(), Grounded("other")) as (scorer, trace):
+        stream = rag().stream(QUESTION, config={"callbacks": [scorer.handler]})
+        next(stream)
+        stream.close()
+        assert scorer.flush(5)
+
+    assert unscored(trace.roots[0]) == {"grounded": "no_sample", "other": "no_sample"}
+
+
+def test_what_a_filter_left_out_says_so() -> None:
+    assert of_one(rag(), Grounded(), keep=lambda _: False) == {"grounded": "filtered"}
+
+
+def test_what_was_not_sampled_was_not_chosen() -> None:
+    assert of_one(rag(), Grounded(), sample_rate=0.0) == {}
+    assert of_one(model(), Grounded(), Grounded("dear"), rates={"dear": 0.0}) == {
+        "grounded": "missing_field retrieved_contexts"
+    }
+
+
+def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
+    go_on = threading.Event()
+    with a_line(Held(go_on), Grounded("dear"), rates={"dear": 0.0}, queue_size=1) as (scorer, trace):
+        for _ in range(2):
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        go_on.set()
+        assert scorer.flush(5)
+        outcomes = scorer.status().outcomes
+
+    assert sorted(map(str, map(unscored, trace.roots))) == ["{'held': 'queue_full'}", "{}"]
+    assert outcomes == {"held": {"scored": 1, "queue_full": 1}, "dear": {"not_sampled": 2}}
+
+
+def test_an_incomplete_unit_says_so_of_every_metric() -> None:
+    with a_line(Grounded(), Grounded("other")) as (scorer, trace):
+        scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
+        scorer._line.span_thread._clock = ManualClock(scorer.handler.open_roots()[0].start_ns + HOUR_NS)
+        scorer._line.inbox.nudge()
+        assert scorer.flush(5)
+
+    assert unscored(trace.roots[0]) == {"grounded": "incomplete", "other": "incomplete"}
+
+
+def test_a_root_that_leaves_before_its_scores_is_pending_and_says_no_more() -> None:
+    go_on = threading.Event()
+    with a_line(Held(go_on), hold=0.0) as (scorer, trace):
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        poll(lambda: trace.roots, deadline_s=5, what="the root to leave", every_s=0.01)
+        go_on.set()
+        assert scorer.flush(5)
+
+    (root,) = trace.roots
+    assert (root.attributes["spanscore.status"], unscored(root)) == ("pending", {})
