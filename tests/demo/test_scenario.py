@@ -14,7 +14,7 @@ from spanscore.demo.library import Handbook, documents, memory
 from spanscore.demo.offline_model import QUESTION, OfflineModel
 from spanscore.demo.scenario import _OFF_SUBJECT, _QUESTIONS, LEAST_REQUESTS, requests
 from spanscore.errors import MissingExtraError
-from spanscore.judges.words import words
+from spanscore.judges.lexical.words import words
 
 
 def test_same_seed_same_requests_and_another_seed_others() -> None:

@@ -1,4 +1,4 @@
-"""The committed dashboards are what ``line/build.py`` makes, are read by Grafana's own models, and say what to do."""
+"""The committed dashboards are what ``build.py`` makes, are read by Grafana's own models, and say what to do."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def test_there_are_two() -> None:
 
 
 def test_the_committed_json_is_what_the_code_makes(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, str(INTEGRATIONS / "grafana" / "line/build.py"), str(tmp_path)], check=True, timeout=60
-    )
+    subprocess.run([sys.executable, str(INTEGRATIONS / "grafana" / "build.py"), str(tmp_path)], check=True, timeout=60)
 
     made = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in tmp_path.glob("*.json")}
     assert made == dashboards()

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field
 
-from spanscore.judges.words import words
+from spanscore.judges.lexical.words import words
 
 __all__ = ["Handbook", "documents", "memory"]
 

@@ -18,7 +18,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from spanscore.demo.library import memory
-from spanscore.judges.words import sentences, words
+from spanscore.judges.lexical.words import sentences, words
 
 __all__ = ["QUESTION", "OfflineModel"]
 

@@ -24,8 +24,8 @@ from spanscore.demo.times import spread
 from spanscore.demo.tracing import Tracing, in_stretch
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
-from spanscore.judges.langchain import named_model
-from spanscore.judges.langchain_openai import openai_model
+from spanscore.judges.langchain.chat import named_model
+from spanscore.judges.langchain.langchain_openai import openai_model
 from spanscore.metrics.registry import create
 from spanscore.model.score import Score
 from spanscore.model.span import Unit

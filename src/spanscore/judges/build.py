@@ -7,10 +7,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.langchain import LangChainJudge, named_model
-from spanscore.judges.langchain_openai import openai_model
-from spanscore.judges.lexical import LexicalJudge
-from spanscore.judges.limits import Limited, Retrying, Timed
+from spanscore.judges.effects.limits import Limited, Retrying, Timed
+from spanscore.judges.langchain.chat import LangChainJudge, named_model
+from spanscore.judges.langchain.langchain_openai import openai_model
+from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.judges.prices import Priced
 from spanscore.protocols import Judge
 

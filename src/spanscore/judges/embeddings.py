@@ -7,12 +7,12 @@ from hashlib import blake2b
 from typing import Any
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.blocking import BlockingCalls
-from spanscore.judges.langchain import named_embeddings
-from spanscore.judges.langchain_openai import openai_embeddings
-from spanscore.judges.provider_errors import judge_error
+from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.chat import named_embeddings
+from spanscore.judges.langchain.langchain_openai import openai_embeddings
+from spanscore.judges.langchain.provider_errors import judge_error
+from spanscore.judges.lexical.words import words
 from spanscore.judges.suppress import suppressed
-from spanscore.judges.words import words
 from spanscore.protocols import Embedder
 
 __all__ = ["LangChainEmbedder", "LexicalEmbedder", "embedder", "embedder_name"]

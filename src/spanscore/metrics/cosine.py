@@ -8,7 +8,7 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder
-from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.model.score import Scale
 from spanscore.protocols import Embedder, Judge
 

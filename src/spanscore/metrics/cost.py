@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.errors import ConfigurationError, JudgeError
-from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.judges.render import render
 from spanscore.metrics.registry import create, found
 from spanscore.metrics.tiktoken_count import counter

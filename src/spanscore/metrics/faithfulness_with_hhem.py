@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, cast
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.judges.blocking import BlockingCalls
-from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.base import Finding
 from spanscore.metrics.judged import JudgedMetric
 from spanscore.metrics.statements import EXTRACT_STATEMENTS

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.embeddings import LexicalEmbedder
-from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Metric
 
 __all__ = ["COMPARES_WORDS", "blind_spots", "offline_notes"]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.lexical import LexicalJudge
+from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Metric
 
 __all__ = ["ALIASES", "BUILT_IN", "built_in", "by_name", "create", "found"]

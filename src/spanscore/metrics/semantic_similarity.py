@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from spanscore.errors import ConfigurationError, JudgeUnparseable
-from spanscore.judges.blocking import BlockingCalls
 from spanscore.judges.embeddings import embedder_name
+from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.metrics.base import BaseMetric, Finding
 from spanscore.metrics.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.judged import checked_name, passing_at

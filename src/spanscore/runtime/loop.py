@@ -1,7 +1,7 @@
 """The one asyncio loop of the process, on which every judge is called.
 
 An asynchronous HTTP client belongs to the loop that first used it: shared over three loops, half of the calls failed with
-"Event loop is closed" (what an application shares with a judge is called by its blocking side: ``judges/blocking.py``).
+"Event loop is closed" (what an application shares with a judge is called by its blocking side: ``langchain/blocking.py``).
 So ``score``, ``score_sync`` and the engine all submit to this one. It is started on first use, never stopped by a scorer,
 and made anew in a forked child. Nothing that a judge does ends it. What may block a loop (other libraries' metrics) has a
 ``LoopThread`` of its own.

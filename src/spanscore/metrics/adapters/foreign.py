@@ -18,8 +18,8 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
-from spanscore.judges.blocking import BlockingCalls
-from spanscore.judges.provider_errors import judge_error
+from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.suppress import suppressed
 from spanscore.metrics.base import BaseMetric
 from spanscore.metrics.judged import checked_name

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeError, NotReadyError
 from spanscore.judges.ballots import Ballots
-from spanscore.judges.blocking import BlockingCalls
-from spanscore.judges.provider_errors import judge_error
+from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
 from spanscore.model.prompt import Prompt, Reply

@@ -1,4 +1,4 @@
-"""What an answer of the lexical judge is: a function of the prompt alone. The families of them stand in ``lexical_*.py``."""
+"""What an answer of the lexical judge is: a function of the prompt alone. The families of them stand beside it."""
 
 from __future__ import annotations
 

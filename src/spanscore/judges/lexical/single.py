@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical_answer import LexicalAnswer
-from spanscore.judges.lexical_statements import gives_up, states_nothing
-from spanscore.judges.words import sentences
+from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.statements import gives_up, states_nothing
+from spanscore.judges.lexical.words import sentences
 from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical_answer import LexicalAnswer
-from spanscore.judges.words import sentences, words
+from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.words import sentences, words
 from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]

@@ -7,28 +7,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spanscore.errors import JudgeError
-from spanscore.judges import (
-    lexical_context,
-    lexical_entities,
-    lexical_ratings,
-    lexical_reference,
-    lexical_single,
-    lexical_statements,
-    lexical_topics,
+from spanscore.judges.lexical import (
+    context,
+    entities,
+    ratings,
+    reference,
+    single,
+    statements,
+    topics,
 )
-from spanscore.judges.lexical_answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer
 from spanscore.model.prompt import Prompt, Reply
 
 __all__ = ["LexicalJudge"]
 
 _FAMILIES = (
-    lexical_statements,
-    lexical_single,
-    lexical_topics,
-    lexical_reference,
-    lexical_context,
-    lexical_ratings,
-    lexical_entities,
+    statements,
+    single,
+    topics,
+    reference,
+    context,
+    ratings,
+    entities,
 )
 """Each a file with ``ANSWERS``: step → how it is answered. A new family is a file and a name here."""
 
@@ -43,7 +43,7 @@ class LexicalJudge:
     It is meant for tests, demos and a first look without a key, not for verdicts anybody acts on. It sees that a number or a
     name is not in the context, that "not" was added or dropped, that most words of a statement are foreign to it. It does
     not see a paraphrase in other words, an inference over two sentences, a swapped subject and object, or irony, and it reads
-    English only. A critique it can only pretend: see ``lexical_single.py``.
+    English only. A critique it can only pretend: see ``single.py``.
 
     Measured with Faithfulness on 60 answers written for it (20 topics, each with a grounded, a partly grounded and an
     ungrounded answer; tests/data/grounding.jsonl): AUC of grounded against ungrounded 0.995 on the ten topics it was not

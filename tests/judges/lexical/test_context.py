@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.judges.models import Answer
 
-from spanscore.judges.lexical import ANSWERS
+from spanscore.judges.lexical.judge import ANSWERS
 from spanscore.metrics import ContextPrecision, ContextRelevance
 from spanscore.model.prompt import Prompt
 from spanscore.model.sample import SingleTurnSample

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical_answer import LexicalAnswer
-from spanscore.judges.support import objection
-from spanscore.judges.words import sentences, words
+from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.support import objection
+from spanscore.judges.lexical.words import sentences, words
 from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS", "clauses", "gives_up", "stated", "states_nothing", "verdicts"]

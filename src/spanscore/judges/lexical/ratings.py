@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical_answer import LexicalAnswer
-from spanscore.judges.lexical_statements import stated
-from spanscore.judges.support import objection
-from spanscore.judges.words import sentences
+from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.statements import stated
+from spanscore.judges.lexical.support import objection
+from spanscore.judges.lexical.words import sentences
 from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]

@@ -13,9 +13,9 @@ from langchain_core.runnables import RunnableLambda
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
 from spanscore.errors import JudgeTimeout
-from spanscore.judges.blocking import BlockingCalls
-from spanscore.judges.langchain import LangChainJudge
-from spanscore.judges.limits import Timed
+from spanscore.judges.effects.limits import Timed
+from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.chat import LangChainJudge
 
 who = ContextVar("who", default="nobody")
 

@@ -13,7 +13,7 @@ from tests.judges.models import Answer
 
 from spanscore.errors import JudgeError
 from spanscore.judges import LexicalJudge
-from spanscore.judges.words import sentences, words
+from spanscore.judges.lexical.words import sentences, words
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.metrics.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS
 from spanscore.model.prompt import Prompt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from spanscore.judges.words import OPPOSITES, Words, akin, sentences, words
+from spanscore.judges.lexical.words import OPPOSITES, Words, akin, sentences, words
 
 __all__ = ["among", "objection"]
 

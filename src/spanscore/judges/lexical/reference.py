@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical_answer import LexicalAnswer
-from spanscore.judges.lexical_statements import stated, states_nothing, verdicts
-from spanscore.judges.support import among, objection
-from spanscore.judges.words import sentences, words
+from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.statements import stated, states_nothing, verdicts
+from spanscore.judges.lexical.support import among, objection
+from spanscore.judges.lexical.words import sentences, words
 from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]

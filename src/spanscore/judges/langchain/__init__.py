@@ -1,0 +1,1 @@
+"""LangChain chat models and embeddings → judges and embedders."""
