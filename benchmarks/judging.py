@@ -31,7 +31,7 @@ os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
 from spanscore.judges import render
 from spanscore.judges.ballots import Ballots
-from spanscore.metrics.registry import BUILT_IN, found
+from spanscore.metrics.catalog.registry import BUILT_IN, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 from spanscore.runtime import loop

@@ -182,7 +182,7 @@ class OnlineScorer:
         Raises:
             ConfigurationError: the file is missing, or a key or value is wrong; the message names each with what is allowed.
         """
-        from spanscore.metrics.configured import metrics_of
+        from spanscore.metrics.catalog.configured import metrics_of
         from spanscore.settings import read_settings
 
         settings = read_settings(path)
@@ -326,7 +326,7 @@ class OnlineScorer:
 
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""
-        from spanscore.metrics.offline import offline_notes  # not for those who never look
+        from spanscore.metrics.catalog.offline import offline_notes  # not for those who never look
 
         line = self._line
         outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}

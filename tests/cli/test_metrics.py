@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.registry import ALIASES, BUILT_IN
+from spanscore.metrics.catalog.registry import ALIASES, BUILT_IN
 
 
 def ran(*arguments: str) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from spanscore import metrics
 from spanscore.errors import JudgeTimeout, JudgeUnavailable
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.registry import BUILT_IN, create, found
+from spanscore.metrics.catalog.registry import BUILT_IN, create, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.model.score import Outcome

@@ -11,8 +11,8 @@ from tests.extras import tiny_models
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ContextRelevancyV0, FaithfulnessWithHHEM, SemanticSimilarity
-from spanscore.metrics.sentence_transformers_pairs import cross_encoder
-from spanscore.metrics.transformers_pairs import entailment
+from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
+from spanscore.metrics.kit.transformers_pairs import entailment
 from spanscore.model.sample import SingleTurnSample
 from spanscore.testing import ScriptedJudge
 

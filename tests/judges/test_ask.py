@@ -15,7 +15,7 @@ from spanscore.context import is_judging
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges import ask, recorded_calls
 from spanscore.judges.ask import read
-from spanscore.metrics.step import Verdict
+from spanscore.metrics.kit.step import Verdict
 from spanscore.model.prompt import Prompt, Reply
 
 GOOD = '{"reason": "r", "verdict": 1}'

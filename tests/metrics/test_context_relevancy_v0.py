@@ -14,7 +14,7 @@ from tests.metrics.side_by_side import SideBySide
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics import ContextRelevancyV0
 from spanscore.metrics.context_relevancy_v0 import ExtractedSentences, found_in
-from spanscore.metrics.sentences_pysbd import segmenter
+from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots, Outcome
 from spanscore.testing import ScriptedJudge

@@ -6,7 +6,7 @@ import pytest
 
 from spanscore.errors import JudgeUnparseable
 from spanscore.metrics import Faithfulness
-from spanscore.metrics.statements import StatementVerdict, align
+from spanscore.metrics.kit.statements import StatementVerdict, align
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge

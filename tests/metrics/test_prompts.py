@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.contracts.test_metrics import built
 
 from spanscore.judges import render
-from spanscore.metrics.registry import BUILT_IN
+from spanscore.metrics.catalog.registry import BUILT_IN
 
 HELD = Path(__file__).with_name("prompt_hashes.json")
 

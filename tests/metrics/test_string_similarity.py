@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics import StringSimilarity
-from spanscore.metrics.distances_rapidfuzz import DISTANCE_MEASURES
+from spanscore.metrics.kit.distances_rapidfuzz import DISTANCE_MEASURES
 from spanscore.model.sample import SingleTurnSample
 
 measures = st.sampled_from(sorted(DISTANCE_MEASURES))

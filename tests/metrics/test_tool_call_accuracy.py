@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ToolCallAccuracy
-from spanscore.metrics.assignment import best_pairing
+from spanscore.metrics.kit.assignment import best_pairing
 from spanscore.model.sample import AIMessage, MultiTurnSample, ToolCall
 
 Calls = list[tuple[str, dict[str, Any]]]

@@ -15,7 +15,7 @@ from tests.metrics.vectors import FUNCTIONS, VECTORS, cases_of, content_of, run
 
 from spanscore import metrics
 from spanscore.errors import ConfigurationError, SampleError
-from spanscore.metrics.registry import BUILT_IN
+from spanscore.metrics.catalog.registry import BUILT_IN
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6

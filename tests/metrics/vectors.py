@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spanscore.metrics.registry import BUILT_IN
+from spanscore.metrics.catalog.registry import BUILT_IN
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
 from spanscore.model.score import Score
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric

@@ -16,7 +16,7 @@ from tests.report.builders import a_score, a_unit_span, evaluations, rows
 from spanscore import semconv
 from spanscore.errors import MissingExtraError
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.offline import COMPARES_WORDS
+from spanscore.metrics.catalog.offline import COMPARES_WORDS
 from spanscore.model.score import JudgeCall, Outcome, Usage
 from spanscore.model.span import SpanData
 from spanscore.report import Row, charts, plotly_js, summarize, write, write_scores

@@ -16,8 +16,8 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.line.build import rules_of
-from spanscore.metrics.configured import entries, judge_of
-from spanscore.metrics.registry import create
+from spanscore.metrics.catalog.configured import entries, judge_of
+from spanscore.metrics.catalog.registry import create
 from spanscore.model.score import refuse_taken_name
 from spanscore.otel.instruments import checked_segments
 from spanscore.protocols import Metric

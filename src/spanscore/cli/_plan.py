@@ -10,8 +10,8 @@ from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.judges.prices import price_of, prices_of
-from spanscore.metrics.card import card_of
-from spanscore.metrics.offline import blind_spots
+from spanscore.metrics.catalog.card import card_of
+from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.protocols import Metric
 from spanscore.settings import AlertSettings, JudgeSettings, Settings
 

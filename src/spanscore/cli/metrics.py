@@ -18,10 +18,10 @@ from rich.text import Text
 
 from spanscore.cli._plan import FOUND
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.card import Card, card_of
-from spanscore.metrics.cost import Cost, cost_of
-from spanscore.metrics.registry import ALIASES, BUILT_IN, built_in, found
-from spanscore.metrics.tiktoken_count import counter
+from spanscore.metrics.catalog.card import Card, card_of
+from spanscore.metrics.catalog.cost import Cost, cost_of
+from spanscore.metrics.catalog.registry import ALIASES, BUILT_IN, built_in, found
+from spanscore.metrics.catalog.tiktoken_count import counter
 
 __all__ = ["metrics"]
 

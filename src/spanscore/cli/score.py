@@ -19,8 +19,8 @@ from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as make_judge
-from spanscore.metrics.configured import entries, judge_of
-from spanscore.metrics.registry import create
+from spanscore.metrics.catalog.configured import entries, judge_of
+from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Judge, Metric
 from spanscore.settings import Settings
 

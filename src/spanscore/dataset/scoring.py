@@ -19,8 +19,8 @@ from spanscore.dataset.reading import Bad, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
 from spanscore.errors import ConfigurationError, SampleError
-from spanscore.metrics.offline import offline_notes
-from spanscore.metrics.registry import by_name, create
+from spanscore.metrics.catalog.offline import offline_notes
+from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import MultiTurnSample, Sample, Samples
 from spanscore.model.score import Scale

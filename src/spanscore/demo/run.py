@@ -26,7 +26,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.judges.langchain.chat import named_model
 from spanscore.judges.langchain.langchain_openai import openai_model
-from spanscore.metrics.registry import create
+from spanscore.metrics.catalog.registry import create
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.model.status import Status

@@ -15,7 +15,7 @@ from spanscore.dialects.genai import GenAIDialect
 from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.span_thread import SpanThread
-from spanscore.metrics.registry import by_name
+from spanscore.metrics.catalog.registry import by_name
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.model.span import UnitKey
 from spanscore.otel.instruments import Telemetry

@@ -8,7 +8,7 @@ from spanscore.metrics.agent_goal import (
 from spanscore.metrics.answer_accuracy import AnswerAccuracy
 from spanscore.metrics.answer_correctness import AnswerCorrectness
 from spanscore.metrics.aspect_critic import AspectCritic
-from spanscore.metrics.base import BaseMetric, Finding
+from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.context_entity_recall import ContextEntityRecall
 from spanscore.metrics.context_ids import IDBasedContextPrecision, IDBasedContextRecall
 from spanscore.metrics.context_precision import (
@@ -26,10 +26,10 @@ from spanscore.metrics.factual_correctness import FactualCorrectness
 from spanscore.metrics.faithfulness import Faithfulness
 from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM
 from spanscore.metrics.function import metric
+from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.majority_vote import majority_vote
 from spanscore.metrics.noise_sensitivity import NoiseSensitivity
 from spanscore.metrics.ragas_score import ragas_score
-from spanscore.metrics.registry import create
 from spanscore.metrics.response_groundedness import ResponseGroundedness
 from spanscore.metrics.response_relevancy import ResponseRelevancy
 from spanscore.metrics.rouge_score import Rouge

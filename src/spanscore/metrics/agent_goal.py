@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator
 
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.step import Step, Verdict
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import MultiTurnSample
 from spanscore.model.score import BINARY
 

@@ -11,12 +11,12 @@ from pydantic import BaseModel, model_validator
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder_name
-from spanscore.metrics.averages import beta_wanted, f_beta_of_counts
-from spanscore.metrics.base import Finding
-from spanscore.metrics.cosine import NO_LENGTH, similarity, wanted_embedder
-from spanscore.metrics.judged import JudgedMetric, together
-from spanscore.metrics.statements import EXTRACT_STATEMENTS, Statements, key_of
-from spanscore.metrics.step import Step
+from spanscore.metrics.kit.averages import beta_wanted, f_beta_of_counts
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.cosine import NO_LENGTH, similarity, wanted_embedder
+from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, Statements, key_of
+from spanscore.metrics.kit.step import Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.base import Finding
-from spanscore.metrics.graded import GradedMetric, direction_wanted, evidence_of
-from spanscore.metrics.step import Step, Verdict
-from spanscore.metrics.votes import cast_ballots, majority, odd
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.graded import GradedMetric, direction_wanted, evidence_of
+from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.votes import cast_ballots, majority, odd
 from spanscore.model.sample import Sample
 from spanscore.model.score import BINARY, Ballots, Direction
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric, together
-from spanscore.metrics.step import Step
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.step import Step
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 

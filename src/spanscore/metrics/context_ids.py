@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spanscore.metrics.base import BaseMetric, Finding
-from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import BaseMetric, Finding
+from spanscore.metrics.kit.judged import checked_name, passing_at
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from spanscore.metrics.averages import average_precision
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric, together
-from spanscore.metrics.step import Step, Verdict
+from spanscore.metrics.kit.averages import average_precision
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 

@@ -12,12 +12,12 @@ from typing import Any, Literal, Self, TypeAlias
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.sentence_transformers_pairs import cross_encoder
-from spanscore.metrics.sentences_pysbd import segmenter
-from spanscore.metrics.step import Step
-from spanscore.metrics.votes import ballots_wanted, cast_ballots
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
+from spanscore.metrics.kit.sentences_pysbd import segmenter
+from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL, Ballots
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.base import BaseMetric, Finding
 from spanscore.metrics.context_precision import precision_finding
-from spanscore.metrics.distances_rapidfuzz import DistanceMeasure, similarity
-from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import BaseMetric, Finding
+from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
+from spanscore.metrics.kit.judged import checked_name, passing_at
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 

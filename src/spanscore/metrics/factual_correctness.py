@@ -9,11 +9,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.averages import beta_wanted, f_beta, ratio
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric, together
-from spanscore.metrics.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
-from spanscore.metrics.step import Step
+from spanscore.metrics.kit.averages import beta_wanted, f_beta, ratio
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
+from spanscore.metrics.kit.step import Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.statements import EXTRACT_STATEMENTS
-from spanscore.metrics.step import Step
-from spanscore.metrics.transformers_pairs import HHEM, entailment
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS
+from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.transformers_pairs import HHEM, entailment
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 from spanscore.protocols import Judge

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
-from spanscore.metrics.base import SINGLE_TURN, BaseMetric, Measured
-from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import SINGLE_TURN, BaseMetric, Measured
+from spanscore.metrics.kit.judged import checked_name, passing_at
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 
 __all__ = ["FunctionMetric", "metric"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric, together
-from spanscore.metrics.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
-from spanscore.metrics.step import Step
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
+from spanscore.metrics.kit.step import Step
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale
 

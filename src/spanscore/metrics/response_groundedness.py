@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spanscore.metrics.base import Finding
-from spanscore.metrics.ratings import Rating012, TwoRatings
-from spanscore.metrics.step import Step
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.ratings import Rating012, TwoRatings
+from spanscore.metrics.kit.step import Step
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["ResponseGroundedness"]

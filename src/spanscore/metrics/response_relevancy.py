@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder_name
-from spanscore.metrics.base import Finding
-from spanscore.metrics.cosine import COSINE, NO_LENGTH, cosine, wanted_embedder
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.step import Step
-from spanscore.metrics.votes import ballots_wanted, cast_ballots
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, cosine, wanted_embedder
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots
 

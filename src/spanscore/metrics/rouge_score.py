@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.base import BaseMetric
-from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.judged import checked_name, passing_at
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 

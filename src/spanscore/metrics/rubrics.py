@@ -10,8 +10,8 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.base import Finding
-from spanscore.metrics.graded import (
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.graded import (
     Bounds,
     GradedMetric,
     bounded,
@@ -21,9 +21,9 @@ from spanscore.metrics.graded import (
     ordinal,
     voted,
 )
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.step import Step
-from spanscore.metrics.votes import odd
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.votes import odd
 from spanscore.model.sample import Sample
 
 __all__ = ["DEFAULT_RUBRICS", "InstanceRubrics", "Rubrics"]

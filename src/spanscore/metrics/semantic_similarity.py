@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.langchain.blocking import BlockingCalls
-from spanscore.metrics.base import BaseMetric, Finding
-from spanscore.metrics.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
-from spanscore.metrics.judged import checked_name, passing_at
-from spanscore.metrics.sentence_transformers_pairs import cross_encoder as loaded
+from spanscore.metrics.kit.base import BaseMetric, Finding
+from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
+from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as loaded
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import BINARY
 

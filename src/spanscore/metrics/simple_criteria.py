@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.base import Finding
-from spanscore.metrics.graded import (
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.graded import (
     Bounds,
     GradedMetric,
     bounded,
@@ -19,8 +19,8 @@ from spanscore.metrics.graded import (
     ordinal,
     voted,
 )
-from spanscore.metrics.step import Step
-from spanscore.metrics.votes import odd
+from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.votes import odd
 from spanscore.model.sample import Sample
 from spanscore.model.score import Direction
 

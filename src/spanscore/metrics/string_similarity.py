@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spanscore.metrics.base import BaseMetric
-from spanscore.metrics.distances_rapidfuzz import DistanceMeasure, similarity
-from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
+from spanscore.metrics.kit.judged import checked_name, passing_at
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 

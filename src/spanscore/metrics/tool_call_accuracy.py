@@ -9,10 +9,10 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.assignment import best_pairing
-from spanscore.metrics.base import BaseMetric, Finding
-from spanscore.metrics.judged import checked_name, passing_at
-from spanscore.metrics.registry import create
+from spanscore.metrics.catalog.registry import create
+from spanscore.metrics.kit.assignment import best_pairing
+from spanscore.metrics.kit.base import BaseMetric, Finding
+from spanscore.metrics.kit.judged import checked_name, passing_at
 from spanscore.metrics.tool_calls import alike
 from spanscore.model.sample import AIMessage, MultiTurnSample, SingleTurnSample, ToolCall
 from spanscore.model.score import UNIT_INTERVAL

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
-from spanscore.metrics.base import BaseMetric, Finding
-from spanscore.metrics.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import BaseMetric, Finding
+from spanscore.metrics.kit.judged import checked_name, passing_at
 from spanscore.model.sample import AIMessage, MultiTurnSample, ToolCall
 from spanscore.model.score import UNIT_INTERVAL
 

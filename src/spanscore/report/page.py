@@ -8,7 +8,7 @@ from typing import Any
 
 from spanscore.codec.text import safe_text
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.offline import COMPARES_WORDS
+from spanscore.metrics.catalog.offline import COMPARES_WORDS
 from spanscore.otel.scope import version
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say

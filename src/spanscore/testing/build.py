@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from spanscore.judges.build import shared_judge
-from spanscore.metrics.base import BaseMetric
+from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.faithfulness_with_hhem import judged_pairs
-from spanscore.metrics.registry import create
+from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
 
 __all__ = ["build_metric"]

@@ -32,7 +32,7 @@ from spanscore.context import is_judging
 from spanscore.errors import ConfigurationError, JudgeError, JudgeUnavailable
 from spanscore.judges import LangChainJudge, ask
 from spanscore.metrics import AspectCritic
-from spanscore.metrics.statements import VERIFY_STATEMENTS
+from spanscore.metrics.kit.statements import VERIFY_STATEMENTS
 from spanscore.model.sample import SingleTurnSample
 
 

@@ -16,7 +16,7 @@ from spanscore.metrics import ContextPrecision, ContextRelevance
 from spanscore.model.prompt import Prompt
 from spanscore.model.sample import SingleTurnSample
 
-DATA = Path(__file__).parents[1] / "data" / "context_relevance.jsonl"
+DATA = Path(__file__).parents[2] / "data" / "context_relevance.jsonl"
 KINDS = ("relevant", "near", "far")
 
 

@@ -15,11 +15,11 @@ from spanscore.errors import JudgeError
 from spanscore.judges import LexicalJudge
 from spanscore.judges.lexical.words import sentences, words
 from spanscore.metrics import AspectCritic, Faithfulness
-from spanscore.metrics.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS
+from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS
 from spanscore.model.prompt import Prompt
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 
-DATA = Path(__file__).parents[1] / "data" / "grounding.jsonl"
+DATA = Path(__file__).parents[2] / "data" / "grounding.jsonl"
 CONTEXT = (
     "The Orlo bridge opened in 1931. It spans 412 metres and was designed by Rosa Thule. "
     "It may not be crossed by lorries."

@@ -21,7 +21,7 @@ from spanscore.metrics import (
 )
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 @cache

@@ -11,8 +11,8 @@ from typing import Any
 from spanscore import semconv
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.adapters.foreign import ForeignMetric, parameters_of, silenced, snake
-from spanscore.metrics.base import MULTI_TURN, SINGLE_TURN, Finding
-from spanscore.metrics.judged import passing_at
+from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
+from spanscore.metrics.kit.judged import passing_at
 from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Sample, ToolCall, ToolMessage
 from spanscore.model.score import Direction, Scale
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Protocol, TypeVar
 from pydantic import AfterValidator, BaseModel, WithJsonSchema, create_model
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.votes import cast_ballots, majority
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.votes import cast_ballots, majority
 from spanscore.model.sample import MultiTurnSample, Sample
 from spanscore.model.score import Ballots, Direction, Scale
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from spanscore.errors import JudgeUnparseable
-from spanscore.metrics.step import Step, Verdict
+from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.prompt import Example
 
 __all__ = [

@@ -10,7 +10,7 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric, ExactMatch, Faithfulness, create, metric
-from spanscore.metrics.registry import ALIASES, BUILT_IN, found
+from spanscore.metrics.catalog.registry import ALIASES, BUILT_IN, found
 from spanscore.testing import ScriptedJudge
 
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
-from spanscore.metrics.base import BaseMetric
-from spanscore.metrics.step import Step, overridden
+from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.step import Step, overridden
 from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spanscore.metrics import ExactMatch, Faithfulness, metric
-from spanscore.metrics.card import Card, card_of
-from spanscore.metrics.registry import BUILT_IN, found
+from spanscore.metrics.catalog.card import Card, card_of
+from spanscore.metrics.catalog.registry import BUILT_IN, found
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
@@ -14,7 +14,7 @@ def test_the_card_of_a_built_in_is_whole(name: str) -> None:
     card = card_of(found(name))
 
     assert not card.lacking, (
-        f"the docstring of {name} lacks {', '.join(card.lacking)}; metrics/card.py says how it is written"
+        f"the docstring of {name} lacks {', '.join(card.lacking)}; metrics/catalog/card.py says how it is written"
     )
     assert card.question.endswith((".", "?"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.transformers_pairs import without_progress
+from spanscore.metrics.kit.transformers_pairs import without_progress
 
 __all__ = ["cross_encoder"]
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel, field_validator
 from spanscore.errors import JudgeUnparseable
 from spanscore.judges.build import reads_instructions
 from spanscore.judges.render import render
-from spanscore.metrics.base import Finding
-from spanscore.metrics.judged import JudgedMetric
-from spanscore.metrics.step import Step
-from spanscore.metrics.votes import cast_ballots
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.votes import cast_ballots
 from spanscore.model.score import UNIT_INTERVAL, Ballots
 
 __all__ = ["Rating012", "Rating024", "TwoRatings"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spanscore.judges import judge
-from spanscore.metrics.registry import create
+from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Judge, Metric
 from spanscore.settings import Settings
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.averages import average_precision, beta_wanted, f_beta, f_beta_of_counts
+from spanscore.metrics.kit.averages import average_precision, beta_wanted, f_beta, f_beta_of_counts
 
 shares = st.floats(0, 1)
 betas = st.floats(0.01, 100)

@@ -21,7 +21,7 @@ from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
-from spanscore.metrics.step import Step
+from spanscore.metrics.kit.step import Step
 from spanscore.model.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
 from spanscore.model.score import UNIT_INTERVAL, Ballots, JudgeCall, Outcome, Scale, Score, Usage

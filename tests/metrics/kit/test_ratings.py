@@ -14,7 +14,7 @@ from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as limited
 from spanscore.judges.build import reads_instructions
 from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
-from spanscore.metrics.ratings import Rating012, Rating024
+from spanscore.metrics.kit.ratings import Rating012, Rating024
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots, Outcome
 from spanscore.testing import ScriptedJudge

@@ -1,0 +1,1 @@
+"""What is known of metrics: by name, from a configuration, described, priced."""
