@@ -31,7 +31,7 @@ from spanscore.receivers.callback.install import Installation
 from spanscore.receivers.callback.neighbours import announce, neighbours
 from spanscore.receivers.callback.recorder import LiveEnding
 from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.log import tell
+from spanscore.runtime.log import log_once
 from spanscore.sampling.rules import Rule
 from spanscore.units.content_size import weight_of
 
@@ -469,7 +469,7 @@ class OnlineScorer:
         """Say that no alert can work where nobody asked for that."""
         asked_for = self._endpoint is None and self._line.telemetry is not None
         if asked_for and any(row.last == NO_METRICS for row in self._providers.describe()):
-            tell(NO_METRICS, NO_METRICS, level=logging.INFO)
+            log_once(NO_METRICS, NO_METRICS, level=logging.INFO)
 
     def _exit_hook(self) -> Any:
         if not hasattr(self, "_hook"):

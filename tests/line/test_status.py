@@ -173,7 +173,7 @@ def test_a_cause_is_told_again_after_an_hour(caplog):
     log._told.clear()
 
     for now_s in (0.0, 3599.0, 3600.0, 3601.0):
-        log.tell("a cause", "what to do", now_s=now_s)
+        log.log_once("a cause", "what to do", now_s=now_s)
 
     assert caplog.messages == ["spanscore: what to do"] * 2
 

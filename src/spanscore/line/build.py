@@ -27,7 +27,7 @@ from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.callback.runs import Event
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.timebox import Timebox
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.sampling.rules import Rule
@@ -238,7 +238,7 @@ class Line:
             try:
                 sink.shutdown()
             except BaseException as error:  # noqa: BLE001  (a user's sink)
-                harmless("close a sink", error)
+                log_internal_error("close a sink", error)
 
     def close(self) -> None:
         """Let the instruments go."""

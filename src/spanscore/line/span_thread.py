@@ -14,7 +14,7 @@ from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.callback.runs import Event
 from spanscore.runtime.gil import begin_turn, give_way
 from spanscore.runtime.inbox import Inbox
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 from spanscore.units.hold import SpanHold
 from spanscore.units.tracker import Units
 
@@ -136,7 +136,7 @@ class SpanThread:
                 try:
                     handle(event, clock())
                 except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
-                    harmless("keep track of a unit", error)
+                    log_internal_error("keep track of a unit", error)
             give_way()
 
     def _safely(self, work: Callable[[], None]) -> None:
@@ -144,7 +144,7 @@ class SpanThread:
         try:
             work()
         except BaseException as error:  # noqa: BLE001  (an exporter of the application may raise SystemExit)
-            harmless("keep track of a unit", error)
+            log_internal_error("keep track of a unit", error)
 
     def _timeout_s(self) -> float | None:
         due = [t for t in (self._recorder.next_due_ns(), self._hold.next_due_ns()) if t is not None]

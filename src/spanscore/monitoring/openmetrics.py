@@ -19,7 +19,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import prometheus_client
 from spanscore.monitoring.families import Families
 from spanscore.otel.scope import scope
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return HTTPStatus.OK, *self.server.answer(self.headers.get("Accept", ""))
         except Exception as error:  # noqa: BLE001  (a scrape must not break anything but itself)
-            harmless("serve its metrics", error)
+            log_internal_error("serve its metrics", error)
             return HTTPStatus.INTERNAL_SERVER_ERROR, b"The metrics could not be read\n", plain
 
 

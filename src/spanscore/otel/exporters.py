@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from spanscore import semconv
 from spanscore.model.foreign import type_name
-from spanscore.runtime.log import tell
+from spanscore.runtime.log import log_once
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -229,7 +229,7 @@ class QuietExporter:
             remedy = f"set {semconv.OTLP_ENDPOINT_ENV_PREFIX}HEADERS to what it asks for"
         elif self.unsupported:
             remedy = f"it takes no {self._what} there: correct {semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
-        tell(f"export {where} {clause}", f"{cannot}: {remedy}")
+        log_once(f"export {where} {clause}", f"{cannot}: {remedy}")
 
     def _clause(self) -> str:
         known = next(filter(None, map(_condensed, (self._cause, self._error))), "")

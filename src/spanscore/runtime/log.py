@@ -11,7 +11,7 @@ from time import monotonic
 
 from spanscore.model.foreign import type_name
 
-__all__ = ["harmless", "tell"]
+__all__ = ["log_internal_error", "log_once"]
 
 _log = logging.getLogger("spanscore")
 _said: set[str] = set()
@@ -22,7 +22,7 @@ _AGAIN_AFTER_S = 3600.0
 _told: dict[str, float] = {}
 
 
-def tell(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | None = None) -> None:
+def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | None = None) -> None:
     """Log what somebody must act upon: the first time, and at most hourly again. Any thread; never raises.
 
     Args:
@@ -41,7 +41,7 @@ def tell(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | 
     _say(level, "spanscore: %s", text)  # who speaks: a log line without its logger's name is nobody's
 
 
-def harmless(what: str, error: BaseException) -> None:
+def log_internal_error(what: str, error: BaseException) -> None:
     """Say once that something of ours failed. Any thread; never raises.
 
     Args:

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from spanscore.errors import SpanscoreError
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.pool import DaemonPool
 
 __all__ = ["LoopThread", "on_loop", "run", "running", "submit"]
@@ -72,7 +72,7 @@ class LoopThread:
             try:
                 loop.run_forever()
             except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: whoever awaits the task has it too)
-                harmless("keep a judge's task from ending its loop", error)
+                log_internal_error("keep a judge's task from ending its loop", error)
 
     def _forget(self) -> None:
         """In a forked child the loop's thread does not exist: forget it, the next use starts another."""
@@ -118,4 +118,4 @@ def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
     """asyncio prints what nobody awaited, traceback and message; it may quote a prompt."""
     error = what.get("exception")
     if error is not None:
-        harmless("await a judge's background task", error)
+        log_internal_error("await a judge's background task", error)

@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 from spanscore.context import judging
 from spanscore.model.foreign import type_name
 from spanscore.model.score import Outcome
-from spanscore.runtime.log import tell
+from spanscore.runtime.log import log_once
 from spanscore.runtime.pool import DaemonPool
 
 __all__ = ["Hook", "Hung", "Timebox"]
@@ -129,7 +129,7 @@ class _Work(Generic[T]):
             self._given_up = True
             hook.hung += 1
         hung = Hung(hook)
-        tell(f"hook {hook.what}", f"{hung.reason}: its units are {hung.outcome}; give it a timeout of its own")
+        log_once(f"hook {hook.what}", f"{hung.reason}: its units are {hung.outcome}; give it a timeout of its own")
         return hung
 
 

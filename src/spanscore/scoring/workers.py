@@ -18,7 +18,7 @@ from spanscore.model.score import Score
 from spanscore.protocols import Queue
 from spanscore.runtime import loop
 from spanscore.runtime.gil import give_way
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.jobs import Pipeline
 
@@ -138,7 +138,7 @@ class Engine:
         self._queue.cancel(chosen.weight)
         if self._stopped:
             return
-        harmless("make a job", error)
+        log_internal_error("make a job", error)
         self._post(JobResult(chosen.unit.without_content(), ()))
 
     async def _work(self) -> None:
@@ -160,7 +160,7 @@ class Engine:
         except BaseException as error:
             if self._stopped:
                 raise
-            harmless("score a job", error)
+            log_internal_error("score a job", error)
         finally:
             self._queue.ack(job)
         self._post(JobResult(job.unit, scores, job.samples.attributes()))

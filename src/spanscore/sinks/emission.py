@@ -10,7 +10,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData, Unit
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 
 __all__ = ["EXPLANATION_MAX_CHARS", "SafeSink", "context_of", "explanation_of", "span_context_of"]
 
@@ -46,7 +46,7 @@ class SafeSink(ABC):
 
     def _count(self, error: BaseException) -> None:
         self.failures += 1
-        harmless(f"publish scores through {type(self).__name__}", error)
+        log_internal_error(f"publish scores through {type(self).__name__}", error)
 
 
 def span_context_of(span: SpanData) -> SpanContext:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 
 from spanscore.model.score import Outcome, Score
-from spanscore.runtime.log import tell
+from spanscore.runtime.log import log_once
 
-__all__ = ["tell_of"]
+__all__ = ["log_failures"]
 
 _OURS = re.compile(
     r"the judge could not be reached \(\w+\)|the judge's provider answered HTTP \d+|the judge('s client)? raised \w+"
@@ -28,14 +28,14 @@ _WHAT = {
 }
 
 
-def tell_of(scores: Iterable[Score]) -> None:
+def log_failures(scores: Iterable[Score]) -> None:
     """Log the failed ones of these, each cause once and at most hourly again; metrics that share a judge share its cause."""
     for score in scores:
         if score.outcome.failed:
             cause = _cause(score)
             key = "; check its API key" if _NOT_ALLOWED.search(cause) else ""
             told = f"{score.outcome}: {cause}: its units are not scored, see scorer.status(){key}"
-            tell(f"{score.outcome} {cause}", told)
+            log_once(f"{score.outcome} {cause}", told)
 
 
 def _cause(score: Score) -> str:

@@ -18,10 +18,10 @@ from spanscore.model.score import Outcome, Score, unit_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.protocols import Ending, Queue, Sampler, Sink
 from spanscore.runtime.gil import give_way
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
 from spanscore.units.content_size import weight_of
-from spanscore.units.failures import tell_of
+from spanscore.units.failures import log_failures
 from spanscore.units.hold import SpanHold
 from spanscore.units.ledger import Ledger
 
@@ -52,7 +52,7 @@ class Emission:
             try:
                 sink.emit(self.unit, self.scores)
             except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application behind ours)
-                harmless("publish scores", error)
+                log_internal_error("publish scores", error)
 
 
 class Units:
@@ -186,7 +186,7 @@ class Units:
             self._hold.leave(Emission(self._sinks, result.unit, emitted), len(emitted))
         self._out_when_left(key)
         self._note_unpriced(scores)
-        tell_of(scores)
+        log_failures(scores)
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
         """Settle these as ``shutdown``, and let their spans leave: nobody waits for their scores any more."""
@@ -208,7 +208,7 @@ class Units:
         try:
             self._close(unit, now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
-            harmless("decide on a unit", error)
+            log_internal_error("decide on a unit", error)
             self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
 
     def _close(self, unit: Unit, now_ns: int) -> None:

@@ -38,7 +38,7 @@ from spanscore.receivers.callback.runs import Event, Root, Run
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import own_task
 from spanscore.runtime.inbox import Inbox
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 
 __all__ = ["SpanCallbackHandler", "conversation_id"]
 
@@ -203,7 +203,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 nested = operation if agent else None
                 self._child(run_id.int, parent, nested, name or "chain", metadata, codec.snapshot, inputs)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_chain_start", fault)
+            log_internal_error("record a run in on_chain_start", fault)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
         """End a root; a stream's true input arrives only here."""
@@ -216,14 +216,14 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 return
             self._end(run_id.int, codec.snapshot, outputs, None, inputs)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_chain_end", fault)
+            log_internal_error("record a run in on_chain_end", fault)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """End a root or a step that raised, was cancelled, abandoned or interrupted."""
         try:
             self._end(run_id.int, codec.snapshot, None, error, kwargs.get("inputs"))
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_chain_error", fault)
+            log_internal_error("record a run in on_chain_error", fault)
 
     def on_interrupt(self, event: Any) -> None:
         """Note that a graph waits for a person: LangGraph's own event, the only one of a breakpoint."""
@@ -279,14 +279,14 @@ class SpanCallbackHandler(BaseCallbackHandler):
         try:
             self._end(run_id.int, codec.snapshot_generation, response, None)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_llm_end", fault)
+            log_internal_error("record a run in on_llm_end", fault)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a model's run that failed, with what it had said so far."""
         try:
             self._end(run_id.int, codec.snapshot_generation, kwargs.get("response"), error)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_llm_error", fault)
+            log_internal_error("record a run in on_llm_error", fault)
 
     # --- retrievers and tools ----------------------------------------------------------------------------------
 
@@ -305,21 +305,21 @@ class SpanCallbackHandler(BaseCallbackHandler):
             name = kwargs.get("name") or "retriever"
             self._open(run_id.int, parent_run_id, semconv.RETRIEVAL, name, metadata, codec.snapshot, query)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_retriever_start", fault)
+            log_internal_error("record a run in on_retriever_start", fault)
 
     def on_retriever_end(self, documents: Sequence[Any], *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over what was found."""
         try:
             self._end(run_id.int, codec.snapshot_documents, documents, None)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_retriever_end", fault)
+            log_internal_error("record a run in on_retriever_end", fault)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a retriever's run that failed."""
         try:
             self._end(run_id.int, codec.snapshot_documents, None, error)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_retriever_error", fault)
+            log_internal_error("record a run in on_retriever_error", fault)
 
     def on_tool_start(
         self,
@@ -340,21 +340,21 @@ class SpanCallbackHandler(BaseCallbackHandler):
             if run is not None:
                 run.details = kwargs.get("tool_call_id")
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_tool_start", fault)
+            log_internal_error("record a run in on_tool_start", fault)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over what the tool gave back."""
         try:
             self._end(run_id.int, codec.snapshot_tool_output, output, None)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_tool_end", fault)
+            log_internal_error("record a run in on_tool_end", fault)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a tool's run that failed."""
         try:
             self._end(run_id.int, codec.snapshot_tool_output, None, error)
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_tool_error", fault)
+            log_internal_error("record a run in on_tool_error", fault)
 
     # --- the four things ---------------------------------------------------------------------------------------
 
@@ -375,7 +375,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             if run is not None:
                 run.details = (metadata, kwargs.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001
-            harmless("record a run in on_llm_start", fault)
+            log_internal_error("record a run in on_llm_start", fault)
 
     def _open(
         self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, given: Any

@@ -27,7 +27,7 @@ from typing import Any, Final
 from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.callbacks.manager import ahandle_event
 
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 
 __all__ = ["give_back_the_start"]
 
@@ -46,7 +46,7 @@ def give_back_the_start(ours: type) -> None:
         if frame is not None:
             _append_the_others(frame.f_locals, ours)
     except Exception as fault:  # noqa: BLE001  (locals of another library)
-        harmless("tell other callbacks of a model's start", fault)
+        log_internal_error("tell other callbacks of a model's start", fault)
 
 
 def _asking(frame: FrameType | None) -> FrameType | None:

@@ -17,7 +17,7 @@ from spanscore import semconv
 from spanscore.otel.head_sampling import Foregone
 from spanscore.otel.instruments import DURATION_BUCKETS, MAX_SETS, OTHER, Labels
 from spanscore.receivers.callback.neighbours import neighbours, who_counts
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
@@ -66,7 +66,7 @@ class ModelMetrics:
         try:
             self._record(attributes, duration_s, set_span_in_context(span, Context()))
         except Exception as error:  # noqa: BLE001  (a meter provider of the application)
-            harmless("count a model run", error)
+            log_internal_error("count a model run", error)
 
     def _record(self, attributes: Mapping[str, Any], duration_s: float, exemplar: Context) -> None:
         labels = self._admit(tuple((name, attributes[name]) for name in _RUN if name in attributes))

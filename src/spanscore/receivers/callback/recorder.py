@@ -29,7 +29,7 @@ from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.runs import CLIENTS, Event, Root, Run
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_over
-from spanscore.runtime.log import harmless
+from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.timebox import Timebox
 
 __all__ = ["LiveEnding", "Recorder"]
@@ -80,7 +80,7 @@ class LiveEnding:
                 self._span.set_attributes(attributes)
             self._span.end(end_time=self._end_ns)
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
-            harmless("end a span", error)
+            log_internal_error("end a span", error)
 
 
 class Recorder:
@@ -309,7 +309,7 @@ class Recorder:
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
         except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
-            harmless("end a span", error)
+            log_internal_error("end a span", error)
 
     def _told(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
         """Return the attributes that are exported whether content is or not. Never raises."""
@@ -375,7 +375,7 @@ def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]
     try:
         return _described(run, output, error)
     except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
-        harmless("describe a run", fault)
+        log_internal_error("describe a run", fault)
         return dict(_MARKS[run.operation])
 
 
@@ -407,7 +407,7 @@ def _rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     try:
         return render()
     except Exception as error:  # noqa: BLE001  (a payload no codec foresaw: the span leaves without it)
-        harmless("render a run's content", error)
+        log_internal_error("render a run's content", error)
         return {}
 
 
