@@ -19,7 +19,7 @@ def naps(monkeypatch, work):
 def test_it_gives_way_after_two_milliseconds_of_work(monkeypatch):
     def work(clock):
         for _ in range(100):
-            gil.give_way()
+            gil.yield_gil()
             clock[0] += 100_000
 
     assert naps(monkeypatch, work) == [0] * 5
@@ -28,19 +28,19 @@ def test_it_gives_way_after_two_milliseconds_of_work(monkeypatch):
 def test_a_thread_that_has_just_slept_begins_a_new_turn(monkeypatch):
     def work(clock):
         gil.begin_turn()
-        gil.give_way()
+        gil.yield_gil()
         clock[0] += 2_000_000
-        gil.give_way()
+        gil.yield_gil()
 
     assert naps(monkeypatch, work) == [0]
 
 
 def test_each_thread_has_its_own_turn(monkeypatch):
     def work(clock):
-        gil.give_way()
-        other = threading.Thread(target=gil.give_way)
+        gil.yield_gil()
+        other = threading.Thread(target=gil.yield_gil)
         other.start()
         other.join()
-        gil.give_way()
+        gil.yield_gil()
 
     assert naps(monkeypatch, work) == [0, 0]

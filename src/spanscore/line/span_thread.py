@@ -12,7 +12,7 @@ from collections.abc import Callable
 from spanscore.model.span import UnitKey
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.callback.runs import Event
-from spanscore.runtime.gil import begin_turn, give_way
+from spanscore.runtime.gil import begin_turn, yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.hold import SpanHold
@@ -124,7 +124,7 @@ class SpanThread:
         self._safely(lambda: self._recorder.due(now_ns))
         for work in posted:
             self._safely(work)
-            give_way()
+            yield_gil()
         self._safely(lambda: self._units.tick(now_ns))
         self._answer_markers()
 
@@ -137,7 +137,7 @@ class SpanThread:
                     handle(event, clock())
                 except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
                     log_internal_error("keep track of a unit", error)
-            give_way()
+            yield_gil()
 
     def _safely(self, work: Callable[[], None]) -> None:
         """One bad unit must not end the thread that all others need."""

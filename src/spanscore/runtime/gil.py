@@ -10,7 +10,7 @@ import threading
 from time import monotonic_ns, sleep
 from typing import Final
 
-__all__ = ["begin_turn", "give_way"]
+__all__ = ["begin_turn", "yield_gil"]
 
 _TURN_NS: Final = 2_000_000
 """A turn costs the application two waits for a thread to wake and its caches: with 1 ms a tenth more of what a chain pays. A
@@ -26,11 +26,11 @@ _turn = _Turn()
 
 
 def begin_turn() -> None:
-    """Say that this thread has just slept, so that its first ``give_way`` is not one at once."""
+    """Say that this thread has just slept, so that its first ``yield_gil`` is not one at once."""
     _turn.began_ns = monotonic_ns()
 
 
-def give_way() -> None:
+def yield_gil() -> None:
     """Let the GIL go for a moment, if this thread has worked for two milliseconds since it last did. Else 0.2 µs."""
     if monotonic_ns() - _turn.began_ns >= _TURN_NS:
         sleep(0)

@@ -17,7 +17,7 @@ from spanscore.model.job import Job, JobResult, SampledUnit
 from spanscore.model.score import Score
 from spanscore.protocols import Queue
 from spanscore.runtime import loop
-from spanscore.runtime.gil import give_way
+from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.jobs import Pipeline
@@ -95,7 +95,7 @@ class Engine:
         with suppressed():  # a filter or a redactor may ask a model
             while self._waiting and (self._may_make() or self._stopped):
                 self._take(self._waiting.popleft())
-                give_way()
+                yield_gil()
 
     def _may_make(self) -> bool:
         """Whether the next job may be begun: in order, and not past those of which it is not known yet that they take long."""
@@ -151,7 +151,7 @@ class Engine:
             except asyncio.CancelledError:
                 if self._stopped:
                     raise
-            give_way()
+            yield_gil()
 
     async def _do(self, job: Job) -> None:
         scores: Sequence[Score] = ()

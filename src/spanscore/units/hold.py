@@ -16,7 +16,7 @@ from typing import Any
 from spanscore import semconv
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Ending
-from spanscore.runtime.gil import give_way
+from spanscore.runtime.gil import yield_gil
 
 __all__ = ["RELEASE_REASONS", "Pace", "SpanHold"]
 
@@ -208,7 +208,7 @@ class SpanHold:
             self.lost += spans if self.provider_closed else 0
             left += spans
             self._pace.spend(spans, now_ns)
-            give_way()
+            yield_gil()
         return left
 
     def next_due_ns(self) -> int | None:

@@ -17,7 +17,7 @@ from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score, unit_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.protocols import Ending, Queue, Sampler, Sink
-from spanscore.runtime.gil import give_way
+from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
 from spanscore.units.content_size import weight_of
@@ -159,7 +159,7 @@ class Units:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns, force=force):
             self._safely_close(unit, now_ns)
-            give_way()
+            yield_gil()
         if self._chosen:
             chosen, self._chosen = self._chosen, []
             self._handover(chosen)
