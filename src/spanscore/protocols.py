@@ -99,7 +99,7 @@ class Sampler(Protocol):
     def may(self, facts: Facts) -> bool:
         """At the unit's start: whether the largest rate still possible, rules included, would take it."""
 
-    def foresee(self, key: UnitKey) -> bool | None:
+    def would_sample(self, key: UnitKey) -> bool | None:
         """What ``may`` will say of the first span of a new trace; None where more than its ids decides."""
 
     def decide(self, facts: Facts, metric: str) -> Decision:

@@ -60,7 +60,7 @@ class RateSampler:
         r, upstream = self._randomness(facts)
         return r >= (t if upstream is None else thinned(t, upstream))
 
-    def foresee(self, key: UnitKey) -> bool | None:
+    def would_sample(self, key: UnitKey) -> bool | None:
         """Return what ``may`` will say of the first span of a new trace; None where rules ask for more than its ids."""
         return None if self._rules else self._hashed(Facts(key, is_trace_root=True)) >= self._most_threshold
 

@@ -437,7 +437,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
             return False
         if self._spans is None:
             self._ready()
-            self._spans = RunSpans(self._get_tracer(), self._sampler.foresee)
+            self._spans = RunSpans(self._get_tracer(), self._sampler.would_sample)
         if not self._spans.decide(root, ambient) or root.key is None:
             self._turnstile.turned_away(Outcome.NOT_EXPORTED)
             return False

@@ -49,13 +49,13 @@ class RunSpans:
     """Makes the spans of runs, in the name of the capture scope's tracer.
 
     Args:
-        foresee: the sampler's, asked about the first span of a trace.
+        would_sample: the sampler's, asked about the first span of a trace.
     """
 
-    def __init__(self, tracer: Tracer, foresee: Callable[[UnitKey], bool | None] = lambda _: None) -> None:
+    def __init__(self, tracer: Tracer, would_sample: Callable[[UnitKey], bool | None] = lambda _: None) -> None:
         self._tracer = tracer
         self._chosen = ChosenSpans.of(tracer)
-        self._foresee = foresee
+        self._would_sample = would_sample
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
         # What generates other ids may write the time into them.
         self._is_random = self._chosen is not None and isinstance(self._chosen.ids, OwnIds)
@@ -97,7 +97,7 @@ class RunSpans:
         """Draw the ids of a root to come, and its ``may``: 15 µs that no request has to wait for. Any thread."""
         if self._chosen is not None and self._is_random and len(self._drawn) < _DRAWN_AHEAD:
             key = _new_key(self._chosen)
-            self._drawn.append((key, self._foresee(key)))
+            self._drawn.append((key, self._would_sample(key)))
 
     def _next(self, chosen: ChosenSpans) -> tuple[UnitKey, bool | None]:
         try:
