@@ -22,9 +22,9 @@ from opentelemetry.trace import (
 )  # fmt: skip
 from tests.live import QUESTION, a_line, a_trace, rag
 
-from spanscore.otel.deferred_span import UnwatchedSpan, Watchers
+from spanscore.otel.deferred_span import DeferredSpan, Watchers
 from spanscore.otel.exporters import OwnParts
-from spanscore.otel.span_factory import ChosenSpans
+from spanscore.otel.span_factory import PresetSpanFactory
 
 CALLER = SpanContext(0xABC, 0xDEF, True, TraceFlags(0x03), TraceState.from_header(["ot=th:8", "shop=1"]))
 ATTRIBUTES = {
@@ -63,14 +63,14 @@ def spans_of(watched, *, caller=None, **options):
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     if watched:
         provider.add_span_processor(Watching())
-    chosen = ChosenSpans.of(provider.get_tracer("scope", "1.0", attributes={"a": "b"}))
+    chosen = PresetSpanFactory.of(provider.get_tracer("scope", "1.0", attributes={"a": "b"}))
     context = Context() if caller is None else set_span_in_context(NonRecordingSpan(caller), Context())
     given = {"kind": SpanKind.CLIENT, "attributes": ATTRIBUTES, "start_time": 5}
     parent = chosen.start_span(
         "parent", context=context, trace_id=0x123, span_id=0x456, links=[Link(CALLER, {})], **given
     )
     child = chosen.start_span("child", context=set_span_in_context(parent, context), span_id=0x789, **given)
-    assert isinstance(parent, UnwatchedSpan) is not watched
+    assert isinstance(parent, DeferredSpan) is not watched
     child.set_status(Status(StatusCode.ERROR, "no"))
     child.end(9)
     assert parent.is_recording()
@@ -114,7 +114,7 @@ def test_it_is_the_span_that_the_sdk_makes(options, caller):
 def test_a_later_value_of_an_attribute_replaces_the_former():
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    chosen = ChosenSpans.of(provider.get_tracer("scope"))
+    chosen = PresetSpanFactory.of(provider.get_tracer("scope"))
 
     span = chosen.start_span("one", context=Context(), attributes={"a": 1, "b": 1}, start_time=1)
     span.set_attributes({"a": 2})
@@ -129,7 +129,7 @@ def test_an_attribute_that_is_set_again_is_not_the_oldest_which_a_limit_drops(wa
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     if watched:
         provider.add_span_processor(Watching())
-    chosen = ChosenSpans.of(provider.get_tracer("scope"))
+    chosen = PresetSpanFactory.of(provider.get_tracer("scope"))
 
     span = chosen.start_span("one", context=Context(), attributes={"operation": "chat"}, start_time=1)
     span.set_attributes({"document": "a", "operation": "chat", "model": "m"})
@@ -148,7 +148,7 @@ def test_a_child_that_the_head_sampler_drops_is_not_exported():
 
 @pytest.mark.parametrize("sampled_by", [ALWAYS_ON, ParentBased(ALWAYS_ON)], ids=["always", "parent"])
 def test_ids_that_are_not_chosen_are_generated(sampled_by):
-    chosen = ChosenSpans.of(TracerProvider(sampler=sampled_by).get_tracer("scope"))
+    chosen = PresetSpanFactory.of(TracerProvider(sampler=sampled_by).get_tracer("scope"))
 
     spans = [chosen.start_span("one", context=Context(), attributes={}, start_time=1) for _ in range(50)]
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, TraceState, set_span_in_context
 
-from spanscore.otel.head_sampling import Foregone
+from spanscore.otel.head_sampling import KnownDecision
 
 STATE = TraceState([("vendor", "1")])
 PARENTS = [None] + [
@@ -50,7 +50,7 @@ SAMPLERS = {
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_what_is_kept_for_sure_would_have_been_kept_as_it_is(name, parent):
     sampler = SAMPLERS[name]
-    if not Foregone(sampler).keeps(parent):
+    if not KnownDecision(sampler).keeps(parent):
         return
     context = set_span_in_context(NonRecordingSpan(parent)) if parent is not None else None
 
@@ -77,7 +77,7 @@ def test_what_is_kept_for_sure_would_have_been_kept_as_it_is(name, parent):
     ],
 )
 def test_the_usual_samplers_need_not_be_asked_and_others_are(name, roots, under_sampled):
-    keeps = Foregone(SAMPLERS[name]).keeps
+    keeps = KnownDecision(SAMPLERS[name]).keeps
 
     assert keeps(None) is roots
     assert keeps(SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1))) is under_sampled

@@ -1,4 +1,4 @@
-"""UnwatchedSpan: a span that is made when it ends, because no processor looks at it before.
+"""DeferredSpan: a span that is made when it ends, because no processor looks at it before.
 
 The SDK's span is there to be written to while its work goes on: a lock, a bounded mapping that cleans each value, a copy of
 itself at the end. That costs 50 µs, five times what a finished span costs. Ours are told after the fact, and the batch and
@@ -16,13 +16,13 @@ from typing import Any
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
-__all__ = ["UnwatchedSpan", "Watchers"]
+__all__ = ["DeferredSpan", "Watchers"]
 
 _UNSET = Status(StatusCode.UNSET)
 _PLAIN = frozenset({str, int, float, bool})
 
 
-class UnwatchedSpan(NonRecordingSpan):
+class DeferredSpan(NonRecordingSpan):
     """A span that keeps what it is told, and gives the processors of its tracer a finished one. Not for several threads.
 
     Attributes:

@@ -9,10 +9,10 @@ from typing import Any
 
 from opentelemetry.trace import SpanContext
 
-__all__ = ["Foregone"]
+__all__ = ["KnownDecision"]
 
 
-class Foregone:
+class KnownDecision:
     """Knows which spans a head sampler keeps, with the attributes and the trace state that they bring.
 
     Args:

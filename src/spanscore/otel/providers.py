@@ -96,12 +96,12 @@ class Providers:
         self._given = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
         self._lock = Lock()
-        self._chosen: dict[Signal, _Chosen] | None = None
+        self._chosen: dict[Signal, _ResolvedProvider] | None = None
         self._tracers: dict[str, Tracer] = {}
         self._warming: Thread | None = None
         self._parts: OwnParts | None = None
         self._helper = _Helper()
-        self._at: _Chosen | None = None
+        self._at: _ResolvedProvider | None = None
         self._closed = False
         version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
@@ -215,7 +215,7 @@ class Providers:
         assert self._chosen is not None  # resolve always chooses
         return self._chosen[what].provider
 
-    def _own(self) -> list[_Chosen]:
+    def _own(self) -> list[_ResolvedProvider]:
         return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
 
     def _flush_all(self) -> bool:
@@ -227,7 +227,7 @@ class Providers:
     def _close_all(self) -> bool:
         return self._each(self._own(), lambda chosen: chosen.close())
 
-    def _each(self, providers: Iterable[_Chosen], deliver: Callable[[_Chosen], bool]) -> bool:
+    def _each(self, providers: Iterable[_ResolvedProvider], deliver: Callable[[_ResolvedProvider], bool]) -> bool:
         """Whether all succeed, one after another; each is tried, also after one that failed. Helper thread."""
         results = []
         for self._at in providers:
@@ -250,7 +250,7 @@ class Providers:
         at = self._at
         return at is not None and at.exporter is not None and at.exporter.unreachable
 
-    def _choose(self) -> dict[Signal, _Chosen]:
+    def _choose(self) -> dict[Signal, _ResolvedProvider]:
         build = self._to_build()
         if build and (self._parts is None or self._parts.environment != otel_environment()):
             self._parts = OwnParts(self._service_name)  # nothing was built ahead, or for other variables
@@ -270,20 +270,22 @@ class Providers:
             return []
         return [what for what in missing if what == "traces" or exporter_name(what) != "none"]
 
-    def _found(self, what: Signal) -> _Chosen | None:
+    def _found(self, what: Signal) -> _ResolvedProvider | None:
         if self._given[what] is not None:
-            return _Chosen(what, self._given[what], "given")
+            return _ResolvedProvider(what, self._given[what], "given")
         provider = _global_provider(what)
-        return None if provider is None else _Chosen(what, provider, "global")
+        return None if provider is None else _ResolvedProvider(what, provider, "global")
 
-    def _build(self, what: Signal) -> _Chosen:
+    def _build(self, what: Signal) -> _ResolvedProvider:
         assert self._parts is not None  # made before any signal is built
         try:
             provider, exporter = self._parts.provider(what), self._parts.exporter(what)
         except Exception as error:  # noqa: BLE001  (a wrong OTEL_ variable must not break the application's first request)
             _log.warning("%s are not exported, as no exporter could be built: %s", what, error)
             return _nothing(what, f"no exporter could be built: {error}")
-        return _Chosen(what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none")
+        return _ResolvedProvider(
+            what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
+        )
 
     def _build_ahead(self) -> None:
         parts = OwnParts(self._service_name)
@@ -310,7 +312,7 @@ class Providers:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _ResolvedProvider:
     """One provider, whose it is, and our exporter behind it where it is ours and exports."""
 
     what: Signal
@@ -420,19 +422,19 @@ def _global_provider(what: Signal) -> Any:
     return None if is_proxy else provider
 
 
-def _nothing(what: Signal, note: str = "") -> _Chosen:
+def _nothing(what: Signal, note: str = "") -> _ResolvedProvider:
     """Return the API's own no-op; for metrics and logs its proxy, which a provider set later still fills."""
     if sdk_disabled():
         note = "OTEL_SDK_DISABLED=true"
     elif exporter_name(what) == "none":
         note = f"OTEL_{what.upper()}_EXPORTER=none"
     if what == "traces":
-        return _Chosen(what, trace.NoOpTracerProvider(), "none", note=note)
+        return _ResolvedProvider(what, trace.NoOpTracerProvider(), "none", note=note)
     if what == "metrics":
-        return _Chosen(what, metrics.get_meter_provider(), "none", note=note or NO_METRICS)
+        return _ResolvedProvider(what, metrics.get_meter_provider(), "none", note=note or NO_METRICS)
     from opentelemetry import _logs
 
-    return _Chosen(what, _logs.get_logger_provider(), "none", note=note or "no provider is set")
+    return _ResolvedProvider(what, _logs.get_logger_provider(), "none", note=note or "no provider is set")
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()

@@ -1,6 +1,6 @@
-"""ChosenSpans: spans whose ids, and whose head-sampling decision, were chosen before they are made.
+"""PresetSpanFactory: spans whose ids, and whose head-sampling decision, were chosen before they are made.
 
-Where nobody looks at a span before it ends, it is an ``UnwatchedSpan``. Else the SDK makes it: its tracer asks its
+Where nobody looks at a span before it ends, it is an ``DeferredSpan``. Else the SDK makes it: its tracer asks its
 ``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was chosen; the tracer itself,
 which every user of its scope shares, is not touched. A tracer that is not the SDK's chooses for itself, and nothing else can
 be done about it.
@@ -24,17 +24,17 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from spanscore.otel.deferred_span import UnwatchedSpan, Watchers
-from spanscore.otel.head_sampling import Foregone
+from spanscore.otel.deferred_span import DeferredSpan, Watchers
+from spanscore.otel.head_sampling import KnownDecision
 from spanscore.otel.ids import ids_of
 
-__all__ = ["ChosenSpans"]
+__all__ = ["PresetSpanFactory"]
 
 _RANDOM = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)  # W3C Trace Context, level 2
 _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLED | _RANDOM)
 
 
-class ChosenSpans:
+class PresetSpanFactory:
     """Starts spans that are chosen in all but their processors. One thread's, but for ``ids``, ``sampler`` and ``keeps``.
 
     Attributes:
@@ -48,7 +48,7 @@ class ChosenSpans:
     def __init__(self, tracer: Any) -> None:
         self.most_attributes: int | None = tracer._span_limits.max_span_attributes
         self.ids, self.sampler = ids_of(tracer), tracer.sampler
-        self.keeps, self.watched = Foregone(self.sampler).keeps, Watchers(tracer)
+        self.keeps, self.watched = KnownDecision(self.sampler).keeps, Watchers(tracer)
         self._own = tracer
         self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
         self._ids, self._sampler = _Ids(self.ids), _Sampler(self.sampler)
@@ -56,7 +56,7 @@ class ChosenSpans:
         self._tracer.id_generator, self._tracer.sampler = self._ids, self._sampler
 
     @classmethod
-    def of(cls, tracer: Tracer) -> ChosenSpans | None:
+    def of(cls, tracer: Tracer) -> PresetSpanFactory | None:
         """Return what starts chosen spans in this tracer's name; None for one that is not the SDK's."""
         is_known = type(tracer).__module__ == "opentelemetry.sdk.trace"
         is_known = is_known and hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")
@@ -98,7 +98,7 @@ class ChosenSpans:
             if is_sampled:
                 span_id = self.ids.generate_span_id() if span_id is None else span_id
                 ids = SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
-                return UnwatchedSpan(self._own, name, ids, above, kind, kept, links, start_time)
+                return DeferredSpan(self._own, name, ids, above, kind, kept, links, start_time)
         self._ids.span_id, self._ids.trace_id, self._sampler.sampling = span_id, trace_id, sampling
         span: Span = self._tracer.start_span(
             name,

@@ -17,7 +17,7 @@ from spanscore.model.score import Score, Usage, score_attributes, score_id
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
-from spanscore.otel.span_factory import ChosenSpans
+from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.sinks.emission import SafeSink, context_of, explanation_of, span_context_of
 
 __all__ = ["EvaluationSpans"]
@@ -47,7 +47,7 @@ class EvaluationSpans(SafeSink):
         super().__init__()
         self._providers = providers
         self._content = content
-        self._chosen: ChosenSpans | None = None
+        self._chosen: PresetSpanFactory | None = None
 
     def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
         root = unit.root
@@ -65,7 +65,7 @@ class EvaluationSpans(SafeSink):
     def _start_and_end(
         self, tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]
     ) -> None:
-        self._chosen = self._chosen or ChosenSpans.of(tracer)
+        self._chosen = self._chosen or PresetSpanFactory.of(tracer)
         start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=span_id)
         span = start(
             f"{semconv.EVALUATION} {score.metric}",

@@ -14,7 +14,7 @@ from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import Span, set_span_in_context
 
 from spanscore import semconv
-from spanscore.otel.head_sampling import Foregone
+from spanscore.otel.head_sampling import KnownDecision
 from spanscore.otel.instruments import DURATION_BUCKETS, MAX_SETS, OTHER, Labels
 from spanscore.receivers.callback.neighbours import neighbours, who_counts
 from spanscore.runtime.log import log_internal_error
@@ -98,7 +98,7 @@ def why_not(tracer: Any, meter_provider: Any) -> str:
     who = who_counts(neighbours()) or _maker_of(semconv.CLIENT_TOKEN_USAGE, meter_provider)
     if who is not None:
         return f"{who} counts them"
-    if not Foregone(getattr(tracer, "sampler", None)).keeps_all:
+    if not KnownDecision(getattr(tracer, "sampler", None)).keeps_all:
         return "the head sampler drops runs, which would be missing in them"
     return ""
 

@@ -22,7 +22,7 @@ from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import UnitKey
 from spanscore.otel.ids import OwnIds
-from spanscore.otel.span_factory import ChosenSpans
+from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 
 __all__ = ["RunSpans"]
@@ -54,7 +54,7 @@ class RunSpans:
 
     def __init__(self, tracer: Tracer, would_sample: Callable[[UnitKey], bool | None] = lambda _: None) -> None:
         self._tracer = tracer
-        self._chosen = ChosenSpans.of(tracer)
+        self._chosen = PresetSpanFactory.of(tracer)
         self._would_sample = would_sample
         self._drawn: deque[tuple[UnitKey, bool | None]] = deque()
         # What generates other ids may write the time into them.
@@ -99,7 +99,7 @@ class RunSpans:
             key = _new_key(self._chosen)
             self._drawn.append((key, self._would_sample(key)))
 
-    def _next(self, chosen: ChosenSpans) -> tuple[UnitKey, bool | None]:
+    def _next(self, chosen: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
         try:
             return self._drawn.popleft()
         except IndexError:
@@ -162,7 +162,7 @@ class RunSpans:
         return True
 
 
-def _new_key(chosen: ChosenSpans) -> UnitKey:
+def _new_key(chosen: PresetSpanFactory) -> UnitKey:
     return UnitKey(chosen.ids.generate_trace_id(), chosen.ids.generate_span_id())
 
 
