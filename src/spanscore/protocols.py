@@ -17,12 +17,12 @@ from spanscore.model.score import Outcome, Scale, Score
 from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 
 __all__ = [
+    "Admission",
     "Counts",
     "Dialect",
     "Embedder",
     "Ending",
     "Filter",
-    "Hold",
     "Judge",
     "Metric",
     "Queue",
@@ -30,14 +30,13 @@ __all__ = [
     "Redactor",
     "Sampler",
     "Sink",
-    "Turnstile",
 ]
 
 
-class Turnstile(Protocol):
+class Admission(Protocol):
     """The part of the ledger that the application's thread sees: units that were turned away at the door."""
 
-    def turned_away(self, outcome: Outcome) -> None:
+    def record_rejected(self, outcome: Outcome) -> None:
         """Count one unit as eligible and ended in one step, for every metric. Any thread; O(1)."""
 
 
@@ -69,28 +68,6 @@ class Ending(Protocol):
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Set the attributes and end the span at its true end time. Never raises; called once."""
-
-
-class Hold(Protocol):
-    """The waiting room for spans of units that may be scored: bounded, paced release. Owned by the span thread."""
-
-    def keep(self, key: UnitKey, child: Ending, now_ns: int) -> None:
-        """Keep a finished child until its root ends (or until the unit has run too long)."""
-
-    def park(self, key: UnitKey, root: Ending, deadline_ns: int) -> None:
-        """Keep an ended root until ``release``, the deadline, or overflow (then the oldest leaves first)."""
-
-    def release(self, key: UnitKey, attributes: Mapping[str, Any]) -> bool:
-        """Let a unit leave with these attributes. False: it has left already, the scores are late."""
-
-    def leave(self, ending: Ending, spans: int) -> None:
-        """Queue something else that makes spans (evaluation spans) behind the same pace."""
-
-    def due(self, now_ns: int) -> list[UnitKey]:
-        """Let every parked unit whose deadline has passed leave as pending; return their keys."""
-
-    def pump(self, now_ns: int, *, unpaced: bool = False) -> int:
-        """End as many leaving spans as the pace allows; return how many ended."""
 
 
 class Sampler(Protocol):

@@ -294,7 +294,7 @@ class OnlineScorer:
         self._ready()
         if not self._line.inbox.admits():
             self._line.handler.refused += 1
-            self._line.ledger.turned_away(Outcome.REFUSED)
+            self._line.ledger.record_rejected(Outcome.REFUSED)
             return None
         return self._submit(item, sampled=sample)
 
@@ -308,7 +308,7 @@ class OnlineScorer:
             ids = span.get_span_context()
             ending = LiveEnding(span, end_ns, None, 1_000)
         if not ids.trace_flags & 1:
-            line.ledger.turned_away(Outcome.NOT_EXPORTED)
+            line.ledger.record_rejected(Outcome.NOT_EXPORTED)
             return None
         unit = _unit_of(span, end_ns)
         taken = by_value(item)

@@ -15,7 +15,7 @@ STEPS = st.one_of(
     st.tuples(st.just("enter"), KEYS),
     st.tuples(st.just("settle"), KEYS, st.sampled_from(METRICS), st.sampled_from(list(Outcome))),
     st.tuples(st.just("settle_all"), KEYS, st.sampled_from(list(Outcome))),
-    st.tuples(st.just("turned_away"), st.sampled_from(list(Outcome))),
+    st.tuples(st.just("record_rejected"), st.sampled_from(list(Outcome))),
 )
 
 
@@ -45,7 +45,7 @@ def test_a_unit_times_metric_ends_once():
 
 def test_a_forked_child_counts_from_zero():
     ledger = Ledger(METRICS)
-    ledger.turned_away(Outcome.REFUSED)
+    ledger.record_rejected(Outcome.REFUSED)
 
     ledger.reset()
 

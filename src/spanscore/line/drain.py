@@ -77,7 +77,7 @@ def _count_unread(parts: Drainable) -> None:
     """Count the units of which a stuck span thread has not even read that they began."""
     for run, end_ns, _, _ in list(parts.inbox.abandon()):  # a run that goes on may just be adding to it
         if run is run.root and not end_ns:
-            parts.ledger.turned_away(Outcome.SHUTDOWN)
+            parts.ledger.record_rejected(Outcome.SHUTDOWN)
 
 
 def _give_up(parts: Drainable) -> None:

@@ -16,7 +16,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended; also the ``Turnstile`` and ``Counts`` of the library.
+    """Counts how each eligible (unit × metric) ended; also the ``Admission`` and ``Counts`` of the library.
 
     Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
 
@@ -45,7 +45,7 @@ class Ledger:
             self._open[key] = set(self._metrics)
             return True
 
-    def turned_away(self, outcome: Outcome) -> None:
+    def record_rejected(self, outcome: Outcome) -> None:
         """Count one unit as eligible and ended in one step, for every metric."""
         with self._lock:
             self._units += 1

@@ -30,7 +30,7 @@ from spanscore.codec.text import safe_text
 from spanscore.model.foreign import bases_of, class_name, plain_text
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts
-from spanscore.protocols import Sampler, Turnstile
+from spanscore.protocols import Admission, Sampler
 from spanscore.receivers.callback.inline import give_back_the_start
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
@@ -80,7 +80,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
     Args:
         inbox: the way to the span thread.
         sampler: asked once per root whether the unit may be scored at all.
-        turnstile: counts the roots that are turned away here.
+        admission: counts the roots that are turned away here.
         tracer: gives the tracer of the capture scope; called once, before the first root.
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and so wanted for every unit.
@@ -99,7 +99,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self,
         inbox: Inbox[Event],
         sampler: Sampler,
-        turnstile: Turnstile,
+        admission: Admission,
         *,
         tracer: Callable[[], trace.Tracer],
         ready: Callable[[], None],
@@ -109,7 +109,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
     ) -> None:
         self._inbox = inbox
         self._sampler = sampler
-        self._turnstile = turnstile
+        self._admission = admission
         self._get_tracer = tracer
         self._ready = ready
         self._content = content
@@ -433,13 +433,13 @@ class SpanCallbackHandler(BaseCallbackHandler):
             return False
         if not self._inbox.admits():
             self.refused += 1
-            self._turnstile.turned_away(Outcome.REFUSED)
+            self._admission.record_rejected(Outcome.REFUSED)
             return False
         if self._spans is None:
             self._ready()
             self._spans = RunSpans(self._get_tracer(), self._sampler.would_sample)
         if not self._spans.decide(root, ambient) or root.key is None:
-            self._turnstile.turned_away(Outcome.NOT_EXPORTED)
+            self._admission.record_rejected(Outcome.NOT_EXPORTED)
             return False
         return True
 

@@ -23,7 +23,7 @@ from spanscore.codec.text import jsonable, safe_text
 from spanscore.model.foreign import is_a, said_by, type_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, SpanData, UnitKey
-from spanscore.protocols import Recorded, Redactor, Turnstile
+from spanscore.protocols import Admission, Recorded, Redactor
 from spanscore.receivers.callback.handler import conversation_id
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.runs import CLIENTS, Event, Root, Run
@@ -88,7 +88,7 @@ class Recorder:
 
     Args:
         port: where finished spans go.
-        turnstile: counts the roots of which the tracer makes no span.
+        admission: counts the roots of which the tracer makes no span.
         tracer: gives the tracer of the capture scope.
         forget: called with each finished root: the handler drops what it remembers.
         content: whether prompts, answers and documents are exported.
@@ -103,7 +103,7 @@ class Recorder:
     def __init__(
         self,
         port: Recorded,
-        turnstile: Turnstile,
+        admission: Admission,
         *,
         tracer: Callable[[], trace.Tracer],
         forget: Callable[[Root], None],
@@ -115,7 +115,7 @@ class Recorder:
         models: ModelMetrics | None = None,
     ) -> None:
         self._port = port
-        self._turnstile = turnstile
+        self._admission = admission
         self._tracer = tracer
         self._forget = forget
         self._content = content
@@ -272,7 +272,7 @@ class Recorder:
         finally:
             if not made:  # also where a processor of the application raised
                 root.ignored = True
-                self._turnstile.turned_away(Outcome.NOT_EXPORTED)
+                self._admission.record_rejected(Outcome.NOT_EXPORTED)
         if not made:
             return
         self._open[key] = root
