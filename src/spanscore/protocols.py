@@ -21,10 +21,10 @@ __all__ = [
     "Counts",
     "Dialect",
     "Embedder",
-    "Ending",
     "Filter",
     "Judge",
     "Metric",
+    "PendingSpan",
     "Queue",
     "Recorded",
     "Redactor",
@@ -49,17 +49,17 @@ class Recorded(Protocol):
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Say that a span of a unit that may be scored began."""
 
-    def ended(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
-        """Hand over an ended span of a unit that may be scored; who gets ``ending`` must end it, once."""
+    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
+        """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once."""
 
-    def passed(self, key: UnitKey, ending: Ending, now_ns: int) -> None:
+    def passed(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
         """Hand over the root of a unit that cannot be taken, to be ended at once."""
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Say that events of a unit were lost: it will end ``incomplete``."""
 
 
-class Ending(Protocol):
+class PendingSpan(Protocol):
     """One span that still has to leave: a live span, or a rebuilt ``ReadableSpan``. Span thread only."""
 
     @property

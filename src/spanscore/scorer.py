@@ -25,11 +25,11 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.model.status import Status
 from spanscore.otel.providers import NO_METRICS, ProviderRow, Providers
-from spanscore.protocols import Ending, Filter, Metric, Redactor, Sink
+from spanscore.protocols import Filter, Metric, PendingSpan, Redactor, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
 from spanscore.receivers.callback.neighbours import announce, neighbours
-from spanscore.receivers.callback.recorder import LiveEnding
+from spanscore.receivers.callback.recorder import LiveSpan
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import log_once
 from spanscore.sampling.rules import Rule
@@ -300,13 +300,13 @@ class OnlineScorer:
 
     def _submit(self, item: Sample, *, sampled: bool) -> str | None:
         line, now = self._line, time_ns()
-        span, ending = trace.get_current_span(), None
+        span, pending = trace.get_current_span(), None
         ids, end_ns = span.get_span_context(), now
         if not ids.is_valid or not line.claim(UnitKey(ids.trace_id, ids.span_id)):
             span = line.tracer().start_span(_SUBMITTED_SPAN, attributes=_SUBMITTED, start_time=now)
             end_ns = now + _SUBMITTED_NS
             ids = span.get_span_context()
-            ending = LiveEnding(span, end_ns, None, 1_000)
+            pending = LiveSpan(span, end_ns, None, 1_000)
         if not ids.trace_flags & 1:
             line.ledger.record_rejected(Outcome.NOT_EXPORTED)
             return None
@@ -314,7 +314,7 @@ class OnlineScorer:
         taken = by_value(item)
         samples = Samples(multi=taken) if isinstance(taken, MultiTurnSample) else Samples(single=taken)
         weight = weight_of(unit, samples)
-        line.inbox.post(lambda: _take_in(line, unit, samples, ending, sampled), weight=weight)
+        line.inbox.post(lambda: _take_in(line, unit, samples, pending, sampled), weight=weight)
         return f"{ids.trace_id:032x}"
 
     # --- looking -----------------------------------------------------------------------------------------------
@@ -525,8 +525,8 @@ def _unit_of(span: trace.Span, end_ns: int) -> Unit:
     return Unit(UnitKey(ids.trace_id, ids.span_id), (root,))
 
 
-def _take_in(line: Line, unit: Unit, samples: Samples, ending: Ending | None, sampled: bool) -> None:
-    line.units.submitted(unit, samples, ending, sampled=sampled, now_ns=line.span_thread.now_ns())
+def _take_in(line: Line, unit: Unit, samples: Samples, pending: PendingSpan | None, sampled: bool) -> None:
+    line.units.submitted(unit, samples, pending, sampled=sampled, now_ns=line.span_thread.now_ns())
 
 
 def _watch(line: Line) -> None:

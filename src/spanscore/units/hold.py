@@ -15,7 +15,7 @@ from typing import Any
 
 from spanscore import semconv
 from spanscore.model.span import UnitKey
-from spanscore.protocols import Ending
+from spanscore.protocols import PendingSpan
 from spanscore.runtime.gil import yield_gil
 
 __all__ = ["RELEASE_REASONS", "Pace", "SpanHold"]
@@ -80,8 +80,8 @@ class Pace:
 @dataclass(slots=True)
 class _Room:
     since_ns: int
-    children: list[Ending] = field(default_factory=list)
-    root: Ending | None = None
+    children: list[PendingSpan] = field(default_factory=list)
+    root: PendingSpan | None = None
     deadline_ns: int = 0
 
     @property
@@ -127,10 +127,10 @@ class SpanHold:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything without ending it: in a forked child, where the spans are the parent's."""
+        """Forget everything without pending it: in a forked child, where the spans are the parent's."""
         self._running: OrderedDict[UnitKey, _Room] = OrderedDict()
         self._parked: OrderedDict[UnitKey, _Room] = OrderedDict()
-        self._leaving: deque[tuple[Ending, Mapping[str, Any] | None, int]] = deque()
+        self._leaving: deque[tuple[PendingSpan, Mapping[str, Any] | None, int]] = deque()
         self._spans = 0
         self._bytes = 0
         self._leaving_spans = 0
@@ -144,7 +144,7 @@ class SpanHold:
         """Units parked."""
         return len(self._parked)
 
-    def keep(self, key: UnitKey, child: Ending, now_ns: int) -> None:
+    def keep(self, key: UnitKey, child: PendingSpan, now_ns: int) -> None:
         """Keep a finished child; where there is no room for it, or its unit runs too long, it leaves at once."""
         room = self._running.get(key)
         if room is None:
@@ -156,7 +156,7 @@ class SpanHold:
         self._spans += 1
         self._bytes += child.size
 
-    def park(self, key: UnitKey, root: Ending, deadline_ns: int) -> None:
+    def park(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
         """Keep an ended root with its children until ``release`` or the deadline."""
         room = self._running.pop(key, None) or _Room(since_ns=0)
         room.root, room.deadline_ns = root, deadline_ns
@@ -173,9 +173,9 @@ class SpanHold:
         self._let_go(key, attributes, reason)
         return True
 
-    def leave(self, ending: Ending, spans: int) -> None:
+    def leave(self, pending: PendingSpan, spans: int) -> None:
         """Queue something else that makes spans (evaluation spans) behind the same pace."""
-        self._leave(ending, None, spans)
+        self._leave(pending, None, spans)
 
     def due(self, now_ns: int) -> list[UnitKey]:
         """Let the parked units whose deadline has passed leave as pending, and long runners' children early."""
@@ -200,10 +200,10 @@ class SpanHold:
         """End leaving spans as the pace allows (all of them when ``unpaced``); return how many left."""
         left = 0
         while self._leaving and (unpaced or self._is_crowded() or self._pace.allows(now_ns) > 0):
-            ending, attributes, spans = self._leaving.popleft()
+            pending, attributes, spans = self._leaving.popleft()
             self._leaving_spans -= spans
-            self._leaving_bytes -= ending.size
-            ending.end(attributes)
+            self._leaving_bytes -= pending.size
+            pending.end(attributes)
             self.ended += 1
             self.lost += spans if self.provider_closed else 0
             left += spans
@@ -227,8 +227,8 @@ class SpanHold:
         if room is not None:
             self._empty(room)
 
-    def _has_space(self, ending: Ending) -> bool:
-        return self._spans < self._max_spans and self._bytes + ending.size <= self._max_bytes
+    def _has_space(self, pending: PendingSpan) -> bool:
+        return self._spans < self._max_spans and self._bytes + pending.size <= self._max_bytes
 
     def _overflows(self) -> bool:
         return len(self._parked) > self._max_units or self._spans > self._max_spans or self._bytes > self._max_bytes
@@ -253,10 +253,10 @@ class SpanHold:
             self._leave(child, None)
         room.children.clear()
 
-    def _leave(self, ending: Ending, attributes: Mapping[str, Any] | None, spans: int = 1) -> None:
-        self._leaving.append((ending, attributes, spans))
+    def _leave(self, pending: PendingSpan, attributes: Mapping[str, Any] | None, spans: int = 1) -> None:
+        self._leaving.append((pending, attributes, spans))
         self._leaving_spans += spans
-        self._leaving_bytes += ending.size
+        self._leaving_bytes += pending.size
         self.queued += 1
 
 

@@ -16,7 +16,7 @@ from spanscore.model.job import Decision, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score, unit_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.protocols import Ending, Queue, Sampler, Sink
+from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
@@ -103,7 +103,7 @@ class Units:
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
-        self._roots: dict[UnitKey, Ending] = {}
+        self._roots: dict[UnitKey, PendingSpan] = {}
         self._chosen: list[SampledUnit] = []
         self._undecided: dict[UnitKey, dict[str, Outcome]] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
@@ -122,19 +122,19 @@ class Units:
         """Keep the unit open until that span has ended."""
         self._assembler.started(key, span_id, now_ns)
 
-    def ended(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
+    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
         """Keep an ended span of a unit that may be scored."""
         if span.span_id != key.span_id:
-            self._keep_child(key, span, ending, now_ns)
+            self._keep_child(key, span, pending, now_ns)
             return
         self.busy[key] = None
-        self._roots[key] = ending
+        self._roots[key] = pending
         self._assembler.ended(key, span, now_ns)
 
-    def passed(self, key: UnitKey, ending: Ending, now_ns: int) -> None:
+    def passed(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
         self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
-        ending.end(self._passed)
+        pending.end(self._passed)
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""
@@ -142,12 +142,14 @@ class Units:
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
-    def submitted(self, unit: Unit, samples: Samples, ending: Ending | None, *, sampled: bool, now_ns: int) -> None:
-        """Take in a sample made by hand; ``ending`` is its own root span, None when it rides on somebody else's."""
+    def submitted(
+        self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
+    ) -> None:
+        """Take in a sample made by hand; ``pending`` is its own root span, None when it rides on somebody else's."""
         self._ledger.enter(unit.key)
         self.busy[unit.key] = None
-        if ending is not None:
-            self._roots[unit.key] = ending
+        if pending is not None:
+            self._roots[unit.key] = pending
         facts = unit.facts()
         decisions = {
             name: self._sampler.decide(facts, name) if sampled else Decision(True, 1.0, 0, "submitted")
@@ -197,12 +199,12 @@ class Units:
 
     # --- inside ------------------------------------------------------------------------------------------------
 
-    def _keep_child(self, key: UnitKey, span: SpanData, ending: Ending, now_ns: int) -> None:
+    def _keep_child(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
         self._assembler.ended(key, span, now_ns)
         if self._attach:
-            self._hold.keep(key, ending, now_ns)
+            self._hold.keep(key, pending, now_ns)
         else:
-            ending.end()
+            pending.end()
 
     def _safely_close(self, unit: Unit, now_ns: int) -> None:
         try:
@@ -236,24 +238,24 @@ class Units:
         self._chosen.append(SampledUnit(unit, taken, samples, held))
 
     def _park(self, unit: Unit, now_ns: int) -> None:
-        ending = self._roots.pop(unit.key, None)
-        if ending is None:
+        pending = self._roots.pop(unit.key, None)
+        if pending is None:
             return
         if not self._attach:
-            ending.end()
+            pending.end()
             return
         root = unit.root
         is_trace_root = root is not None and root.parent_id is None
-        self._hold.park(unit.key, ending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
+        self._hold.park(unit.key, pending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
 
     def _settled_as(self, outcome: Outcome, key: UnitKey) -> dict[str, Outcome]:
         """Give every metric of a unit that is still open this outcome."""
         return dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
 
     def _turn_back(self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int) -> None:
-        ending = self._roots.pop(key, None)
-        if ending is not None:
-            self._hold.park(key, ending, now_ns)
+        pending = self._roots.pop(key, None)
+        if pending is not None:
+            self._hold.park(key, pending, now_ns)
             self._hold.release(key, self._on_span([], outcomes))
         else:
             self._hold.drop(key)

@@ -32,7 +32,7 @@ from spanscore.receivers.callback.tasks import is_over
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.timebox import Timebox
 
-__all__ = ["LiveEnding", "Recorder"]
+__all__ = ["LiveSpan", "Recorder"]
 
 _GRACE_NS: Final = 500_000_000
 _SPAN_BYTES: Final = 2_000
@@ -60,7 +60,7 @@ _SPARE_ATTRIBUTES: Final = 32
 """Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
 
 
-class LiveEnding:
+class LiveSpan:
     """A live span of ours that has not been ended yet."""
 
     __slots__ = ("_attributes", "_end_ns", "_span", "size")
@@ -203,7 +203,7 @@ class Recorder:
             attributes, error = attributes | {semconv.RUN_END: _run_end(None, error)}, None
         if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
             run.closed = True
-            LiveEnding(self._span_of(run, attributes), end_ns, None, 0).end()
+            LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
             self._count(run, end_ns, attributes)
             return
         self._close_span(run, end_ns, attributes, output, error, now_ns)
@@ -232,14 +232,14 @@ class Recorder:
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
         size = _SPAN_BYTES + _size(on_span) if root.may else 0  # what cannot be taken is not held
-        ending = LiveEnding(span, end_ns, on_span if run is root else None, size)
+        pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
         if root.may:
             held = Attributes(attributes, render or _content_of(run, output))
-            self._port.ended(key, _span_data(run, span, end_ns, held, error), ending, now_ns)
+            self._port.ended(key, _span_data(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
-            self._port.passed(key, ending, now_ns)
+            self._port.passed(key, pending, now_ns)
         else:
-            ending.end()
+            pending.end()
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
         """Count a model's run that has ended; of one that never does nobody knows how long it took."""
