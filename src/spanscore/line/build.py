@@ -37,8 +37,8 @@ from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.workers import Engine
 from spanscore.units.assembly import Assembler
-from spanscore.units.hold import RELEASE_REASONS, Pace, SpanHold
 from spanscore.units.ledger import Ledger
+from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Line:
         self.inbox: Inbox[Event] = Inbox(soft=options.inbox, soft_bytes=options.inbox_bytes)
         self.queue = MemoryQueue(options.queue, options.queue_bytes)
         self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=options.key or DEFAULT_KEY)
-        self.hold = SpanHold(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
+        self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout_s)
         self.box = Timebox(options.hooks_s, suppressed_context)
         hooks = Hooks(options.redactor, options.keep).within(self.box)

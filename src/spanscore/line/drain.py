@@ -13,8 +13,8 @@ from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.callback.runs import Event
 from spanscore.runtime.inbox import Inbox
 from spanscore.scoring.workers import Engine
-from spanscore.units.hold import SpanHold
 from spanscore.units.ledger import Ledger
+from spanscore.units.span_buffer import SpanBuffer
 from spanscore.units.tracker import Units
 
 __all__ = ["Drainable", "drain"]
@@ -29,7 +29,7 @@ class Drainable(Protocol):
     handler: SpanCallbackHandler
     recorder: Recorder
     units: Units
-    hold: SpanHold
+    hold: SpanBuffer
     ledger: Ledger
     engine: Engine
     span_thread: SpanThread
@@ -70,7 +70,7 @@ def _release(parts: Drainable) -> None:
     parts.units.give_up(parts.recorder.detach(now_ns), now_ns)
     parts.units.tick(now_ns)
     parts.hold.release_all()
-    parts.units.pump(now_ns)
+    parts.units.flush_ready(now_ns)
 
 
 def _count_unread(parts: Drainable) -> None:
@@ -84,4 +84,4 @@ def _give_up(parts: Drainable) -> None:
     now_ns = parts.span_thread.now_ns()
     parts.recorder.detach(now_ns)  # what was let in while the door closed
     parts.units.give_up(list(parts.units.busy), now_ns)
-    parts.units.pump(now_ns, unpaced=True)
+    parts.units.flush_ready(now_ns, unpaced=True)

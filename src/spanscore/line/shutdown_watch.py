@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from spanscore.units.hold import SpanHold
+from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["ShutdownWatch"]
 
@@ -12,7 +12,7 @@ __all__ = ["ShutdownWatch"]
 class ShutdownWatch(SpanProcessor):
     """Does nothing with spans; tells the hold when its provider has gone."""
 
-    def __init__(self, hold: SpanHold) -> None:
+    def __init__(self, hold: SpanBuffer) -> None:
         self._hold = hold
 
     def shutdown(self) -> None:

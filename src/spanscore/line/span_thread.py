@@ -15,7 +15,7 @@ from spanscore.receivers.callback.runs import Event
 from spanscore.runtime.gil import begin_turn, yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
-from spanscore.units.hold import SpanHold
+from spanscore.units.span_buffer import SpanBuffer
 from spanscore.units.tracker import Units
 
 __all__ = ["SpanThread"]
@@ -36,7 +36,7 @@ class SpanThread:
         inbox: Inbox[Event],
         recorder: Recorder,
         units: Units,
-        hold: SpanHold,
+        hold: SpanBuffer,
         *,
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.time_ns,

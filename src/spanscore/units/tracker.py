@@ -22,8 +22,8 @@ from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
 from spanscore.units.content_size import weight_of
 from spanscore.units.failures import log_failures
-from spanscore.units.hold import SpanHold
 from spanscore.units.ledger import Ledger
+from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["Units"]
 
@@ -80,7 +80,7 @@ class Units:
         assembler: Assembler,
         sampler: Sampler,
         queue: Queue,
-        hold: SpanHold,
+        hold: SpanBuffer,
         sinks: Sequence[Sink],
         handover: Callable[[Sequence[SampledUnit]], None],
         attach: bool = True,
@@ -166,11 +166,11 @@ class Units:
             chosen, self._chosen = self._chosen, []
             self._handover(chosen)
         self._hold.due(now_ns)
-        self.pump(now_ns)
+        self.flush_ready(now_ns)
 
-    def pump(self, now_ns: int, *, unpaced: bool = False) -> None:
+    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
         """End what may leave now."""
-        self._hold.pump(now_ns, unpaced=unpaced)
+        self._hold.flush_ready(now_ns, unpaced=unpaced)
         while self._leaving and self._leaving[0][0] <= self._hold.ended:
             self.busy.pop(self._leaving.popleft()[1], None)
 
@@ -185,7 +185,7 @@ class Units:
         in_time = self._hold.release(key, {**self._on_span(scores, others), **(result.told if self._attach else {})})
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
-            self._hold.leave(Emission(self._sinks, result.unit, emitted), len(emitted))
+            self._hold.enqueue(Emission(self._sinks, result.unit, emitted), len(emitted))
         self._out_when_left(key)
         self._note_unpriced(scores)
         log_failures(scores)
@@ -202,7 +202,7 @@ class Units:
     def _keep_child(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
         self._assembler.ended(key, span, now_ns)
         if self._attach:
-            self._hold.keep(key, pending, now_ns)
+            self._hold.hold_child(key, pending, now_ns)
         else:
             pending.end()
 
@@ -246,7 +246,7 @@ class Units:
             return
         root = unit.root
         is_trace_root = root is not None and root.parent_id is None
-        self._hold.park(unit.key, pending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
+        self._hold.hold_root(unit.key, pending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
 
     def _settled_as(self, outcome: Outcome, key: UnitKey) -> dict[str, Outcome]:
         """Give every metric of a unit that is still open this outcome."""
@@ -255,7 +255,7 @@ class Units:
     def _turn_back(self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int) -> None:
         pending = self._roots.pop(key, None)
         if pending is not None:
-            self._hold.park(key, pending, now_ns)
+            self._hold.hold_root(key, pending, now_ns)
             self._hold.release(key, self._on_span([], outcomes))
         else:
             self._hold.drop(key)

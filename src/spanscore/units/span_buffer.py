@@ -1,4 +1,4 @@
-"""Hold: the waiting room. Spans of a unit that may be scored wait here and leave together with the scores.
+"""The buffer of the hold: Spans of a unit that may be scored wait here and leave together with the scores.
 
 Bounded in units, spans, bytes and time; what leaves, leaves at a pace: 5,000 spans ended at once into a default batch
 processor behind a 50 ms exporter lost half of them, and 512 per 100 ms blindly still lost a third behind a slower one. So
@@ -18,7 +18,7 @@ from spanscore.model.span import UnitKey
 from spanscore.protocols import PendingSpan
 from spanscore.runtime.gil import yield_gil
 
-__all__ = ["RELEASE_REASONS", "Pace", "SpanHold"]
+__all__ = ["RELEASE_REASONS", "Pace", "SpanBuffer"]
 
 RELEASE_REASONS = ("done", "deadline", "overflow", "shutdown")
 """Why a unit leaves."""
@@ -93,7 +93,7 @@ class _Room:
         return sum(child.size for child in self.children) + (self.root.size if self.root else 0)
 
 
-class SpanHold:
+class SpanBuffer:
     """Keeps the endings of units that may be scored. Owned by the span thread.
 
     Args:
@@ -144,7 +144,7 @@ class SpanHold:
         """Units parked."""
         return len(self._parked)
 
-    def keep(self, key: UnitKey, child: PendingSpan, now_ns: int) -> None:
+    def hold_child(self, key: UnitKey, child: PendingSpan, now_ns: int) -> None:
         """Keep a finished child; where there is no room for it, or its unit runs too long, it leaves at once."""
         room = self._running.get(key)
         if room is None:
@@ -156,7 +156,7 @@ class SpanHold:
         self._spans += 1
         self._bytes += child.size
 
-    def park(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
+    def hold_root(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
         """Keep an ended root with its children until ``release`` or the deadline."""
         room = self._running.pop(key, None) or _Room(since_ns=0)
         room.root, room.deadline_ns = root, deadline_ns
@@ -173,7 +173,7 @@ class SpanHold:
         self._let_go(key, attributes, reason)
         return True
 
-    def leave(self, pending: PendingSpan, spans: int) -> None:
+    def enqueue(self, pending: PendingSpan, spans: int) -> None:
         """Queue something else that makes spans (evaluation spans) behind the same pace."""
         self._leave(pending, None, spans)
 
@@ -196,7 +196,7 @@ class SpanHold:
             self._empty(room)
         self._running.clear()
 
-    def pump(self, now_ns: int, *, unpaced: bool = False) -> int:
+    def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> int:
         """End leaving spans as the pace allows (all of them when ``unpaced``); return how many left."""
         left = 0
         while self._leaving and (unpaced or self._is_crowded() or self._pace.allows(now_ns) > 0):

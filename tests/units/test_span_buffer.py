@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 from spanscore.model.span import UnitKey
-from spanscore.units.hold import Pace, SpanHold
+from spanscore.units.span_buffer import Pace, SpanBuffer
 
 S = 1_000_000_000
 
@@ -29,28 +29,28 @@ def at_once():
 
 
 def hold(**bounds):
-    return SpanHold(Pace(at_once), **bounds)
+    return SpanBuffer(Pace(at_once), **bounds)
 
 
 def test_children_wait_for_their_root_and_leave_before_it():
     log, room = [], hold()
-    room.keep(key(1), Leaves("child", log), 0)
-    room.park(key(1), Leaves("root", log), 10 * S)
-    room.pump(S)
+    room.hold_child(key(1), Leaves("child", log), 0)
+    room.hold_root(key(1), Leaves("root", log), 10 * S)
+    room.flush_ready(S)
     assert log == []
 
     assert room.release(key(1), {"spanscore.status": "scored"})
-    room.pump(S)
+    room.flush_ready(S)
 
     assert log == [("child", {}), ("root", {"spanscore.status": "scored"})]
 
 
 def test_a_unit_past_its_deadline_leaves_as_pending_and_its_scores_are_late():
     log, room = [], hold()
-    room.park(key(1), Leaves("root", log), 4 * S)
+    room.hold_root(key(1), Leaves("root", log), 4 * S)
 
     assert room.due(5 * S) == [key(1)]
-    room.pump(5 * S)
+    room.flush_ready(5 * S)
 
     assert log == [("root", {"spanscore.status": "pending"})]
     assert not room.release(key(1), {})
@@ -59,9 +59,9 @@ def test_a_unit_past_its_deadline_leaves_as_pending_and_its_scores_are_late():
 def test_on_overflow_the_oldest_leaves_first():
     log, room = [], hold(max_units=2)
     for n in range(1, 4):
-        room.park(key(n), Leaves(n, log), 10 * S)
+        room.hold_root(key(n), Leaves(n, log), 10 * S)
 
-    room.pump(S)
+    room.flush_ready(S)
 
     assert [name for name, _ in log] == [1]
     assert dict(room.released) == {"overflow": 1}
@@ -69,21 +69,21 @@ def test_on_overflow_the_oldest_leaves_first():
 
 def test_bytes_are_bounded():
     log, room = [], hold(max_bytes=100)
-    room.park(key(1), Leaves("a", log, size=80), 10 * S)
-    room.park(key(2), Leaves("b", log, size=80), 10 * S)
+    room.hold_root(key(1), Leaves("a", log, size=80), 10 * S)
+    room.hold_root(key(2), Leaves("b", log, size=80), 10 * S)
 
-    room.pump(S)
+    room.flush_ready(S)
 
     assert [name for name, _ in log] == ["a"]
 
 
 def test_a_unit_that_runs_long_lets_its_finished_children_go():
     log, room = [], hold()
-    room.keep(key(1), Leaves("child", log), 0)
+    room.hold_child(key(1), Leaves("child", log), 0)
 
     room.due(6 * S)
-    room.keep(key(1), Leaves("later child", log), 6 * S)
-    room.pump(6 * S)
+    room.hold_child(key(1), Leaves("later child", log), 6 * S)
+    room.flush_ready(6 * S)
 
     assert [name for name, _ in log] == ["child", "later child"]
 
@@ -95,39 +95,39 @@ def test_what_leaves_waits_for_the_flush_after_each_batch():
         flushes.append(Future())
         return flushes[-1]
 
-    room = SpanHold(Pace(flush, batch=3))
+    room = SpanBuffer(Pace(flush, batch=3))
     for n in range(8):
-        room.leave(Leaves(n, log), 1)
+        room.enqueue(Leaves(n, log), 1)
 
-    room.pump(2 * S)
+    room.flush_ready(2 * S)
     assert len(log) == 3
-    room.pump(2 * S + 1)
+    room.flush_ready(2 * S + 1)
     assert len(log) == 3
     flushes[0].set_result(True)
-    room.pump(2 * S + 2)
+    room.flush_ready(2 * S + 2)
     assert len(log) == 6
-    room.pump(5 * S)  # the second flush hangs: patience is two seconds
+    room.flush_ready(5 * S)  # the second flush hangs: patience is two seconds
 
     assert len(log) == 8
 
 
 def test_what_leaves_after_the_provider_has_gone_is_counted_as_lost():
     log, room = [], hold()
-    room.park(key(1), Leaves("root", log), 10 * S)
+    room.hold_root(key(1), Leaves("root", log), 10 * S)
     room.provider_closed = True
 
     room.release(key(1), {})
-    room.pump(S)
+    room.flush_ready(S)
 
     assert room.lost == 1
 
 
 def test_a_fork_ends_nothing():
     log, room = [], hold()
-    room.park(key(1), Leaves("root", log), 10 * S)
+    room.hold_root(key(1), Leaves("root", log), 10 * S)
 
     room.reset()
     room.release_all()
-    room.pump(S)
+    room.flush_ready(S)
 
     assert (log, len(room)) == ([], 0)
