@@ -1,4 +1,4 @@
-"""The buffer of the hold: Spans of a unit that may be scored wait here and leave together with the scores.
+"""The buffer of the hold: spans of a unit that may be scored wait here and leave together with the scores.
 
 Bounded in units, spans, bytes and time; what leaves, leaves at a pace: 5,000 spans ended at once into a default batch
 processor behind a 50 ms exporter lost half of them, and 512 per 100 ms blindly still lost a third behind a slower one. So

@@ -34,7 +34,7 @@ _MOST_UNPRICED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Emission:
+class ScoreBatch:
     """Scores on their way to the sinks, behind the same pace as the spans."""
 
     sinks: Sequence[Sink]
@@ -185,7 +185,7 @@ class Units:
         in_time = self._hold.release(key, {**self._on_span(scores, others), **(result.told if self._attach else {})})
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
-            self._hold.enqueue(Emission(self._sinks, result.unit, emitted), len(emitted))
+            self._hold.enqueue(ScoreBatch(self._sinks, result.unit, emitted), len(emitted))
         self._out_when_left(key)
         self._note_unpriced(scores)
         log_failures(scores)
