@@ -52,7 +52,7 @@ class Recorded(Protocol):
     def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
         """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once."""
 
-    def passed(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
+    def skipped(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
         """Hand over the root of a unit that cannot be taken, to be ended at once."""
 
     def broken(self, key: UnitKey, now_ns: int) -> None:

@@ -98,7 +98,7 @@ class Units:
         self._attach = attach
         self._hold_root_ns = hold_root_ns
         self._hold_ns = hold_ns
-        self._passed = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
+        self._skipped = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
         self.reset()
 
     def reset(self) -> None:
@@ -131,10 +131,10 @@ class Units:
         self._roots[key] = pending
         self._assembler.ended(key, span, now_ns)
 
-    def passed(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
+    def skipped(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
         self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
-        pending.end(self._passed)
+        pending.end(self._skipped)
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""

@@ -237,7 +237,7 @@ class Recorder:
             held = Attributes(attributes, render or _content_of(run, output))
             self._port.ended(key, _span_data(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
-            self._port.passed(key, pending, now_ns)
+            self._port.skipped(key, pending, now_ns)
         else:
             pending.end()
 
