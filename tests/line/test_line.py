@@ -635,7 +635,7 @@ def test_nothing_is_remembered_after_everything_has_ended():
         scorer.flush(5)
 
         assert scorer.handler.remembered() == 0
-        assert (scorer._line.units.busy, len(scorer._line.hold), len(scorer._line.assembler)) == ({}, 0, 0)
+        assert (scorer._line.units.in_flight, len(scorer._line.hold), len(scorer._line.assembler)) == ({}, 0, 0)
 
 
 def test_a_cancelled_run_is_closed_and_marked():

@@ -83,5 +83,5 @@ def _count_unread(parts: Drainable) -> None:
 def _give_up(parts: Drainable) -> None:
     now_ns = parts.span_thread.now_ns()
     parts.recorder.detach(now_ns)  # what was let in while the door closed
-    parts.units.give_up(list(parts.units.busy), now_ns)
+    parts.units.give_up(list(parts.units.in_flight), now_ns)
     parts.units.flush_ready(now_ns, unpaced=True)

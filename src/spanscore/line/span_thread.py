@@ -150,15 +150,15 @@ class SpanThread:
         due = [t for t in (self._recorder.next_due_ns(), self._hold.next_due_ns()) if t is not None]
         if due:
             return min(max(0.001, (min(due) - self._clock()) / 1e9), _SLOW_TICK_S)
-        return _SLOW_TICK_S if self._recorder.open_units() or self._units.busy else None
+        return _SLOW_TICK_S if self._recorder.open_units() or self._units.in_flight else None
 
     def _mark(self, done: threading.Event) -> None:
-        self._markers.append((set(self._units.busy) | set(self._recorder.closing_units()), done))
+        self._markers.append((set(self._units.in_flight) | set(self._recorder.closing_units()), done))
 
     def _answer_markers(self) -> None:
         if not self._markers:
             return
-        waiting = set(self._units.busy) | set(self._recorder.closing_units())
+        waiting = set(self._units.in_flight) | set(self._recorder.closing_units())
         self._markers = [(keys & waiting, done) for keys, done in self._markers]
         for keys, done in self._markers:
             if not keys:

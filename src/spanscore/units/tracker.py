@@ -59,7 +59,7 @@ class Units:
     """Implements ``Recorded``; owned by the span thread.
 
     Attributes:
-        busy: units whose root has ended and that are not out yet, oldest first.
+        in_flight: units whose root has ended and that are not out yet, oldest first.
         reasons: (metric, outcome) → the latest reason, for ``status()``.
         sources: how samples were found → how many, for ``status()``.
         unpriced: models of judges that cost what nobody knows, for ``status()``; a few at most.
@@ -107,7 +107,7 @@ class Units:
         self._chosen: list[SampledUnit] = []
         self._undecided: dict[UnitKey, dict[str, Outcome]] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
-        self.busy: dict[UnitKey, None] = {}
+        self.in_flight: dict[UnitKey, None] = {}
         self.reasons: dict[tuple[str, Outcome], str] = {}
         self.sources: Counter[str] = Counter()
         self.unpriced: dict[str, None] = {}
@@ -127,7 +127,7 @@ class Units:
         if span.span_id != key.span_id:
             self._keep_child(key, span, pending, now_ns)
             return
-        self.busy[key] = None
+        self.in_flight[key] = None
         self._roots[key] = pending
         self._assembler.ended(key, span, now_ns)
 
@@ -147,7 +147,7 @@ class Units:
     ) -> None:
         """Take in a sample made by hand; ``pending`` is its own root span, None when it rides on somebody else's."""
         self._ledger.enter(unit.key)
-        self.busy[unit.key] = None
+        self.in_flight[unit.key] = None
         if pending is not None:
             self._roots[unit.key] = pending
         facts = unit.facts()
@@ -172,7 +172,7 @@ class Units:
         """End what may leave now."""
         self._hold.flush_ready(now_ns, unpaced=unpaced)
         while self._leaving and self._leaving[0][0] <= self._hold.ended:
-            self.busy.pop(self._leaving.popleft()[1], None)
+            self.in_flight.pop(self._leaving.popleft()[1], None)
 
     def settled(self, result: JobResult) -> None:
         """Take in the scores of a job: count them, let the unit's spans leave, emit."""

@@ -56,7 +56,7 @@ class Captured:
         """Assert that nothing is open, held or remembered, and that the ledger adds up."""
         line, handler = self.scorer._line, self.scorer.handler
         assert (line.recorder.open_units(), line.recorder.closing_units()) == ([], [])
-        assert (line.units.busy, len(line.assembler), len(line.hold), len(line.hold._running)) == ({}, 0, 0, 0)
+        assert (line.units.in_flight, len(line.assembler), len(line.hold), len(line.hold._running)) == ({}, 0, 0, 0)
         assert (handler.open_roots(), handler.remembered()) == ([], 0)
         assert identity_holds(self.scorer)
         ids = [s.context.span_id for s in self.trace.spans]
