@@ -1,4 +1,4 @@
-"""DaemonPool: a thread pool that never holds up the exit; and ``driven``, for a coroutine that needs no loop."""
+"""DaemonPool: a thread pool that never holds up the exit; and ``run_without_loop``, for a coroutine that needs no loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["DaemonPool", "driven"]
+__all__ = ["DaemonPool", "run_without_loop"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def _do(future: Future[Any], job: Callable[[], Any]) -> None:
         future.set_exception(error)
 
 
-def driven(work: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that waits for nothing, without a loop, on the caller's thread.
 
     Raises:

@@ -16,7 +16,7 @@ from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Metric
-from spanscore.runtime.pool import DaemonPool, driven
+from spanscore.runtime.pool import DaemonPool, run_without_loop
 
 __all__ = ["Evaluation"]
 
@@ -84,7 +84,7 @@ class Evaluation:
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
         context = copy_context()  # a thread of the pool has none of it
         return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: context.run(lambda: driven(metric.score(sample)))
+            self._pool, lambda: context.run(lambda: run_without_loop(metric.score(sample)))
         )
 
 

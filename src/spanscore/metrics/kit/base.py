@@ -27,7 +27,7 @@ from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, mi
 from spanscore.model.score import UNIT_INTERVAL, Ballots, JudgeCall, Outcome, Scale, Score, Usage
 from spanscore.protocols import Judge
 from spanscore.runtime import loop
-from spanscore.runtime.pool import driven
+from spanscore.runtime.pool import run_without_loop
 
 __all__ = ["BaseMetric", "Finding", "Measured"]
 
@@ -107,7 +107,7 @@ class BaseMetric:
 
     def score_sync(self, sample: Sample) -> Score:
         """Score one sample and block until it is done; also inside a running loop (Jupyter)."""
-        return driven(self._scored(sample)) if self.cpu_bound else loop.run(self._scored(sample))
+        return run_without_loop(self._scored(sample)) if self.cpu_bound else loop.run(self._scored(sample))
 
     @cached_property
     def version(self) -> str:
