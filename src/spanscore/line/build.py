@@ -42,7 +42,7 @@ from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
 if TYPE_CHECKING:
-    from spanscore.monitoring.standing import Standing
+    from spanscore.monitoring.running_mean import RunningMean
 
 __all__ = ["Line", "Options", "rules_of"]
 
@@ -179,13 +179,13 @@ class Line:
         raised = [rule.rate for rule in self.options.rules]
         return {name: (rate, max(rate, *raised, 0.0)) for name, rate in self._base_rates().items()}
 
-    def means(self) -> dict[str, Standing | None]:
+    def means(self) -> dict[str, RunningMean | None]:
         """Return metric → how good its scores are so far; None where there are none, or their scale is open."""
         if self.telemetry is None:
             return dict.fromkeys(self.metrics)
-        from spanscore.monitoring.standing import standing
+        from spanscore.monitoring.running_mean import running_mean
 
-        return {name: standing(name, metric.scale, self.telemetry.sums) for name, metric in self.metrics.items()}
+        return {name: running_mean(name, metric.scale, self.telemetry.sums) for name, metric in self.metrics.items()}
 
     def _units(self) -> Units:
         hold_s = self.options.hold_s

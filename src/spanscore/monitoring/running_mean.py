@@ -9,7 +9,7 @@ from spanscore import semconv
 from spanscore.model.score import Scale
 from spanscore.monitoring.estimates import Moments, interval, mean
 
-__all__ = ["Standing", "standing"]
+__all__ = ["RunningMean", "running_mean"]
 
 _FIELDS = {
     "n": semconv.SCORED,
@@ -22,7 +22,7 @@ _FIELDS = {
 }
 
 
-class Standing(NamedTuple):
+class RunningMean(NamedTuple):
     """The mean quality of all eligible traffic, estimated, and its 95 % interval; all in [0, 1]."""
 
     mean: float
@@ -30,9 +30,9 @@ class Standing(NamedTuple):
     high: float
 
 
-def standing(
+def running_mean(
     metric: str, scale: Scale, sums: Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
-) -> Standing | None:
+) -> RunningMean | None:
     """Return how good a metric's scores are so far; None where nothing is scored, or the scale is open.
 
     Args:
@@ -49,4 +49,4 @@ def standing(
     )
     if scale.range is None or not of.w:
         return None
-    return Standing(mean(of), *interval(of, binary=scale.kind == "binary"))
+    return RunningMean(mean(of), *interval(of, binary=scale.kind == "binary"))
