@@ -347,7 +347,7 @@ class OnlineScorer:
             closed=self._closed,
             neighbours=neighbours(),
             unpriced=list(line.units.unpriced),
-            folded=sum(part.folded for part in (line.telemetry, line.models) if part is not None),
+            overflowed=sum(part.overflowed for part in (line.telemetry, line.models) if part is not None),
             rates=line.rates(),
             means=line.means(),
             notes=[*offline_notes(line.metrics.values()), *line.notes()],

@@ -37,7 +37,7 @@ def test_a_price_becomes_a_cost_on_the_evaluation_span_and_in_the_sum():
         assert scorer.flush(5)
 
         assert sums(reader)["spanscore.judge.cost"] == pytest.approx(COST)
-        assert (scorer.status().unpriced, scorer.status().folded) == ([], 0)
+        assert (scorer.status().unpriced, scorer.status().overflowed) == ([], 0)
         assert "price" not in str(scorer.status())
         assert "other" not in str(scorer.status())
     assert trace.evaluations[0].attributes["spanscore.judge.cost_usd"] == pytest.approx(COST)
@@ -61,8 +61,8 @@ def test_folded_measurements_are_told():
     with a_line(segments={"user": users}) as (scorer, _):
         status = scorer.status()
 
-    assert status.folded > 0
-    assert f"{status.folded} measurements are told as 'other'" in " ".join(str(status).split())
+    assert status.overflowed > 0
+    assert f"{status.overflowed} measurements are told as 'other'" in " ".join(str(status).split())
 
 
 @pytest.mark.parametrize("taken", ["id", "revision"])

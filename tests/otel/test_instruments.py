@@ -251,8 +251,8 @@ def test_attribute_sets_are_bounded_and_what_was_folded_is_counted(memory: Memor
         telemetry.record(unit(**{semconv.REQUEST_MODEL: f"model-{n}"}), score())
 
     points = memory.points("spanscore.quality")
-    folded = points[key(name="faithfulness", label="pass", series="other", model="other", workflow="other")]
-    assert (len(points), folded.count, telemetry.folded) == (4, 7, 7)
+    overflowed = points[key(name="faithfulness", label="pass", series="other", model="other", workflow="other")]
+    assert (len(points), overflowed.count, telemetry.overflowed) == (4, 7, 7)
 
 
 def test_handed_in_readings_are_exported_and_a_failing_one_is_left_out(

@@ -59,7 +59,7 @@ class Status:
         closed: whether the scorer was shut down.
         neighbours: other instrumentations that trace LangChain in this process now.
         unpriced: models of judges that were paid for at a price nobody gave; their cost is in no sum.
-        folded: measurements whose attributes became ``other``, as an instrument had too many sets of them.
+        overflowed: measurements whose attributes became ``other``, as an instrument had too many sets of them.
         rates: metric → the least and the most of its sampling rate; they differ where rules raise it.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.
@@ -79,7 +79,7 @@ class Status:
     closed: bool
     neighbours: Sequence[str] = ()
     unpriced: Sequence[str] = ()
-    folded: int = 0
+    overflowed: int = 0
     rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     means: Mapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -161,8 +161,8 @@ class Status:
             yield f"nothing is scored, as sampling took none; {rate}: use 1.0 while testing"
         if self.unpriced:
             yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
-        if self.folded:
-            yield f"{self.folded} measurements are told as 'other': too many different models, agents or series"
+        if self.overflowed:
+            yield f"{self.overflowed} measurements are told as 'other': too many different models, agents or series"
 
     def _none_sampled(self) -> bool:
         ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}

@@ -163,9 +163,9 @@ class Telemetry:
             self.export_to(meter)
 
     @property
-    def folded(self) -> int:
+    def overflowed(self) -> int:
         """Measurements whose attributes were folded into ``other``, as the instrument had too many sets."""
-        return self._sums.folded
+        return self._sums.overflowed
 
     def export_to(self, meter: Meter) -> None:
         """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
@@ -348,7 +348,7 @@ class _Sums:
         self._max_sets = max_sets
         self._lock = Lock()
         self._sums: dict[str, dict[Labels, float]] = {}
-        self.folded = 0
+        self.overflowed = 0
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
         self.add_all(labels, ((name, amount),))
@@ -378,7 +378,7 @@ class _Sums:
         if labels in sums:
             return labels
         if len(sums) >= self._max_sets:
-            self.folded += 1
+            self.overflowed += 1
             labels = tuple((key, value if key in self._CLOSED else OTHER) for key, value in labels)
         sums.setdefault(labels, 0)
         return labels

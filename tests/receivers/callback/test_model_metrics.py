@@ -256,7 +256,7 @@ def test_models_past_the_bound_are_folded_and_counted() -> None:
 
     found = memory.points(DURATION)
     assert (len(found), found[key(**{"gen_ai.request.model": "other"})].count) == (501, 2)
-    assert metrics.folded == 2
+    assert metrics.overflowed == 2
 
 
 @pytest.mark.parametrize(("tokens", "seconds"), [(-1, 1.0), (1, -1.0)])

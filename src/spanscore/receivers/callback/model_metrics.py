@@ -40,12 +40,12 @@ class ModelMetrics:
 
     Attributes:
         off: why nothing is counted; empty while it is.
-        folded: runs whose models were told as ``other``, as there were too many different ones.
+        overflowed: runs whose models were told as ``other``, as there were too many different ones.
     """
 
     def __init__(self) -> None:
         self.off = ""
-        self.folded = 0
+        self.overflowed = 0
         self._sets: set[Labels] = set()
         self._exported: Mapping[Meter, _Histograms] = {}
 
@@ -82,7 +82,7 @@ class ModelMetrics:
     def _admit(self, labels: Labels) -> Labels:
         if labels not in self._sets:
             if len(self._sets) >= _SETS:
-                self.folded += 1
+                self.overflowed += 1
                 return tuple((name, value if name == semconv.OPERATION_NAME else OTHER) for name, value in labels)
             self._sets.add(labels)
         return labels
