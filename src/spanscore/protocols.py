@@ -115,10 +115,10 @@ class Queue(Protocol):
     ``reserve`` is called on the span thread before a unit is handed over; the rest on the loop.
     """
 
-    def reserve(self, weight: int) -> bool:
+    def reserve(self, size_bytes: int) -> bool:
         """Take a place for content of so many bytes. False: full."""
 
-    def cancel(self, weight: int) -> None:
+    def cancel(self, size_bytes: int) -> None:
         """Give a reserved place back: the unit made no job."""
 
     def put(self, job: Job) -> None:

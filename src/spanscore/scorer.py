@@ -33,7 +33,7 @@ from spanscore.receivers.callback.recorder import LiveSpan
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import log_once
 from spanscore.sampling.rules import Rule
-from spanscore.units.content_size import weight_of
+from spanscore.units.content_size import size_bytes_of
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -313,8 +313,8 @@ class OnlineScorer:
         unit = _unit_of(span, end_ns)
         taken = by_value(item)
         samples = Samples(multi=taken) if isinstance(taken, MultiTurnSample) else Samples(single=taken)
-        weight = weight_of(unit, samples)
-        line.inbox.post(lambda: _take_in(line, unit, samples, pending, sampled), weight=weight)
+        size_bytes = size_bytes_of(unit, samples)
+        line.inbox.post(lambda: _take_in(line, unit, samples, pending, sampled), size_bytes=size_bytes)
         return f"{ids.trace_id:032x}"
 
     # --- looking -----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, Samples, SingleTurnSample
 from spanscore.model.span import Attributes, SpanData, Unit, UnitKey
-from spanscore.units.content_size import weight_of
+from spanscore.units.content_size import size_bytes_of
 
 MB = 1_000_000
 TEXT = "x" * MB
@@ -36,22 +36,22 @@ def of(*attributes):
     ],
 )
 def test_texts_weigh_their_length_and_each_once(held, texts):
-    assert weight_of(unit(*held)) == pytest.approx(texts * MB, abs=1_000)
+    assert size_bytes_of(unit(*held)) == pytest.approx(texts * MB, abs=1_000)
 
 
 def test_many_small_things_weigh_something():
-    assert weight_of(unit([[] for _ in range(1_000)])) > 50_000
+    assert size_bytes_of(unit([[] for _ in range(1_000)])) > 50_000
 
 
 def test_a_large_container_is_looked_at_for_a_while_only():
-    assert weight_of(unit([TEXT] + [[1]] * 100_000)) > 1.6 * MB
+    assert size_bytes_of(unit([TEXT] + [[1]] * 100_000)) > 1.6 * MB
 
 
 def test_what_is_rendered_weighs_too():
     attributes = Attributes({}, lambda: {"gen_ai.output.messages": [TEXT]})
     assert attributes["gen_ai.output.messages"]
 
-    assert weight_of(of(attributes)) == pytest.approx(MB, abs=1_000)
+    assert size_bytes_of(of(attributes)) == pytest.approx(MB, abs=1_000)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_rendered_weighs_too():
     ],
 )
 def test_a_submitted_sample_weighs_in_its_units_place(samples):
-    assert weight_of(unit(), samples) == pytest.approx(MB, abs=2_000)
+    assert size_bytes_of(unit(), samples) == pytest.approx(MB, abs=2_000)
 
 
 def test_nothing_of_the_application_runs():
@@ -75,4 +75,4 @@ def test_nothing_of_the_application_runs():
 
         __len__ = __getitem__ = __iter__
 
-    assert weight_of(unit([Trap([TEXT]), TEXT])) == pytest.approx(MB, abs=1_000)
+    assert size_bytes_of(unit([Trap([TEXT]), TEXT])) == pytest.approx(MB, abs=1_000)

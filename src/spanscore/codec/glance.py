@@ -1,7 +1,7 @@
 """How much a snapshot holds, roughly, from a look at the first few things in it. Application's thread: 0.3 to 5 µs.
 
-``weight`` counts what a unit holds on a thread of ours, and takes up to 10 ms for it. Here a few elements of a long list stand
-for the others, and a text that several runs of a unit hold is counted once, as it is there once.
+``content_size`` counts what a unit holds on a thread of ours, and takes up to 10 ms for it. Here a few elements of a long list
+stand for the others, and a text that several runs of a unit hold is counted once, as it is there once.
 """
 
 from __future__ import annotations

@@ -37,13 +37,13 @@ class SampledUnit:
     Attributes:
         decisions: of the metrics that take it.
         samples: given for a sample that was submitted by hand; else a dialect makes them.
-        weight: bytes of its content, roughly, as they are reserved in the queue.
+        size_bytes: bytes of its content, roughly, as they are reserved in the queue.
     """
 
     unit: Unit
     decisions: Mapping[str, Decision]
     samples: Samples | None = None
-    weight: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Job:
     Attributes:
         unit: without content: what the sinks need.
         decisions: metric name → why and with which probability it was chosen.
-        weight: bytes of its content, roughly, as they were reserved in the queue.
+        size_bytes: bytes of its content, roughly, as they were reserved in the queue.
     """
 
     unit: Unit
     samples: Samples
     decisions: Mapping[str, Decision]
-    weight: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,19 +62,19 @@ class Inbox(Generic[Event]):
         """Whether a hard bound was reached."""
         return len(self._events) >= self._hard or self._bytes >= self._hard_bytes
 
-    def put(self, event: Event, weight: int = 0, *, must: bool = False) -> bool:
+    def put(self, event: Event, size_bytes: int = 0, *, must: bool = False) -> bool:
         """Append an event, O(1), never blocking. False: a hard bound was reached and the event is dropped.
 
         Args:
-            weight: bytes of its content, roughly.
+            size_bytes: bytes of its content, roughly.
             must: never dropped, for the two events of a root: roots are bounded where they are admitted.
         """
         events = self._events
         if not must and self.is_full():
             self.dropped += 1
             return False
-        self._bytes += weight
-        events.append((event, weight))
+        self._bytes += size_bytes
+        events.append((event, size_bytes))
         if self._asleep:  # a lost race here is found by the reader, which looks again before it sleeps
             self._asleep = False
             self._wake.set()
@@ -88,10 +88,10 @@ class Inbox(Generic[Event]):
         left, self._events = self._events, deque()
         return [event for event, _ in left]
 
-    def post(self, item: Any, weight: int = 0) -> None:
+    def post(self, item: Any, size_bytes: int = 0) -> None:
         """Hand over a command of ours, read at once: unbounded here because it is bounded where it is made."""
-        self._bytes += weight
-        self._urgent.append((item, weight))
+        self._bytes += size_bytes
+        self._urgent.append((item, size_bytes))
         self.nudge()
 
     def leave(self, item: Any) -> None:
@@ -143,6 +143,6 @@ class Inbox(Generic[Event]):
     def _taken(self, waiting: deque[tuple[Any, int]]) -> Any | None:
         if not waiting:
             return None
-        item, weight = waiting.popleft()
-        self._bytes = self._bytes - weight if self._events or self._urgent else 0
+        item, size_bytes = waiting.popleft()
+        self._bytes = self._bytes - size_bytes if self._events or self._urgent else 0
         return item

@@ -60,4 +60,4 @@ class Pipeline:
 
 
 def _job(sampled: SampledUnit, samples: Samples) -> Job:
-    return Job(sampled.unit.without_content(), samples, sampled.decisions, sampled.weight)
+    return Job(sampled.unit.without_content(), samples, sampled.decisions, sampled.size_bytes)

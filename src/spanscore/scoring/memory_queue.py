@@ -36,20 +36,20 @@ class MemoryQueue:
         """Places taken."""
         return self._taken
 
-    def reserve(self, weight: int) -> bool:
+    def reserve(self, size_bytes: int) -> bool:
         """Take a place for content of so many bytes. False: full. Any thread."""
         with self._lock:
-            if self._taken >= self.capacity or (self._taken and self._bytes + weight > self._max_bytes):
+            if self._taken >= self.capacity or (self._taken and self._bytes + size_bytes > self._max_bytes):
                 return False
             self._taken += 1
-            self._bytes += weight
+            self._bytes += size_bytes
             return True
 
-    def cancel(self, weight: int) -> None:
+    def cancel(self, size_bytes: int) -> None:
         """Give a reserved place back. Any thread."""
         with self._lock:
             self._taken -= 1
-            self._bytes -= weight
+            self._bytes -= size_bytes
 
     def put(self, job: Job) -> None:
         """Fill a reserved place. Loop thread."""
@@ -70,7 +70,7 @@ class MemoryQueue:
 
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free."""
-        self.cancel(job.weight)
+        self.cancel(job.size_bytes)
 
     def close(self) -> list[Job]:
         """Return the jobs nobody took, and free their places. Loop thread."""

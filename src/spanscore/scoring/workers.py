@@ -103,7 +103,7 @@ class Engine:
 
     def _take(self, chosen: SampledUnit) -> None:
         if self._stopped:
-            self._queue.cancel(chosen.weight)
+            self._queue.cancel(chosen.size_bytes)
             return
         self._ahead += 1
         if self._pipeline.box.has_hooks:
@@ -135,7 +135,7 @@ class Engine:
     def _spoilt(self, chosen: SampledUnit, error: BaseException) -> None:
         """Let go of a unit of which no job can be made."""
         self._ahead -= 1
-        self._queue.cancel(chosen.weight)
+        self._queue.cancel(chosen.size_bytes)
         if self._stopped:
             return
         log_internal_error("make a job", error)

@@ -18,7 +18,7 @@ from spanscore.model.sample import (
 )
 from spanscore.model.span import Attributes, Unit
 
-__all__ = ["weight_of"]
+__all__ = ["size_bytes_of"]
 
 _ENTRY: Final = 80  # bytes of a container's entry, roughly
 _MOST: Final = 20_000  # things looked at, 10 ms at worst
@@ -26,7 +26,7 @@ _LONG: Final = 1_000  # a longer text is counted once
 _MODELS: Final = frozenset({SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall})
 
 
-def weight_of(unit: Unit, samples: Samples | None = None) -> int:
+def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
     """Return roughly how many bytes of content a unit keeps alive, or the samples that were submitted for it.
 
     A long text counts once, however often it is there. Sees into lists, tuples, dicts and samples, runs no code of what it

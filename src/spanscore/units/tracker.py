@@ -20,7 +20,7 @@ from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
-from spanscore.units.content_size import weight_of
+from spanscore.units.content_size import size_bytes_of
 from spanscore.units.failures import log_failures
 from spanscore.units.ledger import Ledger
 from spanscore.units.span_buffer import SpanBuffer
@@ -229,7 +229,7 @@ class Units:
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
         for name, outcome in others.items():
             self._ledger.settle(key, name, outcome)
-        held = weight_of(unit, samples)
+        held = size_bytes_of(unit, samples)
         if not self._queue.reserve(held):
             self._turn_back(key, others | self._settled_as(Outcome.QUEUE_FULL, key), now_ns)
             return
