@@ -10,7 +10,7 @@ from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.judges.prices import price_of, prices_of
-from spanscore.metrics.catalog.card import card_of
+from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.protocols import Metric
 from spanscore.settings import AlertSettings, JudgeSettings, Settings
@@ -129,7 +129,7 @@ def _metric(metric: Metric, settings: Settings) -> MetricPlan:
     return MetricPlan(
         name=metric.name,
         version=metric.version,
-        question=card_of(metric).question.replace("``", ""),
+        question=metric_doc_of(metric).question.replace("``", ""),
         rate=rate,
         highest=max([rate, *(rule.rate for rule in sampling.rules)]),
         fields={

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from spanscore.cli._plan import FOUND
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.catalog.card import Card, card_of
 from spanscore.metrics.catalog.cost import Cost, cost_of
+from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, BUILT_IN, built_in, found
 from spanscore.metrics.catalog.tiktoken_count import counter
 
@@ -73,12 +73,12 @@ def _row(name: str) -> dict[str, Any]:
     kind = found(name)
     cost, why = _cost(name)
     requires = {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()}
-    card = {part: _plain(text) for part, text in asdict(card_of(kind)).items()}
+    doc = {part: _plain(text) for part, text in asdict(metric_doc_of(kind)).items()}
     return {
         "name": name,
         "group": _group(requires, cost),
         "aliases": [alias for alias, stands_for in ALIASES.items() if stands_for == name],
-        **card,
+        **doc,
         "requires": requires,
         "parameters": _parameters(kind),
         "cost": None if cost is None else asdict(cost),
@@ -184,7 +184,7 @@ def _detail(row: Mapping[str, Any]) -> Table:
     )
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    for part in Card.__slots__:
+    for part in MetricDoc.__slots__:
         table.add_row(part.replace("_", " "), Text(row[part] or "–"))
     table.add_row("needs", Text(_needs(row["requires"])))
     table.add_row("parameters", Text("\n".join(f"{name}: {default}" for name, default in row["parameters"].items())))

@@ -1,6 +1,6 @@
 """A metric's docstring → its card: what it asks, how it computes, what it needs, and where it is blind.
 
-The docstring is the one place where this is written; a card is cut from it by its labels:
+The docstring is the one place where this is written; a doc is cut from it by its labels:
 
     Does …?                                             question: the first paragraph
     Formula: … Range [0, 1], higher is better. …        formula, range, direction
@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Card", "card_of"]
+__all__ = ["MetricDoc", "metric_doc_of"]
 
 _LABELS = {
     "Formula": "formula",
@@ -38,7 +38,7 @@ _ARGUMENTS = re.compile(r"^(?:Args|Attributes|Raises|Example|Examples):\s*$", re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class MetricDoc:
     """What a person must know of a metric before believing its scores. Texts; a part its docstring does not have is empty.
 
     Attributes:
@@ -69,8 +69,8 @@ class Card:
         return [part.name for part in fields(self) if not getattr(self, part.name)]
 
 
-def card_of(metric: Any) -> Card:
-    """Return the card of a metric or of its class; with empty parts where its docstring does not have them."""
+def metric_doc_of(metric: Any) -> MetricDoc:
+    """Return the doc of a metric or of its class; with empty parts where its docstring does not have them."""
     text = _ARGUMENTS.split(inspect.cleandoc(metric.__doc__ or ""), maxsplit=1)[0]
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     parts: dict[str, str] = {"question": paragraphs[0]}
@@ -81,4 +81,4 @@ def card_of(metric: Any) -> Card:
     scale = _RANGE.search(text.replace("\n", " "))
     if scale is not None:
         parts |= {"range": scale[1], "direction": scale[2]}
-    return Card(**parts)
+    return MetricDoc(**parts)

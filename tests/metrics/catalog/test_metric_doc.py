@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from spanscore.metrics import ExactMatch, Faithfulness, metric
-from spanscore.metrics.catalog.card import Card, card_of
+from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
 from spanscore.metrics.catalog.registry import BUILT_IN, found
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_the_card_of_a_built_in_is_whole(name: str) -> None:
-    card = card_of(found(name))
+    doc = metric_doc_of(found(name))
 
-    assert not card.lacking, (
-        f"the docstring of {name} lacks {', '.join(card.lacking)}; metrics/catalog/card.py says how it is written"
+    assert not doc.lacking, (
+        f"the docstring of {name} lacks {', '.join(doc.lacking)}; metrics/catalog/metric_doc.py says how it is written"
     )
-    assert card.question.endswith((".", "?"))
+    assert doc.question.endswith((".", "?"))
 
 
 def test_a_card_is_cut_from_the_docstring() -> None:
-    assert card_of(ExactMatch) == Card(
+    assert metric_doc_of(ExactMatch) == MetricDoc(
         question="Is the response equal to the reference?",
         formula="1 when both strings are equal, else 0. Range {0, 1}, higher is better. Two empty strings are equal.",
         range="{0, 1}",
@@ -46,16 +46,16 @@ def test_a_label_within_a_sentence_is_no_label() -> None:
         """
         return 7.0
 
-    card = card_of(metric(seven))
+    doc = metric_doc_of(metric(seven))
 
-    assert (card.range, card.direction) == ("[0, 7]", "lower")
-    assert card.formula == "seven. See Source: nothing, the Fields: too."
-    assert card.lacking == ["fields", "judge_calls", "blind_spot", "source", "deviations"]
+    assert (doc.range, doc.direction) == ("[0, 7]", "lower")
+    assert doc.formula == "seven. See Source: nothing, the Fields: too."
+    assert doc.lacking == ["fields", "judge_calls", "blind_spot", "source", "deviations"]
 
 
 def test_what_follows_the_arguments_is_not_part_of_it() -> None:
-    assert "Args" not in " ".join(str(getattr(card_of(Faithfulness), part)) for part in Card.__slots__)
+    assert "Args" not in " ".join(str(getattr(metric_doc_of(Faithfulness), part)) for part in MetricDoc.__slots__)
 
 
 def test_a_metric_without_docstring_has_an_empty_card() -> None:
-    assert card_of(lambda sample: 1.0) == Card()
+    assert metric_doc_of(lambda sample: 1.0) == MetricDoc()
