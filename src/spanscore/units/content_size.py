@@ -33,11 +33,11 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
     sees, and stops after 20,000 things: then it is a lower bound.
     """
     if samples is not None:
-        return _weight([samples.single, samples.multi])
-    return _weight([span.attributes.held for span in unit.spans if isinstance(span.attributes, Attributes)])
+        return _size_bytes([samples.single, samples.multi])
+    return _size_bytes([span.attributes.held for span in unit.spans if isinstance(span.attributes, Attributes)])
 
 
-def _weight(held: list[Any]) -> int:
+def _size_bytes(held: list[Any]) -> int:
     total, left, seen = 0, held, set[int]()
     for _ in range(_MOST):
         if not left:

@@ -34,8 +34,8 @@ def log_failures(scores: Iterable[Score]) -> None:
         if score.outcome.failed:
             cause = _cause(score)
             key = "; check its API key" if _NOT_ALLOWED.search(cause) else ""
-            told = f"{score.outcome}: {cause}: its units are not scored, see scorer.status(){key}"
-            log_once(f"{score.outcome} {cause}", told)
+            message = f"{score.outcome}: {cause}: its units are not scored, see scorer.status(){key}"
+            log_once(f"{score.outcome} {cause}", message)
 
 
 def _cause(score: Score) -> str:

@@ -151,7 +151,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self._roots.pop(root.id, None)
         if self._spans is not None and not root.ignored:
             self._spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.given = root.history = None  # its content is not remembered with it
+        root.input = root.history = None  # its content is not remembered with it
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             self._runs[run_id] = root
         if root.key is not None:
@@ -209,7 +209,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """End a root; a stream's true input arrives only here."""
         try:
             run = self._runs.get(run_id.int)
-            if run is not None and run.root.history_step == run_id.int and run.root.wanted:
+            if run is not None and run.root.history_step == run_id.int and run.root.record_content:
                 run.root.history = codec.snapshot(outputs)
             if run is not None and run.id != run_id.int:  # a step
                 run.root.open.pop(run_id.int, None)
@@ -335,8 +335,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         """Remember a tool's start."""
         try:
             name = kwargs.get("name") or (serialized or {}).get("name") or "tool"
-            given = input_str if inputs is None else inputs
-            run = self._open(run_id.int, parent_run_id, semconv.EXECUTE_TOOL, name, metadata, codec.snapshot, given)
+            input_ = input_str if inputs is None else inputs
+            run = self._open(run_id.int, parent_run_id, semconv.EXECUTE_TOOL, name, metadata, codec.snapshot, input_)
             if run is not None:
                 run.details = kwargs.get("tool_call_id")
         except Exception as fault:  # noqa: BLE001
@@ -362,7 +362,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         self,
         operation: str,
         serialized: Any,
-        given: Any,
+        input_: Any,
         run_id: UUID,
         parent_run_id: UUID | None,
         metadata: dict[str, Any] | None,
@@ -371,19 +371,19 @@ class SpanCallbackHandler(BaseCallbackHandler):
         try:
             take = codec.snapshot_messages if operation is semconv.CHAT else codec.snapshot
             name = kwargs.get("name") or (serialized or {}).get("name") or "model"
-            run = self._open(run_id.int, parent_run_id, operation, name, metadata, take, given)
+            run = self._open(run_id.int, parent_run_id, operation, name, metadata, take, input_)
             if run is not None:
                 run.details = (metadata, kwargs.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_start", fault)
 
     def _open(
-        self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, given: Any
+        self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, input_: Any
     ) -> Run | None:
         parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
         if parent is None:
-            return self._begin(run_id, operation, name, metadata, take, given)
-        return self._child(run_id, parent, operation, name, metadata, take, given)
+            return self._begin(run_id, operation, name, metadata, take, input_)
+        return self._child(run_id, parent, operation, name, metadata, take, input_)
 
     def _around(self) -> Run | None:
         """Return the running run in whose context a run without a parent starts, None at the top.
@@ -396,7 +396,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
         return None if parent is None or parent.root.ended or context.is_judging() else parent
 
-    def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, given: Any) -> Root | None:
+    def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> Root | None:
         """Open a root: what only the caller's context can tell is read here."""
         if run_id in self._roots:  # the same handler attached twice
             return None
@@ -417,9 +417,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
             given_metadata = metadata or {}
             facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, given_metadata)
             root.may = self._sampler.may(facts)
-        root.wanted = root.may or self._content
-        if root.wanted:
-            root.given = take(given)
+        root.record_content = root.may or self._content
+        if root.record_content:
+            root.input = take(input_)
             root.expected = context.current_expectation()
         root.task = own_task()
         self.units += 1
@@ -444,7 +444,7 @@ class SpanCallbackHandler(BaseCallbackHandler):
         return True
 
     def _child(
-        self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, given: Any
+        self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, input_: Any
     ) -> Run | None:
         root = parent.root
         if root.ignored or root.detached:
@@ -453,8 +453,8 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if run_id in self._runs:
             return None
         run = Run(run_id, parent, operation, name, time_ns())
-        if root.wanted:
-            run.given = take(given)
+        if root.record_content:
+            run.input = take(input_)
         run.details = metadata
         self._runs[run_id] = root.open[run_id] = run
         root.ids.append(run_id)
@@ -482,17 +482,17 @@ class SpanCallbackHandler(BaseCallbackHandler):
             return
         run.ended = True
         if take is codec.snapshot_generation:
-            taken = None if output is None else take(output, content=root.wanted)
+            snapshot = None if output is None else take(output, content=root.record_content)
         else:
-            taken = take(output) if root.wanted and output is not None else None
-        if inputs is not None and root.wanted:
-            run.given = codec.snapshot(inputs)
+            snapshot = take(output) if root.record_content and output is not None else None
+        if inputs is not None and root.record_content:
+            run.input = codec.snapshot(inputs)
         if run is not root:
-            self._put_child(run, taken, error)
+            self._put_child(run, snapshot, error)
         else:
-            self._put_root(root, taken, error, streamed=inputs is not None)
+            self._put_root(root, snapshot, error, streamed=inputs is not None)
 
-    def _put_root(self, root: Root, taken: Any, error: BaseException | None, *, streamed: bool) -> None:
+    def _put_root(self, root: Root, snapshot: Any, error: BaseException | None, *, streamed: bool) -> None:
         if root.detached:
             self.forget(root)
             return
@@ -500,13 +500,13 @@ class SpanCallbackHandler(BaseCallbackHandler):
         if error is None and streamed and _runs_on(root) and not _is_awaited():
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
         if self._inbox.is_full():  # events of it may have been dropped: nobody will need its content
-            root.broken, root.given, taken = True, None, None
-        self._inbox.put((root, time_ns(), taken, error), _weight(root, taken), must=True)
+            root.broken, root.input, snapshot = True, None, None
+        self._inbox.put((root, time_ns(), snapshot, error), _size_bytes(root, snapshot), must=True)
 
-    def _put_child(self, run: Run, taken: Any, error: BaseException | None) -> None:
+    def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
         root = run.root
-        if not root.detached and not self._inbox.put((run, time_ns(), taken, error), _weight(run, taken)):
-            root.broken, run.given = True, None
+        if not root.detached and not self._inbox.put((run, time_ns(), snapshot, error), _size_bytes(run, snapshot)):
+            root.broken, run.input = True, None
             root.open.pop(run.id, None)  # nobody else will
 
     def _sweep(self, now_ns: int) -> None:
@@ -534,9 +534,9 @@ class SpanCallbackHandler(BaseCallbackHandler):
             self._inbox.put((oldest, now_ns, None, GeneratorExit()), must=True)  # left by its reader, as it were
 
 
-def _weight(run: Run, taken: Any) -> int:
+def _size_bytes(run: Run, snapshot: Any) -> int:
     root = run.root
-    return glance(run.given, root.weighed) + glance(taken, root.weighed) if root.wanted else 0
+    return glance(run.input, root.counted_texts) + glance(snapshot, root.counted_texts) if root.record_content else 0
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:

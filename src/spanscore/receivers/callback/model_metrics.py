@@ -75,9 +75,9 @@ class ModelMetrics:
         for tokens, duration in self._exported.values():
             duration.record(max(0.0, duration_s), of_run, context=exemplar)
             for kind, name in _TOKENS.items():
-                told = attributes.get(name, -1)
-                if told >= 0:  # the SDK prints a warning about any other
-                    tokens.record(told, {**dict(labels), semconv.TOKEN_TYPE: kind}, context=exemplar)
+                tokens_used = attributes.get(name, -1)
+                if tokens_used >= 0:  # the SDK prints a warning about any other
+                    tokens.record(tokens_used, {**dict(labels), semconv.TOKEN_TYPE: kind}, context=exemplar)
 
     def _admit(self, labels: Labels) -> Labels:
         if labels not in self._sets:

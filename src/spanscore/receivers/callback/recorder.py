@@ -305,7 +305,7 @@ class Recorder:
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
         attributes = {**self._told(child, None, None), semconv.RUN_END: "cancelled"}
-        child.given = None  # half a conversation is nobody's sample
+        child.input = None  # half a conversation is nobody's sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
         except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
@@ -414,15 +414,15 @@ def _rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 def _content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
     """Return what renders the run's content; nothing is rendered before it is called."""
     if run.operation == semconv.CHAT:
-        content = partial(codec.chat_content, run.given, output)
+        content = partial(codec.chat_content, run.input, output)
     elif run.operation == semconv.TEXT_COMPLETION:
-        content = partial(codec.completion_content, run.given, output)
+        content = partial(codec.completion_content, run.input, output)
     elif run.operation == semconv.RETRIEVAL:
-        content = partial(codec.retriever_content, run.given, output)
+        content = partial(codec.retriever_content, run.input, output)
     elif run.operation == semconv.EXECUTE_TOOL:
-        content = partial(codec.tool_content, run.given, output)
+        content = partial(codec.tool_content, run.input, output)
     elif run is run.root:
-        return partial(codec.root_content, run.given, output, run.root.expected, run.root.history)
+        return partial(codec.root_content, run.input, output, run.root.expected, run.root.history)
     else:
         return _nothing  # a step's text stands on its neighbours already
     return partial(_with_expected, content, run.root.expected) if run is run.root else content

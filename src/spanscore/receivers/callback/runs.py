@@ -30,7 +30,7 @@ class Run:
     Attributes:
         id: of the LangChain run.
         operation: ``gen_ai.operation.name``; None for a step.
-        given: snapshot of the input, None when content is not wanted.
+        input: snapshot of the input, None when content is not wanted.
         details: metadata and parameters of the start event, by reference: the library builds them anew per run.
         first_ns: when the first chunk of a stream came.
         ended: its end has been told, and is not heard twice. The run is remembered as a parent until its unit closes.
@@ -43,8 +43,8 @@ class Run:
         "details",
         "ended",
         "first_ns",
-        "given",
         "id",
+        "input",
         "name",
         "operation",
         "parent",
@@ -59,7 +59,7 @@ class Run:
         self.operation = operation
         self.name = name
         self.start_ns = start_ns
-        self.given: Any = None
+        self.input: Any = None
         self.details: Any = None
         self.first_ns = 0
         self.span: Span | None = None
@@ -77,7 +77,7 @@ class Root(Run):
         carrier: a copy of all the caller's context variables, until the span is made in it.
         sampling: the head sampler's decision, until the span is made by it.
         may: whether any metric could still take the unit; None where the sampler has not said.
-        wanted: whether content is snapshotted: it may be scored, or content is exported.
+        record_content: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
         history: what a store of messages gave to the run; None where none was asked.
         history_step: id of the step that asks it.
@@ -86,7 +86,7 @@ class Root(Run):
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
-        weighed: ids of its long texts that the inbox has counted.
+        counted_texts: ids of its long texts that the inbox has counted.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is nobody's.
         task: the one whose end is the root's, where no end is told (``capture.tasks``); None where there is none.
     """
@@ -95,6 +95,7 @@ class Root(Run):
         "broken",
         "carrier",
         "context",
+        "counted_texts",
         "detached",
         "expected",
         "history",
@@ -106,11 +107,10 @@ class Root(Run):
         "key",
         "may",
         "open",
+        "record_content",
         "sampling",
         "task",
         "trace_state",
-        "wanted",
-        "weighed",
     )
 
     def __init__(self, run_id: int, operation: str, name: str, start_ns: int) -> None:
@@ -119,7 +119,7 @@ class Root(Run):
         self.operation = operation
         self.name = name
         self.start_ns = start_ns
-        self.given = self.details = self.span = None
+        self.input = self.details = self.span = None
         self.first_ns = 0
         self.ended = self.closed = False
         self.root = self
@@ -128,7 +128,7 @@ class Root(Run):
         self.carrier: contextvars.Context | None = None
         self.sampling: Any = None
         self.may: bool | None = None
-        self.wanted = False
+        self.record_content = False
         self.expected: Mapping[str, Any] | None = None
         self.history: Any = None
         self.history_step = 0
@@ -141,7 +141,7 @@ class Root(Run):
         self.task: ReferenceType[Task[Any]] | None = None
         self.is_trace_root = False
         self.trace_state = ""
-        self.weighed: set[int] = set()
+        self.counted_texts: set[int] = set()
 
 
 Event = tuple[Run, int, Any, BaseException | None]
