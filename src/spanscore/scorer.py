@@ -18,8 +18,9 @@ from opentelemetry import trace
 from spanscore import semconv
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
-from spanscore.line.build import Line, Options, rules_of
+from spanscore.line.build import Line
 from spanscore.line.drain import drain
+from spanscore.line.options import Options
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -138,31 +139,7 @@ class OnlineScorer:
         inbox_bytes: int = 64_000_000,
         segments: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        options = Options(
-            rate=sample_rate,
-            rates=dict(rates or {}),
-            rules=tuple(rules),
-            key=sampling_key,
-            capture=capture,
-            content=capture_content,
-            model_metrics=capture_metrics,
-            steps=steps,
-            score_abandoned=score_abandoned,
-            extract=extract,
-            redactor=redactor,
-            keep=keep,
-            hold_s=hold,
-            timeout_s=timeout,
-            hooks_s=hooks_timeout,
-            workers=workers,
-            queue=queue_size,
-            queue_bytes=queue_bytes,
-            inbox=inbox_size,
-            inbox_bytes=inbox_bytes,
-            sinks=tuple(sinks),
-            segments=dict(segments or {}),
-            **_places(attach),
-        )
+        options = Options.of(locals())  # which has no other name yet than the parameters
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
         self._line = Line(metrics, options, self._providers, ready=self._ready)
         self._installation = Installation(self._line.handler)
@@ -179,40 +156,24 @@ class OnlineScorer:
     def from_config(cls, path: str | Path, **overrides: Any) -> Self:
         """Make a scorer from a YAML file and ``SPANSCORE_*`` variables; keyword arguments override both.
 
-        Raises:
-            ConfigurationError: the file is missing, or a key or value is wrong; the message names each with what is allowed.
-        """
-        from spanscore.metrics.catalog.configured import metrics_of
-        from spanscore.settings import read_settings
+        They are those of the constructor, and what is overridden is in force as if the file said nothing of it:
+        ``sample_rate`` also puts the file's ``rates`` and ``rules`` out of force, which would replace or raise it, ``rates``
+        the ``rules``, ``extract`` the three places, ``attach`` all four, and ``metrics`` the judge and the rates of the others.
+        To have the file's rules beside a rate of your own, give them too.
 
-        settings = read_settings(path)
-        attach, capture, limits, sampling = settings.attach, settings.capture, settings.limits, settings.sampling
-        found = {name: getattr(capture, name) for name in ("user_input", "response", "retrieved_contexts")}
-        given: dict[str, Any] = {
-            "metrics": metrics_of(settings),
-            "sample_rate": sampling.rate,
-            "rates": sampling.rates,
-            "rules": rules_of(sampling),
-            "sampling_key": None if sampling.key is None else sampling.key.encode(),
-            "service_name": settings.service_name,
-            "capture": capture.enabled,
-            "capture_content": capture.content,
-            "capture_metrics": capture.metrics,
-            "steps": capture.steps,
-            "score_abandoned": capture.score_abandoned,
-            "extract": Extract(**found) if any(found.values()) else None,
-            "attach": [place for place in _PLACES if getattr(attach, place)],
-            "hold": attach.hold,
-            "timeout": limits.timeout,
-            "hooks_timeout": limits.hooks,
-            "workers": limits.workers,
-            "queue_size": limits.queue,
-            "queue_bytes": limits.queue_bytes,
-            "inbox_size": limits.inbox,
-            "inbox_bytes": limits.inbox_bytes,
-            "segments": settings.monitoring.segments,
-        }
-        scorer = cls(**{**given, **overrides})
+        Raises:
+            ConfigurationError: the file is missing, a key or value is wrong, or an override is no option; the message names
+                each with what is allowed.
+        """
+        from spanscore.line.configuration import Configuration, given_in, overridden
+        from spanscore.metrics.catalog.configured import metrics_of
+        from spanscore.settings.reading import read_settings
+
+        settings = read_settings(path, Configuration)
+        given = overridden(given_in(settings), overrides)
+        if "metrics" not in given:
+            given["metrics"] = metrics_of(settings)
+        scorer = cls(**given)
         if settings.serve_metrics is not None:
             try:
                 scorer.serve_metrics(settings.serve_metrics.port, settings.serve_metrics.host)
@@ -492,16 +453,6 @@ def _left_at_exit() -> float:
     global _exit_until  # noqa: PLW0603  (a process exits once)
     _exit_until = _exit_until or monotonic() + EXIT_TIMEOUT_S
     return max(0.2, _exit_until - monotonic())
-
-
-_PLACES = ("span", "evaluation_span", "event", "instruments")
-
-
-def _places(attach: Sequence[str]) -> dict[str, Any]:
-    unknown = sorted(set(attach) - set(_PLACES))
-    if unknown:
-        raise ConfigurationError(f"attach names {unknown[0]!r}; allowed are {', '.join(_PLACES)}")
-    return {place: place in attach for place in _PLACES}
 
 
 def _judge_of(metric: Metric) -> str:

@@ -20,7 +20,7 @@ judge: {model: lexical}
 sampling:
   rate: 0.05
   rates: {faithfulness: 0.02}
-  rules: [{when: {status: error}, rate: 1.0}, {when: {metadata: user_tier, equals: gold}, rate: 0.5}]
+  rules: [{when: {status: error}, rate: 1.0}, {when: {metadata: {user_tier: gold}}, rate: 0.5}]
 metrics:
   - faithfulness: {pass_at: 0.7}
   - exact_match
@@ -316,7 +316,7 @@ def test_a_variable_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: py
 
 
 UNREADABLE = {
-    b"\x89PNG\xff\x00": "no text in UTF-8",
+    b"\x89PNG\xff\x00": "is not valid UTF-8",
     b"- a\n- b\n": "holds no settings",
     b"metrics: [a": "is no YAML: .* line 1",
 }

@@ -22,7 +22,7 @@ from tests.servers.server import poll
 from spanscore.monitoring import promql
 from spanscore.monitoring.alerts import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
-from spanscore.settings import AlertSettings, MonitoringSettings
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 SHORTENED = MonitoringSettings(
     interval=1.0,

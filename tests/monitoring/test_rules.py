@@ -16,7 +16,7 @@ from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring import budget
 from spanscore.monitoring.alerts import alerts_of, links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings import AlertSettings, MonitoringSettings
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
 

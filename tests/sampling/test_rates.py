@@ -127,7 +127,7 @@ def test_what_a_rule_could_still_take_may_be_scored():
 
 
 def test_may_never_rules_out_what_decide_takes():
-    sampler = RateSampler({"a": 0.05, "b": 0.2}, rules=[Rule(rate=0.6, name="slow", min_duration_s=1.0)])
+    sampler = RateSampler({"a": 0.05, "b": 0.2}, rules=[Rule(rate=0.6, name="slow", slower_than=1.0)])
 
     for t in trace_ids(2_000):
         if any(sampler.decide(facts(t, duration_ns=2 * 10**9), m).take for m in ("a", "b")):

@@ -10,7 +10,7 @@ judge: {model: lexical}
 sampling:
   rate: 0.05
   rates: {faithfulness: 0.02}
-  rules: [{when: {status: error}, rate: 1.0}, {when: {metadata: user_tier, equals: gold}, rate: 0.5}]
+  rules: [{when: {status: error}, rate: 1.0}, {when: {metadata: {user_tier: gold}}, rate: 0.5}]
 metrics:
   - faithfulness: {pass_at: 0.7}
   - aspect_critic: {name: harmless, definition: "Could the response cause harm?"}

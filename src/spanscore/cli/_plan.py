@@ -1,21 +1,24 @@
-"""A configuration → plan: what a scorer of it would do. Nobody is asked for it."""
+"""A configuration → plan: what a scorer of it would do. No judge is asked for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spanscore.cli._faults import Examined
+from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._volumes import Volume, volumes_of
+from spanscore.dialects.extract import Extract
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.judges.prices import price_of, prices_of
+from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.protocols import Metric
-from spanscore.settings import AlertSettings, JudgeSettings, Settings
+from spanscore.sampling.rules import Rule
+from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
 
-__all__ = ["FOUND", "AlertPlan", "MetricPlan", "Plan", "plan_of"]
+__all__ = ["FOUND", "AlertPlan", "ConfigPlan", "MetricPlan", "plan_of"]
 
 _LEXICAL = "the offline heuristic: a first look, no verdict"
 _HALF = 0.5
@@ -70,12 +73,10 @@ class AlertPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ConfigPlan:
     """What a scorer of a configuration would do.
 
     Attributes:
-        faults: what is wrong in the configuration, a sentence each; with one, the rest of the plan may be incomplete.
-        gaps: what this environment lacks of it, a sentence each; empty = it can start here.
         prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
     """
@@ -87,59 +88,54 @@ class Plan:
     metrics: tuple[MetricPlan, ...] = ()
     alerts: tuple[AlertPlan, ...] = ()
     notes: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
 
 
-def plan_of(examined: Examined) -> Plan:
-    """Return the plan of a configuration."""
-    settings, metrics = examined.settings, examined.metrics
-    volumes = volumes_of(settings, metrics)
-    return Plan(
+def plan_of(report: ConfigReport) -> ConfigPlan:
+    """Return the plan of a configuration that has no error."""
+    settings, options, metrics = report.settings, report.options, report.metrics
+    volumes = volumes_of(settings, options, metrics)
+    return ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
-        rules=tuple(_rules(settings)),
-        metrics=tuple(_metric(metric, settings) for metric in metrics),
+        rules=tuple(_rules(options.rules)),
+        metrics=tuple(_metric(metric, options) for metric in metrics),
         alerts=tuple(
             _alert(metric, volumes[metric.name], settings) for metric in metrics if metric.name in settings.alerts
         ),
-        notes=(*_notes(settings), *_offline(settings, metrics)),
-        faults=examined.faults,
-        gaps=examined.gaps,
+        notes=(*_without_a_price(settings.judge), *_switched_off(options), *_offline(settings, metrics)),
     )
 
 
-def _rules(settings: Settings) -> Iterator[str]:
-    for rule in settings.sampling.rules:
-        when = rule.when
+def _rules(rules: Sequence[Rule]) -> Iterator[str]:
+    for rule in rules:
         terms = [
-            when.status and f"status is {when.status}",
-            when.workflow and f"the workflow is {when.workflow!r}",
-            when.slower_than is not None and f"it took more than {when.slower_than:g} s",
-            when.metadata and f"metadata {when.metadata} is {when.equals!r}",
+            rule.status and f"status is {rule.status}",
+            rule.workflow and f"the workflow is {rule.workflow!r}",
+            rule.slower_than is not None and f"it took more than {rule.slower_than:g} s",
+            *(f"metadata {key} is {value!r}" for key, value in (rule.metadata or {}).items()),
         ]
         told = " and ".join(term for term in terms if term)
         yield f"at least {rule.rate:g} {f'when {told}' if told else 'always'}"
 
 
-def _metric(metric: Metric, settings: Settings) -> MetricPlan:
-    sampling = settings.sampling
-    rate = sampling.rates.get(metric.name, sampling.rate)
+def _metric(metric: Metric, options: Options) -> MetricPlan:
+    rate = options.rates.get(metric.name, options.sample_rate)
     return MetricPlan(
         name=metric.name,
         version=metric.version,
         question=metric_doc_of(metric).question.replace("``", ""),
         rate=rate,
-        highest=max([rate, *(rule.rate for rule in sampling.rules)]),
+        highest=max([rate, *(rule.rate for rule in options.rules)]),
         fields={
-            kind: {name: _where(name, kind, settings) for name in names} for kind, names in metric.requires.items()
+            kind: {name: _where(name, kind, options.extract) for name in names}
+            for kind, names in metric.requires.items()
         },
     )
 
 
-def _where(name: str, kind: str, settings: Settings) -> str:
-    own = getattr(settings.capture, name, None) if name in FOUND else None
+def _where(name: str, kind: str, extract: Extract | None) -> str:
+    own = getattr(extract, name, None)
     if own:
         return f"{own} (capture.{name})"
     if kind == "multi_turn" and name == "user_input":
@@ -184,9 +180,8 @@ def _offline(settings: Settings, metrics: Sequence[Metric]) -> Iterator[str]:
         yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
 
 
-def _notes(settings: Settings) -> Iterator[str]:
-    yield from _without_a_price(settings.judge)
-    if not settings.capture.enabled:
+def _switched_off(options: Options) -> Iterator[str]:
+    if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
-    if not settings.attach.span:
+    if "span" not in options.attach:
         yield "attach.span is false: scores are not on the units' spans"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from spanscore.line.options import Options
 from spanscore.monitoring.alerts import Plan, Watched, plans_of
 from spanscore.monitoring.budget import least_scores
-from spanscore.settings import Settings
+from spanscore.settings.tree import AlertSettings, Settings
 
 __all__ = ["Volume", "volumes_of"]
 
@@ -32,19 +33,18 @@ class Volume:
     requests_to_see: int | None
 
 
-def volumes_of(settings: Settings, metrics: Sequence[Watched]) -> dict[str, Volume]:
+def volumes_of(settings: Settings, options: Options, metrics: Sequence[Watched]) -> dict[str, Volume]:
     """Return metric name → volume, for each metric that ``alerts`` names."""
     plans = {plan.metric: plan for plan in plans_of(settings.alerts, metrics, settings.monitoring)}
     return {
-        metric.name: _volume(metric, plans.get(metric.name), settings)
+        metric.name: _volume(metric, plans.get(metric.name), settings.alerts[metric.name], options)
         for metric in metrics
         if metric.name in settings.alerts
     }
 
 
-def _volume(metric: Watched, plan: Plan | None, settings: Settings) -> Volume:
-    alert = settings.alerts[metric.name]
-    rate = settings.sampling.rates.get(metric.name, settings.sampling.rate)
+def _volume(metric: Watched, plan: Plan | None, alert: AlertSettings, options: Options) -> Volume:
+    rate = options.rates.get(metric.name, options.sample_rate)
     least = alert.min_scores or least_scores(alert.baseline, binary=metric.scale.kind == "binary")
     seen = None if plan is None else max(least, ceil(plan.to_see))  # with fewer than the least nothing is said at all
     return Volume(

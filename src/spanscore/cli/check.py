@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spanscore.cli._faults import examined
-from spanscore.cli._plan import AlertPlan, MetricPlan, Plan, plan_of
+from spanscore.cli._config_report import ConfigReport, config_report
+from spanscore.cli._plan import AlertPlan, ConfigPlan, MetricPlan, plan_of
 from spanscore.errors import ConfigurationError
-from spanscore.settings import wrong_settings
+from spanscore.settings.faults import wrong_settings
 
 __all__ = ["check"]
 
@@ -50,34 +50,35 @@ def check(
     scorer.
     """
     try:
-        plan = plan_of(examined(config))
+        report = config_report(config)
     except ConfigurationError as error:
         if not as_json:
             raise
-        _tell_json(faults=[str(error)], gaps=())
+        _tell_json(errors=[str(error)])
         raise typer.Exit(_WRONG) from None
+    plan = None if report.errors else plan_of(report)
     if as_json:
-        _tell_json(**(asdict(plan) if not plan.faults else {"faults": plan.faults, "gaps": plan.gaps}))
+        _tell_json(errors=report.errors, missing=report.missing, **({} if plan is None else asdict(plan)))
     else:
-        _tell(plan, config)
-    if plan.faults:
+        _tell(config, report, plan)
+    if plan is None:
         raise typer.Exit(_WRONG)
-    if plan.gaps and ready:
+    if report.missing and ready:
         raise typer.Exit(_NOT_READY)
 
 
-def _tell_json(*, faults: Sequence[str], gaps: Sequence[str], **rest: Any) -> None:
-    told = {"ok": not faults, "ready": not faults and not gaps, "faults": faults, "gaps": gaps, **rest}
+def _tell_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: Any) -> None:
+    told = {"ok": not errors, "ready": not errors and not missing, "faults": errors, "gaps": missing, **rest}
     typer.echo(json.dumps(told, indent=2))
 
 
-def _tell(plan: Plan, config: Path) -> None:
+def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
     notes = Console(stderr=True)
-    if plan.faults:
-        headline, *faults = str(wrong_settings(config, plan.faults)).splitlines()
+    if plan is None:
+        headline, *errors = str(wrong_settings(config, report.errors)).splitlines()
         notes.print(Text(headline, style="red"))
-        for fault in faults:
-            notes.print(Text(fault), soft_wrap=True)
+        for error in errors:
+            notes.print(Text(error), soft_wrap=True)
     else:
         console = Console()
         console.print(_table(plan))
@@ -85,12 +86,12 @@ def _tell(plan: Plan, config: Path) -> None:
         console.print(_fields(plan))
         for line in _lines(plan):
             console.print(Text(line))
-        console.print(Text(f"{config} has no fault." if plan.gaps else f"{config} can be used."))
-    for gap in plan.gaps:
-        notes.print(Text(f"not ready here: {gap}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"{config} has no fault." if report.missing else f"{config} can be used."))
+    for lacking in report.missing:
+        notes.print(Text(f"not ready here: {lacking}", style="yellow"), soft_wrap=True)
 
 
-def _table(plan: Plan) -> Table:
+def _table(plan: ConfigPlan) -> Table:
     table = Table(title=f"judge: {plan.judge}", title_justify="left")
     table.add_column("metric", overflow="fold")
     table.add_column("rate", no_wrap=True)
@@ -109,7 +110,7 @@ def _rate(metric: MetricPlan) -> str:
     return f"{metric.rate:g}" + (f" … {metric.highest:g}" if metric.highest > metric.rate else "")
 
 
-def _fields(plan: Plan) -> Table:
+def _fields(plan: ConfigPlan) -> Table:
     """Return where each field comes from, those that no trace holds last."""
     kinds = [(kind, fields) for metric in plan.metrics for kind, fields in metric.fields.items()]
     found = {_told(kind, name): where for kind, fields in kinds for name, where in fields.items()}
@@ -119,7 +120,7 @@ def _fields(plan: Plan) -> Table:
     return table
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: ConfigPlan) -> Iterator[str]:
     if plan.embeddings:
         yield f"embeddings: {plan.embeddings}"
     for model, price in plan.prices.items():

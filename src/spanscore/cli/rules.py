@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spanscore.cli._faults import sound
+from spanscore.cli._config_report import valid
 from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.errors import ConfigurationError
 from spanscore.model.tables import Fitting
@@ -21,7 +21,7 @@ from spanscore.monitoring import assets, promql
 from spanscore.monitoring.alerts import Plan, plans_of
 from spanscore.monitoring.rules import rule_files
 from spanscore.protocols import Metric
-from spanscore.settings import MonitoringSettings, Settings
+from spanscore.settings.tree import MonitoringSettings, Settings
 
 __all__ = ["rules"]
 
@@ -63,14 +63,14 @@ def rules(
     alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test
     rules[/bold] on the files in prometheus/, [bold]amtool check-config[/bold] on Alertmanager's.
     """
-    found = sound(config)
+    found = valid(config)
     settings, metrics = found.settings, found.metrics
     written = [
         _write(out / path, text) for path, text in rule_files(settings.alerts, metrics, settings.monitoring).items()
     ]
     written += _dashboards(out / "grafana" / "dashboards")
     plans = plans_of(settings.alerts, metrics, settings.monitoring)
-    volumes = volumes_of(settings, metrics)
+    volumes = volumes_of(settings, found.options, metrics)
     notes = _notes(settings, metrics, plans)
     if as_json:
         typer.echo(json.dumps(_as_json(written, plans, volumes, settings, notes), indent=2))

@@ -12,17 +12,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from spanscore.cli._faults import named_problems, sound
+from spanscore.cli._config_report import named_problems, valid
 from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as make_judge
+from spanscore.line.options import Options
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Judge, Metric
-from spanscore.settings import Settings
+from spanscore.settings.tree import Settings
 
 __all__ = ["score"]
 
@@ -102,9 +103,10 @@ def score(
     Ctrl-C keeps what there is; the same command again goes on from there. What could not be scored is counted by reason and is
     in no mean.
     """
-    settings = None if config is None else sound(config, judge=not judge, embeddings=not (judge or embeddings)).settings
+    configured = None if config is None else valid(config, judge=not judge, embeddings=not (judge or embeddings))
+    settings = None if configured is None else configured.settings
     made = _metrics([name.strip() for name in metrics.split(",") if name.strip()], settings, judge, embeddings)
-    deadline_s = timeout or (settings.limits.timeout if settings else 60.0)
+    deadline_s = timeout or (configured.options if configured else Options()).timeout
     if report is not None:
         check_report(report)
     total = None if file == "-" else _counted(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import Tracer
@@ -14,13 +14,14 @@ from spanscore.dialects.extract import Extract
 from spanscore.dialects.genai import GenAIDialect
 from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppressed_context
+from spanscore.line.options import Options
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.model.span import UnitKey
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
-from spanscore.protocols import Filter, Metric, Redactor, Sink
+from spanscore.protocols import Metric, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.model_metrics import ModelMetrics, why_not
 from spanscore.receivers.callback.recorder import Recorder
@@ -30,7 +31,6 @@ from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.timebox import Timebox
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
-from spanscore.sampling.rules import Rule
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
@@ -44,7 +44,7 @@ from spanscore.units.tracker import Units
 if TYPE_CHECKING:
     from spanscore.monitoring.running_mean import RunningMean
 
-__all__ = ["Line", "Options", "rules_of"]
+__all__ = ["Line"]
 
 _REMEMBERED = 250
 """Closed units remembered: the recorder lets no span of ours come late, so they are few."""
@@ -53,51 +53,6 @@ _PER_METRIC = 3
 _SOME_MISSING = "runs below spans that were sampled away are missing in the metrics of model runs"
 _CLAIMS = 4_096
 """Spans remembered as taken by a submitted sample."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Everything that can be chosen about a scorer, as plain values.
-
-    Attributes:
-        rate: share of units scored by each metric, [0, 1].
-        rates: metric → its own share.
-        key: of the sampling hash; None = the published one.
-        capture: whether the handler records anything.
-        content: whether prompts, answers and documents are exported; None = by
-            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default.
-        model_metrics: whether the application's model runs are counted, where nobody else does and none would be missing.
-        score_abandoned: whether what was said of a stream that its reader left is scored; else it is ``no_sample``.
-        hooks_s: deadline of one call of a redactor, a filter or a function of ``extract``.
-        hold_s: how long a unit's spans wait for scores after its end; None = 10 s for a trace's root, else 4 s.
-    """
-
-    rate: float = 1.0
-    rates: Mapping[str, float] = field(default_factory=dict)
-    rules: Sequence[Rule] = ()
-    key: bytes | None = None
-    capture: bool = True
-    content: bool | None = None
-    steps: bool = False
-    score_abandoned: bool = False
-    model_metrics: bool = True
-    extract: Extract | None = None
-    redactor: Redactor | None = None
-    keep: Filter | None = None
-    span: bool = True
-    evaluation_span: bool = True
-    event: bool = True
-    instruments: bool = True
-    hold_s: float | None = None
-    inbox: int = 10_000
-    inbox_bytes: int = 64_000_000
-    queue: int = 1_000
-    queue_bytes: int = 256_000_000
-    workers: int = 32
-    timeout_s: float = 60.0
-    hooks_s: float = 1.0
-    sinks: Sequence[Sink] = ()
-    segments: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Line:
@@ -116,7 +71,7 @@ class Line:
         self.metrics = {metric.name: metric for metric in _checked(metrics, options)}
         self.options = options
         self.providers = providers
-        self.content = _exports_content() if options.content is None else options.content
+        self.content = _exports_content() if options.capture_content is None else options.capture_content
         self._tracer: Tracer | None = None
         self._open = False
         self.over = False
@@ -127,14 +82,15 @@ class Line:
     def _make_parts(self, ready: Callable[[], None]) -> None:
         options = self.options
         self.ledger = Ledger(self.metrics)
-        self.telemetry = self._telemetry() if options.instruments else None
-        self.models = ModelMetrics() if options.capture and options.model_metrics else None
-        self.inbox: Inbox[Event] = Inbox(soft=options.inbox, soft_bytes=options.inbox_bytes)
-        self.queue = MemoryQueue(options.queue, options.queue_bytes)
-        self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=options.key or DEFAULT_KEY)
+        self.telemetry = self._telemetry() if "instruments" in options.attach else None
+        self.models = ModelMetrics() if options.capture and options.capture_metrics else None
+        self.inbox: Inbox[Event] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
+        self.queue = MemoryQueue(options.queue_size, options.queue_bytes)
+        key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
+        self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=key)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
-        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout_s)
-        self.box = Timebox(options.hooks_s, suppressed_context)
+        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout)
+        self.box = Timebox(options.hooks_timeout, suppressed_context)
         hooks = Hooks(options.redactor, options.keep).within(self.box)
         dialect = GenAIDialect(_within(self.box, options.extract or Extract()), options.score_abandoned)
         pipeline = Pipeline([dialect], hooks, self.box)
@@ -167,12 +123,12 @@ class Line:
             redactor=hooks.redactor,
             box=self.box,
             models=self.models,
-            scores=_PER_METRIC * len(self.metrics) if options.span else 0,
+            scores=_PER_METRIC * len(self.metrics) if "span" in options.attach else 0,
         )
         self.span_thread = SpanThread(self.inbox, self.recorder, self.units, self.hold, prepare=self._open_sinks)
 
     def _base_rates(self) -> dict[str, float]:
-        return {name: self.options.rates.get(name, self.options.rate) for name in self.metrics}
+        return {name: self.options.rates.get(name, self.options.sample_rate) for name in self.metrics}
 
     def rates(self) -> dict[str, tuple[float, float]]:
         """Return metric → the least and the most of its sampling rate, for ``status()``: rules only raise it."""
@@ -188,7 +144,7 @@ class Line:
         return {name: running_mean(name, metric.scale, self.telemetry.sums) for name, metric in self.metrics.items()}
 
     def _units(self) -> Units:
-        hold_s = self.options.hold_s
+        hold_s = self.options.hold
         return Units(
             list(self.metrics),
             ledger=self.ledger,
@@ -198,7 +154,7 @@ class Line:
             hold=self.hold,
             sinks=self._sinks,
             handover=self.engine.accept,
-            attach=self.options.span,
+            attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
         )
@@ -254,9 +210,9 @@ class Line:
         from spanscore.sinks.event import Events
         from spanscore.sinks.instruments import Instruments
 
-        if self.options.evaluation_span:
+        if "evaluation_span" in self.options.attach:
             self._sinks.append(EvaluationSpans(self.providers, self.content))
-        if self.options.event:
+        if "event" in self.options.attach:
             self._sinks.append(Events(self.providers, self.content))
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
@@ -325,18 +281,3 @@ def _exports_content() -> bool:
         "TRUE",
         "1",
     }
-
-
-def rules_of(settings: Any) -> list[Rule]:
-    """Return the sampling rules of a configuration."""
-    return [
-        Rule(
-            rate=rule.rate,
-            name=rule.name or f"rule_{position}",
-            status=rule.when.status,
-            workflow=rule.when.workflow,
-            min_duration_s=rule.when.slower_than,
-            metadata=None if rule.when.metadata is None else {rule.when.metadata: rule.when.equals},
-        )
-        for position, rule in enumerate(settings.rules, start=1)
-    ]

@@ -14,7 +14,7 @@ from spanscore import semconv
 from spanscore.model.score import Outcome, Scale
 from spanscore.monitoring import budget, promql
 from spanscore.monitoring.names import label, series
-from spanscore.settings import AlertSettings, MonitoringSettings
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = [
     "PATIENCE",

@@ -14,7 +14,7 @@ from typing import Any
 
 from spanscore.monitoring import promql
 from spanscore.monitoring.alerts import Alert, links_of
-from spanscore.settings import MonitoringSettings
+from spanscore.settings.tree import MonitoringSettings
 
 __all__ = ["provisioned"]
 

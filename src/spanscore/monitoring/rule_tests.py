@@ -25,7 +25,7 @@ from spanscore.monitoring.alerts import (
     streams_of,
 )
 from spanscore.monitoring.names import label, series
-from spanscore.settings import AlertSettings, MonitoringSettings
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = ["unit_tests"]
 

@@ -20,7 +20,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alerts import SEGMENT, SERIES, Alert, Watched, alerts_of, links_of, streams_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.rule_tests import unit_tests
-from spanscore.settings import AlertSettings, MonitoringSettings
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
 

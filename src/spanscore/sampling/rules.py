@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from spanscore.codec.text import jsonable
+from spanscore.errors import ConfigurationError
 from spanscore.model.span import Facts
 
 __all__ = ["Rule"]
@@ -21,16 +22,25 @@ class Rule:
         name: stands on the score as ``spanscore.sampling.rule``.
         status: ``error`` or ``ok`` (everything that is no error); None = any.
         workflow: the name of the root run; None = any.
-        min_duration_s: units at least this slow; None = any.
-        metadata: key → value that the root run's metadata must have; empty = any.
+        slower_than: seconds; units that took at least as long; None = any.
+        metadata: key → value that the root run's metadata must have, all of them; empty = any.
+
+    Raises:
+        ConfigurationError: ``min_duration_s``, as ``slower_than`` was called.
     """
 
     rate: float
     name: str
     status: str | None = None
     workflow: str | None = None
-    min_duration_s: float | None = None
+    slower_than: float | None = None
     metadata: Mapping[str, Any] | None = None
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Refuse a name that was, with the new one; all else is for ``__init__``."""
+        if "min_duration_s" in given:
+            raise ConfigurationError("Rule(min_duration_s=…) is called slower_than: Rule(slower_than=2.0, …)")
+        return object.__new__(cls)
 
     def matches(self, facts: Facts) -> bool:
         """Whether it applies; a fact that is not known yet counts as a match, so that nothing is ruled out too early."""
@@ -48,9 +58,9 @@ class Rule:
             and (facts.status == "error") != (self.status == "error")
         ):
             return False
-        if self.min_duration_s is None or facts.duration_ns is None:
+        if self.slower_than is None or facts.duration_ns is None:
             return True
-        return facts.duration_ns >= self.min_duration_s * 1e9
+        return facts.duration_ns >= self.slower_than * 1e9
 
 
 def _equal(given: Any, wanted: Any) -> bool:

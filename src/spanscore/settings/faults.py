@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, get_args, get_origin
+
+from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.settings.tree import Settings
 
-__all__ = ["place_of", "told", "wrong_settings"]
+__all__ = ["Place", "place_of", "told", "wrong_settings"]
+
+Place: TypeAlias = tuple[int | str, ...]
+"""Keys and positions, from the top of the tree down."""
 
 _LONGEST = 100
 """Characters of a wrong value that are shown."""
 _METRICS = (
     "write a list of names, each alone or with its parameters: [response_relevancy, {faithfulness: {pass_at: 0.7}}]"
 )
+_RENAMED = {"min_duration_s": "slower_than", "equals": "metadata: {key: value}"}
+"""Keys that were or could be → how it is written; what merely stands elsewhere in the tree is found there."""
 _METRIC = "write a name, alone or with its parameters: faithfulness, or faithfulness: {pass_at: 0.7}"
 
 
-def wrong_settings(path: str | Path, faults: Sequence[str]) -> ConfigurationError:
-    """Return the error that tells all faults of a file."""
-    count = f"{len(faults)} wrong setting{'s' if len(faults) > 1 else ''}"
-    return ConfigurationError("\n".join([f"{path}: {count}", *(f"  {fault}" for fault in faults)]))
+def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationError:
+    """Return the error that tells all that is wrong in a file."""
+    count = f"{len(errors)} wrong setting{'s' if len(errors) > 1 else ''}"
+    return ConfigurationError("\n".join([f"{path}: {count}", *(f"  {error}" for error in errors)]))
 
 
-def told(entries: Iterable[Any]) -> tuple[str, ...]:
-    """Return a line for each place of pydantic's entries."""
-    lines: dict[tuple[int | str, ...], str] = {}
+def told(entries: Iterable[Any], tree: type[BaseModel]) -> tuple[str, ...]:
+    """Return a line for each place of pydantic's entries; ``tree`` is what it read."""
+    lines: dict[Place, str] = {}
     for entry in entries:
-        lines.setdefault(place_of(entry), _line(entry))
+        lines.setdefault(place_of(entry), _line(entry, tree))
     return tuple(lines.values())
 
 
-def place_of(entry: Any) -> tuple[int | str, ...]:
+def place_of(entry: Any) -> Place:
     """Return where it is, without what pydantic adds: which of the types that a metric's entry could have it tried."""
-    location: tuple[int | str, ...] = entry["loc"]
+    location: Place = entry["loc"]
     return location[:2] if location[:1] == ("metrics",) else location
 
 
-def _line(entry: Any) -> str:
+def _line(entry: Any, tree: type[BaseModel]) -> str:
     place, kind, given = place_of(entry), entry["type"], f" (given: {_shown(entry['input'])})"
     key = ".".join(map(str, place))
     if place[0] == "metrics":  # pydantic says of it which types it could have
@@ -49,13 +55,20 @@ def _line(entry: Any) -> str:
     if kind == "missing":
         return f"{key}: is required"
     if kind in ("model_type", "model_attributes_type"):
-        return f"{key}: is a single value{given}; write keys with values, of {', '.join(_allowed((*place, '')))}"
+        return f"{key}: is a single value{given}; write keys with values, of {', '.join(_section(tree, place).model_fields)}"
     if kind != "extra_forbidden":
         return f"{key}: {entry['msg'].removeprefix('Value error, ')}{given}"
-    allowed = _allowed(place)
-    near = difflib.get_close_matches(str(place[-1]), allowed, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else "."
-    return f"{key}: no such setting{given}{meant} Allowed here: {', '.join(allowed)}"
+    return f"{key}: no such setting{given}{_meant(str(place[-1]), tree, list(_section(tree, place[:-1]).model_fields))}"
+
+
+def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str]) -> str:
+    """Return what was meant by a key that is not here: one with another name, one that stands elsewhere, or one of these."""
+    if name in _RENAMED:
+        return f"; write {_RENAMED[name]}"
+    near = difflib.get_close_matches(name, allowed, n=1)
+    elsewhere = [] if near else [path for path in _paths(tree) if path.endswith(f".{name}")]
+    meant = f"; did you mean {' or '.join(map(repr, near or elsewhere))}?" if near or elsewhere else "."
+    return f"{meant} Allowed here: {', '.join(allowed)}"
 
 
 def _shown(value: Any) -> str:
@@ -63,12 +76,24 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _allowed(location: tuple[Any, ...]) -> list[str]:
-    model: Any = Settings
-    for part in location[:-1]:
-        if isinstance(part, str) and part in model.model_fields:
-            annotation = model.model_fields[part].annotation
-            model = next(
-                (m for m in (annotation, *getattr(annotation, "__args__", ())) if hasattr(m, "model_fields")), model
-            )
-    return list(model.model_fields)
+def _section(tree: type[BaseModel], place: Place) -> type[BaseModel]:
+    """Return the section at a place; positions in lists and keys of the user's own lead to the one below them."""
+    for part in place:
+        if part in tree.model_fields:
+            tree = _model(tree.model_fields[str(part)].annotation) or tree
+    return tree
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a value is, or is made of; None for a plain value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _model(one))), None)
+
+
+def _paths(tree: type[BaseModel], above: str = "") -> Iterator[str]:
+    for name, field in tree.model_fields.items():
+        yield f"{above}{name}"
+        inner = _model(field.annotation)
+        if inner is not None and get_origin(field.annotation) not in (dict, list):
+            yield from _paths(inner, f"{above}{name}.")

@@ -3,72 +3,81 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pydantic
 from pydantic import model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.settings.faults import told, wrong_settings
-from spanscore.settings.left_over import LeftOver
+from spanscore.settings.faults import Place, place_of, told, wrong_settings
 from spanscore.settings.tree import Settings
 
-__all__ = ["Reading", "examine_settings", "read_settings"]
+__all__ = ["PartialSettings", "examine_settings", "read_settings"]
+
+_ANY_METRIC = "exact_match"
+_DEPTH = 2
+"""Section and key: what is wrong deeper down leaves the whole key at its default."""
+
+S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartialSettings(Generic[S]):
     """What a file and the environment say, and what in them is wrong.
 
     Attributes:
         settings: with the defaults where something is wrong, and without the metrics that are none.
-        faults: a line each: the key, the value, what is allowed and what was probably meant.
-        all_metrics: whether every entry of ``metrics`` could be read.
+        errors: a line each: the key, the value, what is allowed and what was probably meant.
+        all_metrics: whether every entry of ``metrics`` could be read; else there may be a built-in one instead.
     """
 
-    settings: Settings
-    faults: tuple[str, ...]
+    settings: S
+    errors: tuple[str, ...]
     all_metrics: bool
 
 
-def read_settings(path: str | Path) -> Settings:
+def read_settings(path: str | Path, tree: type[S]) -> S:
     """Read a YAML file and the environment.
+
+    Args:
+        path: the file.
+        tree: what may stand in it.
 
     Raises:
         ConfigurationError: the file is not there, or a key or value is wrong; the message names each with what is allowed.
     """
-    reading = examine_settings(path)
-    if reading.faults:
-        raise wrong_settings(path, reading.faults)
-    return reading.settings
+    read = examine_settings(path, tree)
+    if read.errors:
+        raise wrong_settings(path, read.errors)
+    return read.settings
 
 
-def examine_settings(path: str | Path) -> Reading:
+def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
     """Read a YAML file and the environment as far as they can be read: what is wrong is told and left out.
 
     Raises:
         ConfigurationError: the file is not there, or is no mapping in YAML.
     """
-    given, left_over = _yaml(Path(path)), LeftOver()
-    faults: tuple[str, ...] = ()
+    given, wrong = _yaml(Path(path)), set[Place]()
+    errors: tuple[str, ...] = ()
     while True:
         try:
-            settings = _validated(given, left_over)
+            settings = _validated(given, tree, wrong)
         except pydantic.ValidationError as error:
             entries = error.errors(include_url=False)
-            faults = faults or told(entries)  # what is wrong afterwards is what dropping left behind
-            if not left_over.drop(entries):
-                raise wrong_settings(path, faults) from None
+            errors = errors or told(entries, tree)  # what is wrong afterwards is what leaving out left behind
+            found = {place_of(entry)[:_DEPTH] for entry in entries}
+            if found <= wrong:
+                raise wrong_settings(path, errors) from None
+            wrong |= found
         else:
-            break
-    if left_over.no_metrics:
-        settings = settings.model_copy(update={"metrics": []})
-    return Reading(settings, faults, all_metrics=not left_over.lost_metrics)
+            return PartialSettings(settings, errors, all_metrics=not any(place[0] == "metrics" for place in wrong))
 
 
 def _yaml(file: Path) -> dict[str, Any]:
@@ -84,7 +93,7 @@ def _yaml(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{file} is no text in UTF-8, so no YAML") from error
+        raise ConfigurationError(f"{file} is not valid UTF-8") from error
     except yaml.YAMLError as error:  # names the line
         raise ConfigurationError(f"{file} is no YAML: {error}") from error
     if given is not None and not (isinstance(given, dict) and all(isinstance(key, str) for key in given)):
@@ -92,8 +101,12 @@ def _yaml(file: Path) -> dict[str, Any]:
     return given or {}
 
 
-def _validated(given: dict[str, Any], left_over: LeftOver) -> Settings:
-    class FromFile(Settings):  # a class of its own, as its sources differ
+def _validated(given: dict[str, Any], tree: type[S], wrong: Set[Place]) -> S:
+    class FromFile(BaseSettings, tree):  # type: ignore[misc, valid-type]  # of its own, as its sources differ
+        model_config = SettingsConfigDict(
+            env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+        )
+
         @classmethod
         def settings_customise_sources(  # type: ignore[override]  # called by name
             cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
@@ -103,12 +116,35 @@ def _validated(given: dict[str, Any], left_over: LeftOver) -> Settings:
         @model_validator(mode="before")
         @classmethod
         def _without_what_is_wrong(cls, merged: dict[str, Any]) -> dict[str, Any]:
-            return left_over.of(merged)
+            return _without(merged, wrong)
 
     try:
-        return FromFile()  # type: ignore[call-arg]  # its sources give them
+        return FromFile()
     except SettingsError as error:
         raise ConfigurationError(_of_a_variable(error)) from error
+
+
+def _without(merged: dict[str, Any], wrong: Set[Place]) -> dict[str, Any]:
+    """Return what was given but for the wrong keys and entries; as there must be a metric, one stands in where none is left."""
+    if not wrong:
+        return merged
+    left = {
+        key: _kept(value, {str(part) for top, *inner in wrong for part in inner if top == key})
+        for key, value in merged.items()
+        if (key,) not in wrong
+    }
+    if not left.get("metrics"):
+        left["metrics"] = [_ANY_METRIC]
+    return {key: value for key, value in left.items() if value is not None}
+
+
+def _kept(value: Any, wrong: Set[str]) -> Any:
+    """Return a section without its wrong keys, a list without its wrong entries; None for the plain value of a wrong one."""
+    if isinstance(value, dict):
+        return {key: inner for key, inner in value.items() if str(key) not in wrong}
+    if isinstance(value, list):
+        return [entry for position, entry in enumerate(value) if str(position) not in wrong]
+    return None if wrong else value
 
 
 def _of_a_variable(error: SettingsError) -> str:

@@ -1,4 +1,7 @@
-"""The configuration tree: plain values with their defaults and bounds."""
+"""The configuration tree: plain values with their defaults and bounds.
+
+The keys of a scorer's options are not among them, but for those that others read, too: ``line/configuration.py`` adds them.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,22 @@ import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from spanscore import semconv
 
 __all__ = [
     "AlertSettings",
     "AttachSettings",
-    "CaptureSettings",
+    "Count",
     "JudgeSettings",
-    "LimitSettings",
     "MonitoringSettings",
+    "PlaceSettings",
+    "PositiveSeconds",
     "PriceSettings",
+    "Rate",
     "RuleSettings",
-    "SamplingSettings",
+    "Seconds",
     "ServeSettings",
     "Settings",
+    "SettingsPart",
 ]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -37,21 +40,25 @@ def _seconds(value: Any) -> Any:
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
+PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
 
 
-class _Part(BaseModel):
+class SettingsPart(BaseModel):
+    """A section: keys with values, and no other keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PriceSettings(_Part):
+class PriceSettings(SettingsPart):
     """What a model costs: USD per million tokens, read (``input``) and written (``output``)."""
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
 
 
-class JudgeSettings(_Part):
+class JudgeSettings(SettingsPart):
     """Who judges: a chat model by ``provider:model``, or ``lexical`` for the offline judge.
 
     ``prices`` are by model as its provider names it in the answer; a dated name has the price of the undated one.
@@ -64,17 +71,16 @@ class JudgeSettings(_Part):
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
 
 
-class RuleWhen(_Part):
-    """Which units a rule is for; what is left out matches all."""
+class RuleWhen(SettingsPart):
+    """Which units a rule is for; what is left out matches all, and of ``metadata`` all must match."""
 
     status: Literal["error", "ok"] | None = None
     workflow: str | None = None
     slower_than: Seconds | None = None
-    metadata: str | None = None
-    equals: Any = None
+    metadata: dict[str, Any] | None = None
 
 
-class RuleSettings(_Part):
+class RuleSettings(SettingsPart):
     """Score units that match ``when`` at ``rate``, where that is larger than the metric's own rate."""
 
     when: RuleWhen
@@ -82,58 +88,24 @@ class RuleSettings(_Part):
     name: str | None = None
 
 
-class SamplingSettings(_Part):
-    """Which share is scored: ``rate`` for all metrics, ``rates`` per metric, ``rules`` that raise them."""
-
-    rate: Rate = 1.0
-    rates: dict[str, Rate] = Field(default_factory=dict)
-    rules: list[RuleSettings] = Field(default_factory=list)
-    key: str | None = None
-
-
-class AttachSettings(_Part):
-    """Where scores land, and how long a unit's span waits for them."""
+class AttachSettings(SettingsPart):
+    """Where scores land."""
 
     span: bool = True
     evaluation_span: bool = True
     event: bool = True
     instruments: bool = True
-    hold: Seconds | None = None
 
 
-class CaptureSettings(_Part):
-    """Whether runs are recorded, what is exported of them, and where question, answer and contexts are found.
+class PlaceSettings(SettingsPart):
+    """Where question, answer and contexts are found, as key paths; None = where they usually are."""
 
-    ``score_abandoned`` scores the partial answer of a stream that its reader left half-way, too. ``metrics``: tokens and
-    durations of the application's models as ``gen_ai.client.*`` histograms, where nobody else emits them.
-    """
-
-    enabled: bool = True
-    content: bool | None = None
-    steps: bool = False
-    score_abandoned: bool = False
-    metrics: bool = True
     user_input: str | None = None
     response: str | None = None
     retrieved_contexts: str | None = None
 
 
-class LimitSettings(_Part):
-    """Bounds: events in the inbox, jobs in the queue and bytes of the content of either, jobs at once, seconds per score.
-
-    ``hooks`` is the deadline of one call of a redactor, a filter or a function of ``Extract``.
-    """
-
-    inbox: int = Field(default=10_000, ge=1)
-    inbox_bytes: int = Field(default=64_000_000, ge=1)
-    queue: int = Field(default=1_000, ge=1)
-    queue_bytes: int = Field(default=256_000_000, ge=1)
-    workers: int = Field(default=32, ge=1)
-    timeout: Seconds = 60.0
-    hooks: Annotated[Seconds, Field(gt=0)] = 1.0
-
-
-class AlertSettings(_Part):
+class AlertSettings(SettingsPart):
     """When one metric is worth a page. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
 
     Attributes:
@@ -149,7 +121,7 @@ class AlertSettings(_Part):
 
     baseline: Rate | None = None
     min_drop: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    false_alarm_every: Annotated[Seconds, Field(gt=0)] = 30 * 86_400.0
+    false_alarm_every: PositiveSeconds = 30 * 86_400.0
     threshold: Rate | None = None
     min_scores: int | None = Field(default=None, ge=1)
     z: Annotated[float, Field(gt=0)] | None = None
@@ -162,7 +134,7 @@ class AlertSettings(_Part):
         return self
 
 
-class MonitoringSettings(_Part):
+class MonitoringSettings(SettingsPart):
     """What sums are told apart by, and what all alerts share.
 
     Attributes:
@@ -176,9 +148,9 @@ class MonitoringSettings(_Part):
     """
 
     segments: dict[str, list[str]] = Field(default_factory=dict)
-    interval: Annotated[Seconds, Field(gt=0)] = 60.0
-    windows: list[Annotated[Seconds, Field(gt=0)]] = Field(default=[3_600.0, 21_600.0, 86_400.0], min_length=1)
-    no_scores_after: Annotated[Seconds, Field(gt=0)] = 86_400.0
+    interval: PositiveSeconds = 60.0
+    windows: list[PositiveSeconds] = Field(default=[3_600.0, 21_600.0, 86_400.0], min_length=1)
+    no_scores_after: PositiveSeconds = 86_400.0
     max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
     dashboard_url: str = "http://localhost:3000/d/spanscore-metric?var-metric={metric}"
     trace_url: str | None = None
@@ -199,7 +171,7 @@ class MonitoringSettings(_Part):
         return segments
 
 
-class ServeSettings(_Part):
+class ServeSettings(SettingsPart):
     """Where the metrics can be scraped; port 0 = any free one."""
 
     port: int = Field(default=9464, ge=0, le=65_535)
@@ -210,21 +182,12 @@ def _port(value: Any) -> Any:
     return {"port": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Settings(BaseSettings):
-    """The whole tree."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=semconv.SETTINGS_ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
-    )
+class Settings(SettingsPart):
+    """What is not an option of a scorer: the metrics, what they ask, and what is made of their scores."""
 
     metrics: list[str | dict[str, dict[str, Any] | None]] = Field(min_length=1)
     judge: JudgeSettings = JudgeSettings()
     embeddings: str | None = None
-    sampling: SamplingSettings = SamplingSettings()
-    attach: AttachSettings = AttachSettings()
-    capture: CaptureSettings = CaptureSettings()
-    limits: LimitSettings = LimitSettings()
     serve_metrics: Annotated[ServeSettings | None, BeforeValidator(_port)] = None
     monitoring: MonitoringSettings = MonitoringSettings()
     alerts: dict[str, AlertSettings] = Field(default_factory=dict)
-    service_name: str | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from spanscore.judges import judge
 from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Judge, Metric
-from spanscore.settings import Settings
+from spanscore.settings.tree import Settings
 
 __all__ = ["entries", "judge_of", "metrics_of"]
 

@@ -1,4 +1,4 @@
-"""A configuration file → its settings, its metrics, and all that is wrong with it at once. Nobody is asked for it."""
+"""A configuration file → its settings, its metrics, and all that is wrong with it at once. No judge is asked for it."""
 
 from __future__ import annotations
 
@@ -15,40 +15,48 @@ from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
-from spanscore.line.build import rules_of
+from spanscore.line.configuration import Configuration, options_of, value_at
+from spanscore.line.options import Options, rules_in
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create
 from spanscore.model.score import refuse_taken_name
 from spanscore.otel.instruments import checked_segments
 from spanscore.protocols import Metric
-from spanscore.sampling.rates import RateSampler
-from spanscore.settings import Settings, examine_settings, wrong_settings
+from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
+from spanscore.settings.faults import wrong_settings
+from spanscore.settings.reading import examine_settings
+from spanscore.settings.tree import PlaceSettings, Settings
 
-__all__ = ["Examined", "examined", "named_problems", "sound"]
+__all__ = ["ConfigReport", "config_report", "named_problems", "valid"]
 
 _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IGNORECASE)
 """In LangChain's words on a provider it does not know; behind it stand those it knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class ConfigReport:
     """A configuration file that was looked at.
 
     Attributes:
         settings: with the defaults where something is wrong.
-        metrics: those that can be made, judged by nobody: good for their names, scales and fields.
-        faults: what is wrong in the file, a line each.
-        gaps: what this environment lacks of it, a line each.
+        metrics: those that can be made, by the offline judge: good for their names, scales and fields.
+        errors: what is wrong in the file, a line each.
+        missing: what this environment lacks of it, a line each.
     """
 
     settings: Settings
     metrics: Sequence[Metric]
-    faults: tuple[str, ...]
-    gaps: tuple[str, ...]
+    errors: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def options(self) -> Options:
+        """Those of a scorer; where there is no error."""
+        return options_of(self.settings)
 
 
-def sound(config: Path, *, judge: bool = True, embeddings: bool = True) -> Examined:
-    """Return a configuration that has no fault; it may have gaps.
+def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:
+    """Return a configuration that has no error; this environment may lack some of what it needs.
 
     Args:
         config: its file.
@@ -56,35 +64,35 @@ def sound(config: Path, *, judge: bool = True, embeddings: bool = True) -> Exami
         embeddings: whether its embeddings are.
 
     Raises:
-        ConfigurationError: it has faults; the message tells them all.
+        ConfigurationError: it has errors; the message tells them all.
     """
-    found = examined(config, judge=judge, embeddings=embeddings)
-    if found.faults:
-        raise wrong_settings(config, found.faults)
-    return found
+    report = config_report(config, judge=judge, embeddings=embeddings)
+    if report.errors:
+        raise wrong_settings(config, report.errors)
+    return report
 
 
-def examined(config: Path, *, judge: bool = True, embeddings: bool = True) -> Examined:
-    """Return a configuration with all that is wrong with it. Makes the judge's client and the metrics; contacts nobody.
+def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:
+    """Return a configuration with all that is wrong with it. Makes the judge's client and the metrics; contacts no server.
 
     Raises:
         ConfigurationError: the file is not there, or is no mapping in YAML.
     """
-    reading = examine_settings(config)
-    settings, problems = reading.settings, list[ConfigurationError]()
+    read = examine_settings(config, Configuration)
+    settings, problems = read.settings, list[ConfigurationError]()
     if judge:
         problems += named_problems("judge.model", settings.judge.model, lambda: judge_of(settings))
     if embeddings:
         problems += _embeddings_problems(settings)
     made, unmade = _metrics(settings, problems)
-    if reading.all_metrics:
-        problems += map(ConfigurationError, _name_faults(settings, made, unmade))
+    if read.all_metrics:
+        problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     problems += _part_problems(settings)
-    return Examined(
+    return ConfigReport(
         settings=settings,
         metrics=made,
-        faults=(*reading.faults, *(str(one) for one in problems if not isinstance(one, NotReadyError))),
-        gaps=tuple(dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))),
+        errors=(*read.errors, *(str(one) for one in problems if not isinstance(one, NotReadyError))),
+        missing=tuple(dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))),
     )
 
 
@@ -102,9 +110,9 @@ def _metrics(settings: Settings, problems: list[ConfigurationError]) -> tuple[li
     return made, unmade
 
 
-def _problem(error: ConfigurationError, fault: str) -> ConfigurationError:
-    """Return a fault told with its place; a gap as it is: two places may lack the same library, and it is told once."""
-    return error if isinstance(error, NotReadyError) else ConfigurationError(fault)
+def _problem(error: ConfigurationError, told: str) -> ConfigurationError:
+    """Return an error told with its place; what is missing as it is: two places may lack a library, and it is told once."""
+    return error if isinstance(error, NotReadyError) else ConfigurationError(told)
 
 
 def _of_metric(name: str, error: ConfigurationError) -> str:
@@ -114,7 +122,7 @@ def _of_metric(name: str, error: ConfigurationError) -> str:
 # --- names ------------------------------------------------------------------------------------------------------
 
 
-def _name_faults(settings: Settings, made: Sequence[Metric], unmade: Sequence[str]) -> Iterator[str]:
+def _name_errors(settings: Settings, made: Sequence[Metric], unmade: Sequence[str]) -> Iterator[str]:
     names = Counter(metric.name for metric in made)
     for name, times in names.items():
         if times > 1:
@@ -122,7 +130,7 @@ def _name_faults(settings: Settings, made: Sequence[Metric], unmade: Sequence[st
     if any(":" in name for name in unmade):
         return  # from outside, and what such a metric calls its scores is not known
     known = [*names, *unmade]
-    for place, given in (("sampling.rates", settings.sampling.rates), ("alerts", settings.alerts)):
+    for place, given in (("sampling.rates", value_at(settings, "sampling.rates")), ("alerts", settings.alerts)):
         for name in given:
             if name not in known and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
                 near = get_close_matches(name, names, n=1)
@@ -210,15 +218,13 @@ class _AnyJudge:
 
 def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:
     """Yield what a scorer's parts would refuse: they are tried here."""
-    sampling, segments = settings.sampling, settings.monitoring.segments
-    key = {} if sampling.key is None else {"key": sampling.key.encode()}
+    rules, key = rules_in(value_at(settings, "sampling.rules")), value_at(settings, "sampling.key")
     tried: list[tuple[str, Callable[[], object]]] = [
-        ("", lambda: RateSampler({}, rules=rules_of(sampling), **key)),
-        ("monitoring.segments: ", lambda: checked_segments(segments)),
+        ("", lambda: RateSampler({}, rules=rules, key=DEFAULT_KEY if key is None else key)),
+        ("monitoring.segments: ", lambda: checked_segments(settings.monitoring.segments)),
     ]
-    for name in ("user_input", "response", "retrieved_contexts"):
-        place = {name: getattr(settings.capture, name)}
-        tried += [("capture.", partial(Extract, **place))]
+    places = {name: value_at(settings, f"capture.{name}") for name in PlaceSettings.model_fields}
+    tried += [("capture.", partial(Extract, **{name: place})) for name, place in places.items()]
     for at, make in tried:
         try:
             make()

@@ -1,0 +1,100 @@
+"""Options → the tree that a configuration file may hold; what a file says → options."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from pydantic import create_model
+
+from spanscore.errors import ConfigurationError
+from spanscore.line.options import Key, Options, key_of
+from spanscore.settings.tree import Settings, SettingsPart
+
+__all__ = ["KEYS", "Configuration", "given_in", "options_of", "overridden", "value_at"]
+
+KEYS: Mapping[str, Key] = {option.name: key for option in fields(Options) if (key := key_of(option)) is not None}
+"""Option → where it stands in a configuration file."""
+_OUTRANKED = {"sample_rate": {"rates", "rules"}, "rates": {"rules"}}
+"""Option → those that replace or raise it: where it is overridden, the file's are not in force."""
+
+
+def _tree() -> type[Settings]:
+    """Return the settings with a key for each option that has one."""
+    keys: dict[str, dict[str, Any]] = {}
+    bases: dict[str, Any] = {name: section.annotation for name, section in Settings.model_fields.items()}
+    defaults = Options()
+    for option in fields(Options):
+        key = key_of(option)
+        if key is None:
+            continue
+        section, _, leaf = key.path.rpartition(".")
+        if leaf == "*":
+            bases[section] = key.form
+        else:
+            keys.setdefault(section, {})[leaf] = (key.form or option.type, getattr(defaults, option.name))
+    top: dict[str, Any] = keys.pop("", {})
+    for name, own in keys.items():
+        section_model = _section(name, bases.get(name, SettingsPart), own)
+        top[name] = (section_model, section_model())
+    return create_model("Configuration", __base__=Settings, **top)
+
+
+def _section(name: str, base: type[SettingsPart], keys: Mapping[str, Any]) -> type[SettingsPart]:
+    """Return a section with keys; those that it has already, for others, are left as they are."""
+    own = {leaf: definition for leaf, definition in keys.items() if leaf not in base.model_fields}
+    return create_model(f"{name.title()}Settings", __base__=base, **own) if own else base
+
+
+Configuration = _tree()
+"""What may stand in a configuration file: a model of pydantic."""
+
+
+def given_in(settings: Settings) -> dict[str, Any]:
+    """Return what a configuration says of each option that has a key.
+
+    Raises:
+        ConfigurationError: a place where question, answer or contexts are to be found is none.
+    """
+    found = {name: value_at(settings, key.path) for name, key in KEYS.items()}
+    return {name: value if (read := KEYS[name].read) is None else read(value) for name, value in found.items()}
+
+
+def value_at(settings: Settings, path: str) -> Any:
+    """Return what stands at a key, or the section whose keys all are meant: ``sampling.rate``, ``attach.*``."""
+    found: Any = settings
+    for part in path.removesuffix(".*").split("."):
+        found = getattr(found, part)
+    return found
+
+
+def options_of(settings: Settings) -> Options:
+    """Return the options of a configuration; raises as ``given_in`` does."""
+    return Options.of(given_in(settings))
+
+
+def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a configuration says of the options, but for what is overridden, and for what would take away from that.
+
+    Raises:
+        ConfigurationError: an override is no option.
+    """
+    names = ["metrics", *(option.name for option in fields(Options))]
+    for name in overrides:
+        if name not in names:
+            raise ConfigurationError(f"there is no option {name!r}{_meant(name, names)} There are {', '.join(names)}")
+    left_out = {name for override in overrides for name in _OUTRANKED.get(override, ())}
+    kept = {name: value for name, value in given.items() if name not in left_out}
+    if "metrics" in overrides and "rates" in kept:  # those of the file's metrics are of none that there is
+        kept["rates"] = {
+            metric.name: kept["rates"][metric.name] for metric in overrides["metrics"] if metric.name in kept["rates"]
+        }
+    return {**kept, **overrides}
+
+
+def _meant(name: str, names: list[str]) -> str:
+    by_leaf = {key.path.rpartition(".")[2]: option for option, key in KEYS.items()}
+    near = [by_leaf[name]] if name in by_leaf else difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else "."

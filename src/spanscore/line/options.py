@@ -1,0 +1,117 @@
+"""The table of options: a line per knob, with its default, its bounds and its key in a configuration file.
+
+``OnlineScorer(…)`` has the same names, the same defaults, and says what each means; ``line/configuration.py`` makes the keys of
+a configuration file from this table. Tests hold both against it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from spanscore.dialects.extract import Extract
+from spanscore.errors import ConfigurationError
+from spanscore.protocols import Filter, Redactor, Sink
+from spanscore.sampling.rules import Rule
+from spanscore.settings.tree import AttachSettings, Count, PlaceSettings, PositiveSeconds, Rate, RuleSettings, Seconds
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["PLACES", "Key", "Options", "key_of", "rules_in"]
+
+PLACES = tuple(AttachSettings.model_fields)
+"""Where scores can land."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Where an option stands in a configuration file.
+
+    Attributes:
+        path: section and key; ``attach.*`` = all keys of ``form``, in that section.
+        form: what stands there, where that is of another type than the option.
+        read: makes the option of what stands there; None = it is the option.
+    """
+
+    path: str
+    form: Any = None
+    read: Callable[[Any], Any] | None = None
+
+
+def rules_in(given: Sequence[RuleSettings]) -> tuple[Rule, ...]:
+    """Return the sampling rules of a configuration; one without a name has its position for one."""
+    return tuple(
+        Rule(rate=rule.rate, name=rule.name or f"rule_{position}", **rule.when.model_dump())
+        for position, rule in enumerate(given, start=1)
+    )
+
+
+def _places(given: AttachSettings) -> tuple[str, ...]:
+    return tuple(place for place in PLACES if getattr(given, place))
+
+
+def _extract(given: PlaceSettings) -> Extract | None:
+    found = {name: getattr(given, name) for name in PlaceSettings.model_fields}
+    return Extract(**found) if any(found.values()) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything that can be chosen about a scorer but its metrics; ``OnlineScorer`` says what each means, and its unit.
+
+    Raises:
+        ConfigurationError: ``attach`` names a place that is none.
+    """
+
+    sample_rate: Annotated[Rate, Key("sampling.rate")] = 1.0
+    rates: Annotated[Mapping[str, Rate], Key("sampling.rates")] = field(default_factory=dict)
+    rules: Annotated[Sequence[Rule], Key("sampling.rules", list[RuleSettings], rules_in)] = ()
+    sampling_key: Annotated[bytes | None, Key("sampling.key")] = None
+    service_name: Annotated[str | None, Key("service_name")] = None
+    tracer_provider: "TracerProvider | None" = None
+    meter_provider: "MeterProvider | None" = None
+    logger_provider: "LoggerProvider | None" = None
+    capture: Annotated[bool, Key("capture.enabled")] = True
+    capture_content: Annotated[bool | None, Key("capture.content")] = None
+    capture_metrics: Annotated[bool, Key("capture.metrics")] = True
+    steps: Annotated[bool, Key("capture.steps")] = False
+    score_abandoned: Annotated[bool, Key("capture.score_abandoned")] = False
+    extract: Annotated[Extract | None, Key("capture.*", PlaceSettings, _extract)] = None
+    redactor: Redactor | None = None
+    keep: Filter | None = None
+    attach: Annotated[Sequence[str], Key("attach.*", AttachSettings, _places)] = PLACES
+    sinks: Sequence[Sink] = ()
+    hold: Annotated[Seconds | None, Key("attach.hold")] = None
+    timeout: Annotated[Seconds, Key("limits.timeout")] = 60.0
+    hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
+    workers: Annotated[Count, Key("limits.workers")] = 32
+    queue_size: Annotated[Count, Key("limits.queue")] = 1_000
+    queue_bytes: Annotated[Count, Key("limits.queue_bytes")] = 256_000_000
+    inbox_size: Annotated[Count, Key("limits.inbox")] = 10_000
+    inbox_bytes: Annotated[Count, Key("limits.inbox_bytes")] = 64_000_000
+    segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.attach) - set(PLACES))
+        if unknown:
+            raise ConfigurationError(f"attach names {unknown[0]!r}; allowed are {', '.join(PLACES)}")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return the options that are among what is given, by value; None stands for the default."""
+        found = {option.name: given.get(option.name) for option in fields(cls)}
+        return cls(**{name: _copy(value) for name, value in found.items() if value is not None})
+
+
+def _copy(value: Any) -> Any:
+    """Return a value that stays as it is when the caller's list or dict does not."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def key_of(option: "Field[Any]") -> Key | None:
+    """Return where an option stands in a configuration file; None where it is an object, and so for Python alone."""
+    return next((note for note in getattr(option.type, "__metadata__", ()) if isinstance(note, Key)), None)
