@@ -17,8 +17,8 @@ from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError
-from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as make_judge
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create
@@ -111,7 +111,7 @@ def score(
         check_report(report)
     total = None if file == "-" else _counted(file)
     notes = Console(stderr=True)
-    if not judge and settings is None and any(isinstance(getattr(m, "_judge", None), LexicalJudge) for m in made):
+    if not judge and settings is None and any(is_offline(getattr(m, "_judge", None)) for m in made):
         notes.print(
             "No --judge was given: the offline one is asked. A model: --judge openai:gpt-4o-mini", highlight=False
         )

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.langchain.blocking import BlockingCalls
-from spanscore.judges.lexical.judge import LexicalJudge
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS
@@ -91,7 +91,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
         super().__init__(
             judge, steps=(EXTRACT_STATEMENTS,), name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts
         )
-        if classifier is None and isinstance(self._judge, LexicalJudge):
+        if classifier is None and is_offline(self._judge):
             classifier = judged_pairs(self._judge)
         self._classifier = classifier or cast("Classifier", entailment(model, device=device))
         self.model = model if classifier is None else getattr(classifier, "__qualname__", type(classifier).__qualname__)

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
 from spanscore.errors import JudgeTimeout
-from spanscore.judges.effects.limits import Timed
+from spanscore.judges.effects.timeout import Timed
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.chat import LangChainJudge
 

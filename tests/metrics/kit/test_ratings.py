@@ -12,7 +12,7 @@ from tests.metrics.side_by_side import SideBySide
 
 from spanscore.judges import LexicalJudge
 from spanscore.judges import judge as limited
-from spanscore.judges.build import reads_instructions
+from spanscore.judges.effects.effect import reads_instructions
 from spanscore.metrics import AnswerAccuracy, ContextRelevance, ResponseGroundedness
 from spanscore.metrics.kit.ratings import Rating012, Rating024
 from spanscore.model.sample import SingleTurnSample

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spanscore.errors import JudgeError
+from spanscore.judges.effects.effect import unwrapped
 from spanscore.judges.lexical import (
     context,
     entities,
@@ -18,8 +19,9 @@ from spanscore.judges.lexical import (
 )
 from spanscore.judges.lexical.answer import LexicalAnswer
 from spanscore.model.prompt import Prompt, Reply
+from spanscore.protocols import Judge
 
-__all__ = ["LexicalJudge"]
+__all__ = ["LexicalJudge", "is_offline"]
 
 _FAMILIES = (
     statements,
@@ -77,3 +79,8 @@ class LexicalJudge:
             known = ", ".join(ANSWERS)
             raise JudgeError(f"the lexical judge cannot answer {prompt.step}, only {known}", error_type="unknown_step")
         return Reply(text=json.dumps(answer(prompt), ensure_ascii=False), model=self.model)
+
+
+def is_offline(judge: Judge | None) -> bool:
+    """Whether a judge is the offline one, whatever stands around it."""
+    return judge is not None and isinstance(unwrapped(judge), LexicalJudge)

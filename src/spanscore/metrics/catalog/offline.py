@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.embeddings import LexicalEmbedder
-from spanscore.judges.lexical.judge import LexicalJudge
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.protocols import Metric
 
 __all__ = ["COMPARES_WORDS", "blind_spots", "offline_notes"]
@@ -45,6 +45,5 @@ def blind_spots(metrics: Iterable[Metric]) -> Iterator[str]:
 
 def _is_offline(metric: Any) -> bool:
     """Whether it asks the offline judge, also behind limits, and compares with no embeddings but the offline ones."""
-    judge = getattr(metric, "_judge", None)
     vectors = getattr(metric, "embeddings", LexicalEmbedder.model)
-    return getattr(judge, "model", None) == LexicalJudge.model and vectors == LexicalEmbedder.model
+    return is_offline(getattr(metric, "_judge", None)) and vectors == LexicalEmbedder.model

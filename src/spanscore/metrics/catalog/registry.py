@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.lexical.judge import LexicalJudge
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.protocols import Metric
 
 __all__ = ["ALIASES", "BUILT_IN", "built_in", "by_name", "create", "found"]
@@ -82,7 +82,7 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
     Raises:
         ConfigurationError: unknown name or parameter (the message names close ones), or a parameter that cannot be.
     """
-    if embeddings is None and (judge == "lexical" or isinstance(judge, LexicalJudge)):
+    if embeddings is None and (judge == "lexical" or is_offline(judge)):
         embeddings = "lexical"  # without a key means without any
     maker = found(metric)
     if not callable(maker) or (isinstance(maker, Metric) and not isinstance(maker, type)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder
-from spanscore.judges.lexical.judge import LexicalJudge
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.model.score import Scale
 from spanscore.protocols import Embedder, Judge
 
@@ -40,7 +40,7 @@ def wanted_embedder(name: str, embeddings: Any, judge: Judge | None = None) -> E
     Raises:
         ConfigurationError: there are none.
     """
-    if embeddings is None and isinstance(judge, LexicalJudge):
+    if embeddings is None and is_offline(judge):
         embeddings = "lexical"
     if embeddings is None:
         raise ConfigurationError(f"{name} needs embeddings: LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, field_validator
 
 from spanscore.errors import JudgeUnparseable
-from spanscore.judges.build import reads_instructions
+from spanscore.judges.effects.effect import reads_instructions
 from spanscore.judges.render import render
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric

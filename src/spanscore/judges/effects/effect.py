@@ -1,0 +1,37 @@
+"""Effect: a judge around another judge. What the one inside is, shows outside, however many stand around it."""
+
+from __future__ import annotations
+
+from spanscore.protocols import Judge
+
+__all__ = ["Effect", "reads_instructions", "unwrapped"]
+
+
+class Effect:
+    """What an effect builds on: a dataclass of the judge inside and, behind it, one setting; with ``ask``."""
+
+    __slots__ = ()
+
+    judge: Judge
+
+    @property
+    def model(self) -> str:
+        """The wrapped judge's model."""
+        return self.judge.model
+
+    @property
+    def reads_instructions(self) -> bool:
+        """Whether the wrapped judge goes by what a question says."""
+        return reads_instructions(self.judge)
+
+
+def reads_instructions(judge: Judge) -> bool:
+    """Whether a judge goes by what a question says, as a model does, and not by the name of its step (``protocols.Judge``)."""
+    return getattr(judge, "reads_instructions", False) is True
+
+
+def unwrapped(judge: Judge) -> Judge:
+    """Return the judge inside all effects."""
+    while isinstance(judge, Effect):
+        judge = judge.judge
+    return judge

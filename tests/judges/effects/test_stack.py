@@ -1,0 +1,104 @@
+"""The stack: every effect of the folder is in it, and what a judge is shows through all of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, get_type_hints
+
+import pytest
+from tests.judges.models import QUESTION, Answers, PlainModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.judges import LexicalJudge, effects, judge, shared_judge
+from spanscore.judges.effects.effect import Effect, reads_instructions, unwrapped
+from spanscore.judges.effects.stack import Effects
+from spanscore.metrics import create
+
+IN_FOLDER = {
+    thing
+    for module in iter_modules(effects.__path__, f"{effects.__name__}.")
+    for thing in vars(import_module(module.name)).values()
+    if isinstance(thing, type) and hasattr(thing, "ask") and thing.__module__ == module.name
+}
+IN_STACK = {name: hint.__metadata__[0] for name, hint in get_type_hints(Effects, include_extras=True).items()}
+SETTINGS: Effects = {"attempts": 2, "max_concurrency": 4, "timeout": 9.0, "prices": {"answers-1": (1, 10)}}
+
+
+class Reader(Answers):
+    """A user's own judge, which reads what it is asked."""
+
+    reads_instructions = True
+
+
+def layers(made: Any) -> list[type]:
+    return [type(made), *(layers(made.judge) if isinstance(made, Effect) else ())]
+
+
+def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
+    assert set(IN_STACK.values()) == IN_FOLDER
+    assert len(IN_FOLDER) == len(IN_STACK) == len(SETTINGS)
+
+
+def test_effects_stand_around_a_judge_in_their_order() -> None:
+    made = judge(Reader("x"), **SETTINGS)
+
+    assert layers(made) == [*IN_STACK.values(), Reader]
+
+
+@pytest.mark.parametrize("name", IN_STACK)
+def test_a_judge_shows_through_an_effect(name: str) -> None:
+    plain, reader = Answers("x"), Reader("x")
+    setting: Any = {name: SETTINGS[name]}  # type: ignore[literal-required]  # a key of it
+
+    around = judge(plain, **setting), judge(reader, **setting)
+
+    assert [layers(made)[0] for made in around] == [IN_STACK[name]] * 2
+    assert [reads_instructions(made) for made in around] == [False, True]
+    assert [made.model for made in around] == ["answers", "answers"]
+    assert [unwrapped(made) for made in around] == [plain, reader]
+
+
+def test_a_judge_shows_through_all_effects_twice() -> None:
+    reader = Reader("x")
+
+    made = judge(judge(reader, **SETTINGS), **SETTINGS)
+
+    assert (made.model, reads_instructions(made), unwrapped(made)) == ("answers", True, reader)
+
+
+async def test_a_question_and_its_answer_pass_through_all_effects() -> None:
+    reader = Reader("said")
+
+    reply = await judge(reader, **SETTINGS).ask(QUESTION)
+
+    assert (reply.text, reader.asked) == ("said", [QUESTION])
+    assert reply.cost_usd == pytest.approx((10 * 1 + 2 * 10) / 1e6)
+
+
+def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
+    wrong: dict[str, Any] = {"attempts": 0, "max_concurrency": 0, "timeout": 0.0, "prices": {"m": (1,)}}
+
+    for name, setting in wrong.items():
+        with pytest.raises(ConfigurationError):
+            judge(Answers("x"), **{name: setting})
+    assert wrong.keys() == IN_STACK.keys()
+
+
+def test_an_effect_that_is_not_there_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'timout'"):
+        judge(Answers("x"), timout=3.0)  # type: ignore[call-arg]
+
+
+def test_a_bare_chat_model_is_shared_with_the_effects_that_judge_gives_it() -> None:
+    model = PlainModel()
+
+    assert layers(shared_judge(model)) == layers(judge(model))
+
+
+def test_the_offline_judge_is_the_offline_one_behind_its_limits() -> None:
+    limited = judge(LexicalJudge(), **SETTINGS)
+
+    made: Any = [create(name, judge=limited) for name in ("response_relevancy", "faithfulness_with_hhem")]
+
+    assert [metric.series.split("/")[1] for metric in made] == [LexicalJudge.model] * 2
