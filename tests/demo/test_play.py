@@ -18,7 +18,7 @@ from tests.servers.otlp import OtlpReceiver
 from spanscore.codec.otlp import json_line, read_spans
 from spanscore.codec.sdk import span_data
 from spanscore.demo.results import Results, results
-from spanscore.demo.run import Demo, Options, Played, Tally
+from spanscore.demo.run import Demo, DemoOptions, Played, Tally
 from spanscore.demo.show import overview, svg
 from spanscore.demo.summary import summary
 from spanscore.demo.times import spread
@@ -27,10 +27,10 @@ from spanscore.report import summary as reported
 from spanscore.report import write
 from spanscore.report.findings import headline
 
-SMALL = Options(requests=60)
+SMALL = DemoOptions(requests=60)
 
 
-def play(options: Options, watch: Callable[[Tally], None] = lambda _: None) -> Played:
+def play(options: DemoOptions, watch: Callable[[Tally], None] = lambda _: None) -> Played:
     with Demo(options) as demo:
         return demo.play(watch)
 
@@ -62,7 +62,7 @@ def test_faithfulness_falls_while_retrieval_is_broken_and_comes_back() -> None:
 
 
 def test_with_the_default_requests_context_relevance_names_the_retriever() -> None:
-    whole = play(Options())
+    whole = play(DemoOptions())
     spans = [span_data(span) for span in whole.spans]
 
     assert {drop.metric for drop in results(spans).drops() if drop.clear} == {"faithfulness", "context_relevance"}
@@ -110,7 +110,7 @@ def test_every_eligible_unit_has_an_outcome_and_evaluation_spans_agree_with_the_
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 7])
 def test_the_page_says_what_the_terminal_says(seed: int) -> None:
-    spans = [span_data(span) for span in play(Options(seed=seed)).spans]
+    spans = [span_data(span) for span in play(DemoOptions(seed=seed)).spans]
     told, page = results(spans), reported(spans)
 
     drops = {drop.metric: drop for drop in told.drops() if drop.clear}
@@ -131,7 +131,7 @@ def test_the_page_says_what_the_terminal_says(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 7])
 def test_the_page_and_the_terminal_count_alike(seed: int, tmp_path: Path) -> None:
-    this = play(Options(seed=seed))
+    this = play(DemoOptions(seed=seed))
     write(map(span_data, this.spans), page := tmp_path / "demo.html")
     told, said, paper = results(map(span_data, this.spans)), " ".join(shown(200, this).split()), page.read_text("utf-8")
 
@@ -150,7 +150,7 @@ def test_the_page_and_the_terminal_count_alike(seed: int, tmp_path: Path) -> Non
 
 
 def test_correct_refusals_are_not_among_the_worst() -> None:
-    told = results(map(span_data, play(Options()).spans))
+    told = results(map(span_data, play(DemoOptions()).spans))
 
     answers = [trace.answer for trace in told.ranking]
 

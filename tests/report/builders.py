@@ -13,7 +13,7 @@ from spanscore import semconv
 from spanscore.codec.sdk import span_data
 from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score, unit_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.report import Row
+from spanscore.report import ReportRow
 from spanscore.sinks.evaluation_span import EvaluationSpans
 
 TEN_O_CLOCK = 1_795_255_200_000_000_000  # 21 November 2026, 10:00 UTC
@@ -57,7 +57,9 @@ def evaluations(span: SpanData, *scores: Score, content: bool = True) -> list[Sp
     return [replace(span_data(one), resource=span.resource) for one in memory.spans]
 
 
-def rows(*values: float | None, metric: str = "faithfulness", every_s: float = 1.0, **fields: Any) -> Iterator[Row]:
+def rows(
+    *values: float | None, metric: str = "faithfulness", every_s: float = 1.0, **fields: Any
+) -> Iterator[ReportRow]:
     """Yield a row per value, a second apart; None is a judge that failed."""
     for at, value in enumerate(values):
         given = {
@@ -68,4 +70,4 @@ def rows(*values: float | None, metric: str = "faithfulness", every_s: float = 1
             "quality": value,
             "outcome": "scored" if value is not None else "judge_error",
         }
-        yield Row(**{**given, **fields})
+        yield ReportRow(**{**given, **fields})

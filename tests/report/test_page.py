@@ -19,7 +19,7 @@ from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.offline import COMPARES_WORDS
 from spanscore.model.score import JudgeCall, Outcome, Usage
 from spanscore.model.span import SpanData
-from spanscore.report import Row, charts, plotly_js, summarize, write, write_scores
+from spanscore.report import ReportRow, charts, plotly_js, summarize, write, write_scores
 from spanscore.report.rows import Spans
 from spanscore.report.story import story_of_spans
 
@@ -132,7 +132,7 @@ def test_rows_of_a_data_set_make_the_same_page(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
 
     write_scores(
-        [Row(unit="1", metric="exact_match", value=0.0, quality=0.0, label="fail", kind="binary", range=(0.0, 1.0),
+        [ReportRow(unit="1", metric="exact_match", value=0.0, quality=0.0, label="fail", kind="binary", range=(0.0, 1.0),
              question="Capital of France?", answer="Lyon", contexts=("Paris is the capital.",))],
         page,
         title="capitals.jsonl",

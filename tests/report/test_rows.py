@@ -9,13 +9,13 @@ from tests.report.builders import TEN_O_CLOCK, a_score, a_unit_span, evaluations
 from spanscore import semconv
 from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import UnitKey
-from spanscore.report.rows import Row, Spans, unit_name
+from spanscore.report.rows import ReportRow, Spans, unit_name
 
 LOWER = Scale(direction="lower")
 COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
 
 
-def read(*spans: object) -> list[Row]:
+def read(*spans: object) -> list[ReportRow]:
     return Spans.read(spans).rows()  # type: ignore[arg-type]
 
 
@@ -27,7 +27,7 @@ def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
     span = a_unit_span(score)
 
     assert read(*evaluations(span, score), span) == [
-        Row(
+        ReportRow(
             unit=unit_name(UnitKey(span.trace_id, span.span_id)),
             metric="faithfulness",
             time_ns=TEN_O_CLOCK,

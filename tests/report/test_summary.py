@@ -11,7 +11,7 @@ from tests.report.builders import TEN_O_CLOCK, rows
 
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
 from spanscore.model.score import Kind
-from spanscore.report import Row, summarize
+from spanscore.report import ReportRow, summarize
 from spanscore.report.findings import headline, metric_finding, period, threshold
 from spanscore.report.ranking import as_low, cases, some_of_each
 from spanscore.report.stretch import worst_stretch
@@ -252,7 +252,7 @@ def test_no_metric_hides_the_worst_of_another() -> None:
 
 
 def test_rows_without_a_time_have_means_and_no_trend() -> None:
-    found = summarize(Row(unit=str(n), metric="exact", value=1.0, quality=1.0) for n in range(3))
+    found = summarize(ReportRow(unit=str(n), metric="exact", value=1.0, quality=1.0) for n in range(3))
 
     assert (found.metrics[0].mean, found.metrics[0].buckets, found.width_ns) == (1.0, (), 0)
 

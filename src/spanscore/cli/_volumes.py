@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from spanscore.line.options import Options
-from spanscore.monitoring.alerts import Plan, Watched, plans_of
+from spanscore.monitoring.alerts import DropPlan, Watched, plans_of
 from spanscore.monitoring.budget import least_scores
 from spanscore.settings.tree import AlertSettings, Settings
 
@@ -43,7 +43,7 @@ def volumes_of(settings: Settings, options: Options, metrics: Sequence[Watched])
     }
 
 
-def _volume(metric: Watched, plan: Plan | None, alert: AlertSettings, options: Options) -> Volume:
+def _volume(metric: Watched, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
     rate = options.rates.get(metric.name, options.sample_rate)
     least = alert.min_scores or least_scores(alert.baseline, binary=metric.scale.kind == "binary")
     seen = None if plan is None else max(least, ceil(plan.to_see))  # with fewer than the least nothing is said at all

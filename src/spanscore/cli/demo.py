@@ -81,10 +81,10 @@ def demo(
     """
     from spanscore.codec.sdk import span_data
     from spanscore.demo.results import results
-    from spanscore.demo.run import Demo, Options
+    from spanscore.demo.run import Demo, DemoOptions
 
     _check_folders(out, report, svg)
-    options = Options(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
+    options = DemoOptions(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
     with Demo(options) as playing:
         if metrics_port is not None:
             typer.echo(f"metrics: {playing.serve_metrics(metrics_port)}", err=True)

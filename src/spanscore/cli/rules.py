@@ -18,7 +18,7 @@ from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.errors import ConfigurationError
 from spanscore.model.tables import Fitting
 from spanscore.monitoring import assets, promql
-from spanscore.monitoring.alerts import Plan, plans_of
+from spanscore.monitoring.alerts import DropPlan, plans_of
 from spanscore.monitoring.rules import rule_files
 from spanscore.protocols import Metric
 from spanscore.settings.tree import MonitoringSettings, Settings
@@ -98,7 +98,7 @@ def _dashboards(to: Path) -> list[Path]:
     return [_write(to / dashboard.name, dashboard.read_text(encoding="utf-8")) for dashboard in found]
 
 
-def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[Plan]) -> list[str]:
+def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
     watched = {plan.metric for plan in plans}
     notes = [f"{plan.metric}: {_FALSE_ALARMS}" for plan in plans if not plan.holds]
     for metric in metrics:
@@ -134,7 +134,7 @@ def _link_notes(shared: MonitoringSettings) -> Iterator[str]:
         yield "monitoring.trace_url is not set: alerts link to no traces"
 
 
-def _table(plans: Sequence[Plan], volumes: Mapping[str, Volume], settings: Settings) -> Fitting:
+def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: Settings) -> Fitting:
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     rows = []
     for plan in plans:
@@ -153,7 +153,7 @@ def _needed(scores: int | None, requests: int | None) -> str:
 
 def _as_json(
     written: Sequence[Path],
-    plans: Sequence[Plan],
+    plans: Sequence[DropPlan],
     volumes: Mapping[str, Volume],
     settings: Settings,
     notes: Sequence[str],

@@ -11,7 +11,7 @@ from spanscore.dataset.reading import Bad, read_samples
 from spanscore.dataset.result import Result
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.model.sample import MultiTurnSample, Sample
-from spanscore.report import Row, write_scores
+from spanscore.report import ReportRow, write_scores
 
 __all__ = ["check_report", "write_report"]
 
@@ -67,10 +67,10 @@ def _shown(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[Row]:
+def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[ReportRow]:
     for row in result.rows:
         scale = result.scales[row.metric]
-        yield Row(
+        yield ReportRow(
             unit=f"line {row.line}",
             name=f"line {row.line}",
             metric=row.metric,

@@ -15,7 +15,7 @@ from spanscore.dialects.extract import Extract
 from spanscore.dialects.genai import GenAIDialect
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.monitoring.estimates import interval, mean, moments
-from spanscore.report import Summary, summary
+from spanscore.report import ReportSummary, summary
 from spanscore.report.ranking import as_low
 from spanscore.sampling.threshold import probability
 
@@ -181,7 +181,7 @@ def results(spans: Iterable[SpanData]) -> Results:
     )
 
 
-def _as_low(page: Summary) -> dict[str, int]:
+def _as_low(page: ReportSummary) -> dict[str, int]:
     first = {row.metric: row.value for worst in page.ranking[:1] for row in worst.rows}
     return {fall.metric: as_low(page.ranking, fall, value) for fall in page.falls
             if (value := first.get(fall.metric)) is not None}  # fmt: skip

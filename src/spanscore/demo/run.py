@@ -34,7 +34,7 @@ from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
 from spanscore.scorer import OnlineScorer
 
-__all__ = ["Demo", "Options", "Played", "Tally", "unused_key"]
+__all__ = ["Demo", "DemoOptions", "Played", "Tally", "unused_key"]
 
 METRICS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -53,7 +53,7 @@ _FLUSH_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DemoOptions:
     """What can be chosen about a demo.
 
     Attributes:
@@ -112,7 +112,7 @@ class Played:
         deliveries: signal → how the last export to the backend went; empty without one.
     """
 
-    options: Options
+    options: DemoOptions
     asked: int
     interrupted: bool
     spans: Sequence[ReadableSpan]
@@ -129,7 +129,7 @@ class Demo:
         MissingExtraError: langchain, or the library of the model, is not installed.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DemoOptions) -> None:
         _check(options)
         self._options, self._tally = options, Tally()
         model = _model(options)
@@ -227,7 +227,7 @@ class _Application:
                 self._agent.invoke(said, {**config, "configurable": {"thread_id": request.thread}})
 
 
-def _check(options: Options) -> None:
+def _check(options: DemoOptions) -> None:
     if options.requests < LEAST_REQUESTS:
         raise ConfigurationError(f"--requests is {options.requests}; at least {LEAST_REQUESTS} make three stretches")
     if not 0.0 < options.rate <= 1.0:
@@ -236,7 +236,7 @@ def _check(options: Options) -> None:
         raise ConfigurationError(f"--seconds is {options.seconds:g}; it is above 0")
 
 
-def _model(options: Options) -> BaseChatModel:
+def _model(options: DemoOptions) -> BaseChatModel:
     """Return the model that answers. A key in the environment is no wish to spend money: only ``--model`` is."""
     if options.model is None:
         return OfflineModel(seed=options.seed)
@@ -250,6 +250,6 @@ def _metrics(model: Any) -> list[Metric]:
     return [create(name, judge=the_judge, embeddings="lexical", **given) for name, given in METRICS.items()]
 
 
-def unused_key(options: Options) -> str | None:
+def unused_key(options: DemoOptions) -> str | None:
     """Return the name of a model key that is set and not used, None where there is none."""
     return "OPENAI_API_KEY" if options.model is None and os.environ.get("OPENAI_API_KEY") else None

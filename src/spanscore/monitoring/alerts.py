@@ -21,7 +21,7 @@ __all__ = [
     "SILENT",
     "UNSCORED",
     "Alert",
-    "Plan",
+    "DropPlan",
     "Stream",
     "Watched",
     "alerts_of",
@@ -77,7 +77,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DropPlan:
     """How one metric's drops are watched.
 
     Attributes:
@@ -137,7 +137,9 @@ def streams_of(shared: MonitoringSettings) -> list[Stream]:
     return [Stream(), *(Stream(key, value) for key, values in shared.segments.items() for value in values)]
 
 
-def plans_of(alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings) -> list[Plan]:
+def plans_of(
+    alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings
+) -> list[DropPlan]:
     """Return how the drops of each metric with a baseline are watched; those metrics and all segments share the budget."""
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
     dropping = [(metric, one) for metric, one in known if one.baseline is not None and metric.scale.range is not None]
@@ -145,14 +147,14 @@ def plans_of(alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], sh
     return [_plan(metric, one, shared, streams) for metric, one in dropping]
 
 
-def _plan(metric: Watched, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> Plan:
+def _plan(metric: Watched, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> DropPlan:
     assert alert.baseline is not None  # those without one have no plan
     binary = metric.scale.kind == "binary"
     null = budget.null_of(alert.baseline, alert.min_drop)
     z = alert.z or budget.critical_z(
         interval_s=shared.interval, windows=len(shared.windows), every_s=alert.false_alarm_every, streams=streams
     )
-    return Plan(
+    return DropPlan(
         metric=metric.name,
         settings=alert,
         binary=binary,
@@ -196,7 +198,7 @@ _PARAMETER = re.compile(r"(?<=[?&])[^&#]*\{metric\}[^&#]*&?")
 _NOTHING_ASKED = re.compile(r"[?&]+(?=#|$)")
 
 
-def _drops(plan: Plan, shared: MonitoringSettings) -> Iterator[Alert]:
+def _drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
     alert = plan.settings
     for stream in streams_of(shared):
         for window in map(promql.duration, shared.windows):
@@ -214,7 +216,7 @@ def _drops(plan: Plan, shared: MonitoringSettings) -> Iterator[Alert]:
             )
 
 
-def _promise(plan: Plan) -> str:
+def _promise(plan: DropPlan) -> str:
     every = promql.duration(plan.settings.false_alarm_every)
     if not plan.holds:
         return (

@@ -63,14 +63,14 @@ def unit_tests(
     }
 
 
-class _Case(NamedTuple):
+class _RuleTest(NamedTuple):
     name: str
     traffic: Iterable[Mapping[str, str]]
     fires: Sequence[Mapping[str, str]]
     steps: int = STEPS
 
 
-def _fires(case: _Case, shared: MonitoringSettings) -> dict[str, Any]:
+def _fires(case: _RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
     told = ("alertname", "metric", "window", SEGMENT, "reason")
     return {
         "expr": f'count by ({", ".join(told)}) (ALERTS{{alertstate="firing"}})',
@@ -91,43 +91,43 @@ class _Traffic:
         self._plans = plans_of(alerts, metrics, shared)
         self._first = promql.duration(shared.windows[0])
 
-    def cases(self) -> Iterator[_Case]:
-        yield _Case("good traffic is quiet", self._all(), [])
+    def cases(self) -> Iterator[_RuleTest]:
+        yield _RuleTest("good traffic is quiet", self._all(), [])
         if self._plans:
             drops = {plan.metric: max(0.0, plan.null - plan.settings.min_drop) for plan in self._plans}
-            yield _Case(
+            yield _RuleTest(
                 "a drop is seen in every window and segment", self._all(drops), [*self._drops(), *self._below(drops)]
             )
         low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
         if low:
-            yield _Case("a mean below its threshold is seen", self._all(low), self._below(low))
-        yield _Case(
+            yield _RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
+        yield _RuleTest(
             "a failing judge is seen", self._all(failed=0.5), self._each("SpanscoreJudgeFailing", window=self._first)
         )
         reasons = ("queue_full", "refused", "hold_lost")
         lost = [
             {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first, "reason": r} for r in reasons
         ]
-        yield _Case("lost units are seen", self._all(lost=1), lost)
+        yield _RuleTest("lost units are seen", self._all(lost=1), lost)
         long = promql.duration(self._shared.no_scores_after)
         mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
         if self._shared.no_scores_after <= (STEPS - PATIENCE) * self._shared.interval:
             mute += self._each("SpanscoreNoScores", window=long, reason=SILENT)
-        yield _Case("evaluations without a score are seen", self._all(scored=False), mute)
-        yield _Case("nothing at all is seen", iter(()), self._each("SpanscoreNoScores", window=long, reason=SILENT))
+        yield _RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
+        yield _RuleTest("nothing at all is seen", iter(()), self._each("SpanscoreNoScores", window=long, reason=SILENT))
         yield self._silence(long)
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
-        yield _Case("outcomes that do not add up are seen", self._all(missing=1), missing)
+        yield _RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
 
-    def _silence(self, window: str) -> _Case:
+    def _silence(self, window: str) -> _RuleTest:
         """Scores that were and came no more: the alert waits until there is history for its whole window."""
         steps = ceil(self._shared.no_scores_after / self._shared.interval) + STEPS
         still = [
             {"series": _series(semconv.SCORED, {promql.METRIC: metric.name}), "values": f"7x{steps}"}
             for metric in self._metrics
         ]
-        return _Case("silence is seen", still, self._each("SpanscoreNoScores", window=window, reason=SILENT), steps)
+        return _RuleTest("silence is seen", still, self._each("SpanscoreNoScores", window=window, reason=SILENT), steps)
 
     def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:
         return [{"alertname": alert, "metric": metric.name, **labels} for metric in self._metrics]

@@ -1,16 +1,16 @@
 """Scores and units → one HTML page, or a summary that a terminal can print."""
 
 from spanscore.report.ranking import Worst
-from spanscore.report.rows import Row
-from spanscore.report.summaries import Bucket, MetricSummary, Step, Summary, summarize
+from spanscore.report.rows import ReportRow
+from spanscore.report.summaries import Bucket, FunnelStep, MetricSummary, ReportSummary, summarize
 from spanscore.report.writing import summary, write, write_scores
 
 __all__ = [
     "Bucket",
+    "FunnelStep",
     "MetricSummary",
-    "Row",
-    "Step",
-    "Summary",
+    "ReportRow",
+    "ReportSummary",
     "Worst",
     "summarize",
     "summary",

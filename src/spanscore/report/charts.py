@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from spanscore.report.findings import bucket_words, clock, figure, threshold
-from spanscore.report.summaries import Bucket, MetricSummary, Summary
+from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
 
 __all__ = ["histograms", "trend"]
 
@@ -35,7 +35,7 @@ _COUNTS_DOMAIN, _MEANS_DOMAIN = [0.0, 0.17], [0.25, 1.0]
 """Shares of the height: how many scores below, how good they were above."""
 
 
-def trend(metric: MetricSummary, summary: Summary) -> Chart | None:
+def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
     """Return the means of a metric over time; None where no row has a time."""
     if not metric.buckets:
         return None
@@ -80,7 +80,7 @@ def _own_scale(metric: MetricSummary) -> str:
 # --- the trend --------------------------------------------------------------------------------------------------
 
 
-def _line(metric: MetricSummary, summary: Summary) -> Chart:
+def _line(metric: MetricSummary, summary: ReportSummary) -> Chart:
     inside = range(0) if metric.stretch is None else range(metric.stretch.first, metric.stretch.last + 1)
     return {
         "type": "scatter",
@@ -95,7 +95,7 @@ def _line(metric: MetricSummary, summary: Summary) -> Chart:
     }
 
 
-def _times(metric: MetricSummary, summary: Summary) -> Chart:
+def _times(metric: MetricSummary, summary: ReportSummary) -> Chart:
     """Return few, level labels of time, short enough that a telephone shows each whole."""
     whole_ns = metric.buckets[-1].end_ns - metric.buckets[0].start_ns
     if whole_ns > _DAYS * 86_400 * _SECOND:
@@ -109,7 +109,7 @@ def _times(metric: MetricSummary, summary: Summary) -> Chart:
     return {"tickformat": shape, "tickangle": 0, "nticks": 6 if len(shape) <= len("%H:%M") + 1 else 4}
 
 
-def _told(bucket: Bucket, summary: Summary) -> str:
+def _told(bucket: Bucket, summary: ReportSummary) -> str:
     when = f"{clock(bucket.start_ns, summary)} to {clock(bucket.end_ns, summary)} UTC"
     interval = "" if bucket.low is None else f"<br>95 % interval {figure(bucket.low)} to {figure(bucket.high)}"
     mean = "no score" if bucket.mean is None else f"mean {figure(bucket.mean)} of {bucket.scores:,} scores"
@@ -148,7 +148,7 @@ def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
     return [run for run in runs if run]
 
 
-def _counts(metric: MetricSummary, summary: Summary) -> list[Chart]:
+def _counts(metric: MetricSummary, summary: ReportSummary) -> list[Chart]:
     """Return bars of how many units were scored, how many had nothing to score, and how many scores were lost."""
     heights = {
         "$count": [bucket.scores for bucket in metric.buckets],
@@ -158,7 +158,7 @@ def _counts(metric: MetricSummary, summary: Summary) -> list[Chart]:
     return [_bars(metric.buckets, height, colour, summary) for colour, height in heights.items() if any(height)]
 
 
-def _bars(buckets: Sequence[Bucket], heights: Sequence[int], colour: str, summary: Summary) -> Chart:
+def _bars(buckets: Sequence[Bucket], heights: Sequence[int], colour: str, summary: ReportSummary) -> Chart:
     return {
         "type": "bar",
         "yaxis": "y2",

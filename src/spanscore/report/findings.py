@@ -1,4 +1,4 @@
-"""Summary → sentences: titles that say what was found, numbers as a person reads them."""
+"""ReportSummary → sentences: titles that say what was found, numbers as a person reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from spanscore.model.score import Kind
 from spanscore.report.rows import default_threshold
-from spanscore.report.summaries import Bucket, MetricSummary, Summary
+from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
 
 __all__ = [
     "clock",
@@ -56,7 +56,7 @@ _WORDS = {
 }
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: ReportSummary) -> str:
     """Return the page's one sentence: the clearest bad stretch, else how all metrics did."""
     metrics = [metric for metric in summary.metrics if metric.metric]
     fallen = [metric for metric in metrics if metric.stretch is not None]
@@ -79,7 +79,7 @@ def _with_it(others: Sequence[MetricSummary]) -> str:
     return f", and {readable(others[0].metric) if len(others) == 1 else f'{len(others)} other metrics'} with it"
 
 
-def metric_finding(metric: MetricSummary, summary: Summary) -> str:
+def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
     """Return what happened to a metric, in a sentence with numbers."""
     name = readable(metric.metric) or "All metrics"
     if metric.mean is None:
@@ -129,7 +129,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def clock(time_ns: int, summary: Summary) -> str:
+def clock(time_ns: int, summary: ReportSummary) -> str:
     """Return a time of day, with its date where the summary spans several days, with seconds where buckets are so short."""
     at = datetime.fromtimestamp(time_ns // _SECOND, UTC)
     if summary.width_ns >= _DAY_S * _SECOND:
@@ -139,7 +139,7 @@ def clock(time_ns: int, summary: Summary) -> str:
     return seconds if _one_day(summary) else f"{at.day} {at:%b} {seconds}"
 
 
-def period(summary: Summary) -> str:
+def period(summary: ReportSummary) -> str:
     """Return the time the rows cover, date and zone included; empty when none has a time."""
     if summary.start_ns is None or summary.end_ns is None:
         return ""
@@ -223,5 +223,5 @@ def _last_scored(metric: MetricSummary) -> int:
     return max(at for at, bucket in enumerate(metric.buckets) if bucket.scores)
 
 
-def _one_day(summary: Summary) -> bool:
+def _one_day(summary: ReportSummary) -> bool:
     return len({(ns or 0) // (_DAY_S * _SECOND) for ns in (summary.start_ns, summary.end_ns)}) == 1

@@ -1,4 +1,4 @@
-"""Summary and stories → the values of the page's template, every number as it is read."""
+"""ReportSummary and stories → the values of the page's template, every number as it is read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spanscore.otel.scope import version
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
 from spanscore.report.ranking import Case, Worst, as_low, cases, failing, some_of_each
-from spanscore.report.rows import Row
+from spanscore.report.rows import ReportRow
 from spanscore.report.story import Branch, Story
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
-from spanscore.report.summaries import Bucket, MetricSummary, Step, Summary
+from spanscore.report.summaries import Bucket, FunnelStep, MetricSummary, ReportSummary
 
 __all__ = ["page"]
 
@@ -30,7 +30,7 @@ _EXPLAINED_CHARS = 280
 _NO_TITLE = "(question not captured)"
 
 
-def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str:
+def page(summary: ReportSummary, tell: Callable[[Worst], Story], *, title: str) -> str:
     """Return the page as one HTML text.
 
     Args:
@@ -67,7 +67,7 @@ def page(summary: Summary, tell: Callable[[Worst], Story], *, title: str) -> str
     )  # fmt: skip
 
 
-def _lede(summary: Summary) -> str:
+def _lede(summary: ReportSummary) -> str:
     scored = f"{say.counted(summary.units, 'unit')} of work, {say.counted(summary.scores, 'score')}"
     judges = sorted({judge for metric in summary.metrics for judge in metric.judges})
     tokens = sum(metric.tokens for metric in summary.metrics)
@@ -82,7 +82,7 @@ def _lede(summary: Summary) -> str:
 # --- metrics ----------------------------------------------------------------------------------------------------
 
 
-def _metric(metric: MetricSummary, at: int, summary: Summary) -> dict[str, Any]:
+def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str, Any]:
     drawn = charts.histograms(metric)
     return {
         "key": f"m{at}",
@@ -116,7 +116,7 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
     yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), 'unit')} scored"
 
 
-def _fell(metric: MetricSummary, summary: Summary) -> str:
+def _fell(metric: MetricSummary, summary: ReportSummary) -> str:
     if metric.stretch is None:
         return ""
     first, last = (metric.buckets[at] for at in (metric.stretch.first, metric.stretch.last))
@@ -142,7 +142,7 @@ def _about(metric: MetricSummary) -> str:
     return "; ".join(parts) + (f". Without a score: {missing}." if missing else ".")
 
 
-def _bucket(bucket: Bucket, summary: Summary) -> tuple[str, ...]:
+def _bucket(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:
     interval = "–" if bucket.low is None else f"{say.figure(bucket.low)} to {say.figure(bucket.high)}"
     return (
         say.clock(bucket.start_ns, summary),
@@ -156,7 +156,7 @@ def _bucket(bucket: Bucket, summary: Summary) -> tuple[str, ...]:
 # --- the funnel -------------------------------------------------------------------------------------------------
 
 
-def _funnel_finding(steps: Sequence[Step]) -> str:
+def _funnel_finding(steps: Sequence[FunnelStep]) -> str:
     came = steps[0].left
     scored = next(step.left for step in steps if step.name == "scored")
     if not came:
@@ -164,7 +164,7 @@ def _funnel_finding(steps: Sequence[Step]) -> str:
     return f"{scored:,} of {say.counted(came, 'evaluation')} have a score"
 
 
-def _step(step: Step, steps: Sequence[Step]) -> dict[str, Any]:
+def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
     return {
         "came": step.left,
         "left": f"{step.left:,}",
@@ -177,7 +177,7 @@ def _step(step: Step, steps: Sequence[Step]) -> dict[str, Any]:
 # --- the worst units --------------------------------------------------------------------------------------------
 
 
-def _open_first(units: Sequence[_Unit], summary: Summary) -> dict[str, Any] | None:
+def _open_first(units: Sequence[_UnitCard], summary: ReportSummary) -> dict[str, Any] | None:
     """Return what is said of the unit at the top, and why it is bad; None where it passes all that it has."""
     if not units:
         return None
@@ -191,14 +191,14 @@ def _open_first(units: Sequence[_Unit], summary: Summary) -> dict[str, Any] | No
     }
 
 
-def _reason(row: Row, summary: Summary) -> dict[str, str]:
+def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
     return {
         "metric": f"{say.readable(row.metric)} {say.figure(row.value)}{_beside(row, summary)}",
         "explanation": _rough(row.explanation, _EXPLAINED_CHARS),
     }
 
 
-def _beside(row: Row, summary: Summary) -> str:
+def _beside(row: ReportRow, summary: ReportSummary) -> str:
     """Return what is usual where the metric fell, and how many of that time are as low."""
     metric = next((one for one in summary.metrics if one.metric == row.metric), None)
     fall = next((one for one in summary.falls if one.metric == row.metric), None)
@@ -210,7 +210,7 @@ def _beside(row: Row, summary: Summary) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _UnitCard:
     title: str
     times: str
     when: str
@@ -240,11 +240,11 @@ class _Unit:
         return max((branch.after_ms + branch.took_ms for branch in self.story.branches), default=0.0) or 1.0
 
 
-def _unit(case: Case, story: Story, summary: Summary, metrics: Sequence[MetricSummary]) -> _Unit:
+def _unit(case: Case, story: Story, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
     keys = {metric.metric: f"m{at}" for at, metric in enumerate(metrics)}
     first = case.worst.rows[0]
     own = [row for row in case.worst.rows if row.metric]
-    return _Unit(
+    return _UnitCard(
         title=_rough(story.question) or safe_text(first.name) or _NO_TITLE,
         times=f"×{len(case.units):,}" if case.others else "",
         when=", ".join(filter(None, [_when(first, summary), safe_text(first.name) if story.question else ""])),
@@ -262,31 +262,31 @@ def _unit(case: Case, story: Story, summary: Summary, metrics: Sequence[MetricSu
     )
 
 
-def _other(worst: Worst, summary: Summary) -> dict[str, str]:
+def _other(worst: Worst, summary: ReportSummary) -> dict[str, str]:
     scores = ", ".join(_chip(row)["text"] for row in failing(worst.rows))
     first = worst.rows[0]
     return {"told": ": ".join(filter(None, [_when(first, summary), scores])), "trace_id": first.trace_id or ""}
 
 
-def _when(row: Row, summary: Summary) -> str:
+def _when(row: ReportRow, summary: ReportSummary) -> str:
     return "" if row.time_ns is None else f"{say.clock(row.time_ns, summary)} UTC"
 
 
-def _stands_for(rows: Sequence[Row]) -> str:
+def _stands_for(rows: Sequence[ReportRow]) -> str:
     """Say how many units of the traffic this one stands for, where it was sampled."""
     weight = max((row.weight for row in rows if row.value is not None), default=1.0)
     return f"stands for {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
 
 
-def _scored(row: Row) -> str:
+def _scored(row: ReportRow) -> str:
     return say.scored(row.value, row.quality, row.pass_at)
 
 
-def _chip(row: Row) -> dict[str, str]:
+def _chip(row: ReportRow) -> dict[str, str]:
     return {"text": f"{say.readable(row.metric)} {_scored(row)}", "label": row.label or ""}
 
 
-def _row(row: Row) -> dict[str, str]:
+def _row(row: ReportRow) -> dict[str, str]:
     score = say.outcome_name(row.outcome) if row.value is None else _scored(row)
     if row.label:
         score += f" ({row.label})"
@@ -316,7 +316,7 @@ def _rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
     return line if len(line) <= most else f"{line[:most]}…"
 
 
-def _worst_finding(summary: Summary) -> str:
+def _worst_finding(summary: ReportSummary) -> str:
     number = len(summary.ranking)
     if not number:
         return "No unit fails a metric" if summary.scores else "There are no scores to rank"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
-from spanscore.report.rows import Row
+from spanscore.report.rows import ReportRow
 
 __all__ = ["Case", "Fall", "Worst", "as_low", "cases", "failing", "ranked", "some_of_each"]
 
@@ -40,7 +40,7 @@ class Worst:
 
     unit: str
     quality: float
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     fell: bool = False
 
 
@@ -67,14 +67,14 @@ class Case:
         return frozenset(row.metric for unit in self.units for row in failing(unit.rows))
 
 
-def ranked(rows: Iterable[Row], falls: Sequence[Fall]) -> tuple[Worst, ...]:
+def ranked(rows: Iterable[ReportRow], falls: Sequence[Fall]) -> tuple[Worst, ...]:
     """Return every unit that fails a metric, the one to open first at the top.
 
     Args:
         rows: in any order.
         falls: the clearest first.
     """
-    of_unit: dict[str, list[Row]] = {}
+    of_unit: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_unit.setdefault(row.unit, []).append(row)
     keyed = [(_rank(flaws, own, falls), _worst(flaws, own, falls)) for own in of_unit.values()
@@ -82,7 +82,7 @@ def ranked(rows: Iterable[Row], falls: Sequence[Fall]) -> tuple[Worst, ...]:
     return tuple(worst for _, worst in sorted(keyed, key=lambda pair: pair[0]))
 
 
-def failing(own: Sequence[Row]) -> list[Row]:
+def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows of a unit that fail their metric.
 
     A refusal that keeps to the allowed topics is what its application is there for: that it commits to nothing is no flaw.
@@ -118,7 +118,7 @@ def as_low(ranking: Iterable[Worst], fall: Fall, value: float) -> int:
     return sum(row.value is not None and f"{row.value:.2f}" == f"{value:.2f}" for row in rows)
 
 
-def _fails(row: Row) -> bool:
+def _fails(row: ReportRow) -> bool:
     """Whether its label says so, or, where it has none, the metric's threshold does."""
     return row.label == "fail" or (row.label is None and _quality(row) < row.threshold)
 
@@ -127,7 +127,7 @@ def _lowest(case: Case, metric: str) -> float:
     return min(_quality(row) for unit in case.units for row in failing(unit.rows) if row.metric == metric)
 
 
-def _flawed(own: Sequence[Row]) -> list[Row]:
+def _flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows whose score is not the best one, a refusal's apart."""
     keeps = any(row.metric == _TOPICS and row.label == "pass" for row in own)
     return [
@@ -139,11 +139,11 @@ def _flawed(own: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _worst(flaws: Sequence[Row], own: Sequence[Row], falls: Sequence[Fall]) -> Worst:
+def _worst(flaws: Sequence[ReportRow], own: Sequence[ReportRow], falls: Sequence[Fall]) -> Worst:
     return Worst(own[0].unit, min(map(_quality, flaws)), tuple(own), fell=_fell(flaws, falls))
 
 
-def _rank(flaws: Sequence[Row], own: Sequence[Row], falls: Sequence[Fall]) -> tuple[float | str, ...]:
+def _rank(flaws: Sequence[ReportRow], own: Sequence[ReportRow], falls: Sequence[Fall]) -> tuple[float | str, ...]:
     """Return what to sort by; a metric without a score on the unit counts as a good one."""
     by: Mapping[str, float] = {row.metric: _quality(row) for row in flaws}
     known = [by.get(row.metric, 1.0) for row in own if row.quality is not None]
@@ -151,16 +151,16 @@ def _rank(flaws: Sequence[Row], own: Sequence[Row], falls: Sequence[Fall]) -> tu
     return (not _fell(flaws, falls), *fallen, min(known), fmean(known), own[0].time_ns or 0, own[0].unit)
 
 
-def _fell(flaws: Sequence[Row], falls: Sequence[Fall]) -> bool:
+def _fell(flaws: Sequence[ReportRow], falls: Sequence[Fall]) -> bool:
     stretch = {fall.metric: fall for fall in falls}
     return any(
         (fall := stretch.get(row.metric)) is not None and _within(row, fall) and row.label != "pass" for row in flaws
     )
 
 
-def _within(row: Row, fall: Fall) -> bool:
+def _within(row: ReportRow, fall: Fall) -> bool:
     return fall.begin_ns <= (row.time_ns or 0) < fall.end_ns
 
 
-def _quality(row: Row) -> float:
+def _quality(row: ReportRow) -> float:
     return 1.0 if row.quality is None else row.quality

@@ -1,4 +1,4 @@
-"""Row: one (unit × metric), a score or why there is none; and spans → rows, each score once.
+"""ReportRow: one (unit × metric), a score or why there is none; and spans → rows, each score once.
 
 A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
 judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
@@ -17,7 +17,7 @@ from spanscore.codec.text import as_text, safe_text
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome, Scale
 from spanscore.model.span import SpanData, UnitKey
 
-__all__ = ["PENDING", "Row", "Spans", "default_threshold", "unit_name"]
+__all__ = ["PENDING", "ReportRow", "Spans", "default_threshold", "unit_name"]
 
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
@@ -27,7 +27,7 @@ _PAIR = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ReportRow:
     """One (unit × metric): a score, or why there is none. Also what judged data sets hand in.
 
     Attributes:
@@ -123,7 +123,7 @@ class Spans:
                 read.units.setdefault(key, scored)
         return read
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ReportRow]:
         """Return one row per (unit × metric), in the order of time."""
         scales, metrics = self._scales(), self._metrics_of_services()
         keys = {**self.units, **dict.fromkeys(self.evaluations)}
@@ -166,7 +166,7 @@ class Spans:
 
     def _of_unit(
         self, key: UnitKey, scales: Mapping[str, Scale], metrics: Mapping[Any, Mapping[str, None]]
-    ) -> Iterator[Row]:
+    ) -> Iterator[ReportRow]:
         span = self.units.get(key)
         evaluations = self.evaluations.get(key, {})
         for metric, evaluation in evaluations.items():
@@ -182,7 +182,7 @@ class Spans:
             own = metrics.get(_service(span), {})
             rest = [name for name in own if name not in evaluations and name not in scored]
             for metric in rest if own else [""]:
-                yield Row(unit=unit_name(key), metric=safe_text(metric), outcome=outcome, **_where(key, span))
+                yield ReportRow(unit=unit_name(key), metric=safe_text(metric), outcome=outcome, **_where(key, span))
 
 
 def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
@@ -230,12 +230,12 @@ def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
     return {"time_ns": span.end_ns, "name": safe_text(span.name), "trace_id": f"{key.trace_id:032x}"}
 
 
-def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> Row:
+def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> ReportRow:
     held = span.attributes
     scale, value = _scale(held), _number(held.get(semconv.EVALUATION_SCORE_VALUE))
     given = _number(held.get(semconv.QUALITY))
     explanation = held.get(semconv.EVALUATION_EXPLANATION)
-    return Row(
+    return ReportRow(
         unit=unit_name(key),
         metric=safe_text(metric),
         outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.REASON) or "judge_error"),
@@ -257,9 +257,9 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
     )
 
 
-def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Row:
+def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> ReportRow:
     value = float(span.attributes[semconv.SCORE + metric])
-    return Row(
+    return ReportRow(
         unit=unit_name(key),
         metric=safe_text(metric),
         value=value,

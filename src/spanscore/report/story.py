@@ -9,7 +9,7 @@ from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.dialects import GenAIDialect
 from spanscore.model.span import SpanData, SpanStatus, Unit, UnitKey
-from spanscore.report.rows import Row, Spans
+from spanscore.report.rows import ReportRow, Spans
 
 __all__ = ["Branch", "Story", "story_of_rows", "story_of_spans"]
 
@@ -57,7 +57,7 @@ class Story:
     more: int = 0
 
 
-def story_of_rows(rows: Sequence[Row]) -> Story:
+def story_of_rows(rows: Sequence[ReportRow]) -> Story:
     """Return the story that rows tell by themselves."""
 
     def first(name: str) -> str | None:

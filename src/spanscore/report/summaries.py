@@ -1,4 +1,4 @@
-"""Rows → Summary: what there is to say about a file of scores, before anything is drawn."""
+"""Rows → ReportSummary: what there is to say about a file of scores, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 from spanscore.model.score import Direction, Kind
 from spanscore.monitoring import estimates
 from spanscore.report.ranking import Fall, Worst, ranked
-from spanscore.report.rows import Row
+from spanscore.report.rows import ReportRow
 from spanscore.report.stretch import Stretch, worst_stretch
 
-__all__ = ["Bucket", "MetricSummary", "Step", "Summary", "summarize"]
+__all__ = ["Bucket", "FunnelStep", "MetricSummary", "ReportSummary", "summarize"]
 
 MAX_BUCKETS = 48
 SCORES_PER_BUCKET = 5
@@ -142,7 +142,7 @@ class MetricSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FunnelStep:
     """One step of the funnel.
 
     Attributes:
@@ -157,7 +157,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ReportSummary:
     """What there is to say about a file of scores.
 
     Attributes:
@@ -174,7 +174,7 @@ class Summary:
     end_ns: int | None
     width_ns: int
     metrics: tuple[MetricSummary, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[FunnelStep, ...]
     falls: tuple[Fall, ...]
     ranking: tuple[Worst, ...]
 
@@ -184,10 +184,10 @@ class Summary:
         return sum(metric.scores for metric in self.metrics)
 
 
-def summarize(rows: Iterable[Row]) -> Summary:
+def summarize(rows: Iterable[ReportRow]) -> ReportSummary:
     """Return what there is to say about the rows, in any order."""
     rows = list(rows)
-    of_metric: dict[str, list[Row]] = {}
+    of_metric: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_metric.setdefault(row.metric, []).append(row)
     times = [row.time_ns for row in rows if row.time_ns is not None]
@@ -195,7 +195,7 @@ def summarize(rows: Iterable[Row]) -> Summary:
     metrics = [_metric(name, own, edges) for name, own in sorted(of_metric.items())]
     metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
     falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
-    return Summary(
+    return ReportSummary(
         units=len({row.unit for row in rows}),
         start_ns=min(times, default=None),
         end_ns=max(times, default=None),
@@ -214,7 +214,7 @@ def _fall(metric: MetricSummary) -> Fall | None:
     return Fall(metric.metric, first.start_ns, last.end_ns)
 
 
-def _scores(rows: Iterable[Row]) -> int:
+def _scores(rows: Iterable[ReportRow]) -> int:
     return sum(row.value is not None for row in rows)
 
 
@@ -236,7 +236,7 @@ def _count(first: int, last: int, step: int) -> int:
     return last // step - first // step + 1
 
 
-def _metric(name: str, rows: Sequence[Row], edges: Sequence[int]) -> MetricSummary:
+def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> MetricSummary:
     scored = [row for row in rows if row.value is not None]
     on_quality = all(row.quality is not None for row in scored)
     points = tuple((row.weight, _y(row, on_quality), row.value or 0.0) for row in scored)
@@ -269,13 +269,13 @@ def _metric(name: str, rows: Sequence[Row], edges: Sequence[int]) -> MetricSumma
     )
 
 
-def _scale(scored: Sequence[Row], on_quality: bool) -> _Scale:
+def _scale(scored: Sequence[ReportRow], on_quality: bool) -> _Scale:
     if not on_quality:
         return "open"
     return "binary" if scored and all(row.kind == "binary" for row in scored) else "unit"
 
 
-def _y(row: Row, on_quality: bool) -> float:
+def _y(row: ReportRow, on_quality: bool) -> float:
     return (row.quality if on_quality else row.value) or 0.0
 
 
@@ -297,7 +297,9 @@ def _interval(pairs: Sequence[_Pair], scale: _Scale) -> tuple[float | None, floa
     return mean, mean - half, mean + half
 
 
-def _buckets(rows: Sequence[Row], edges: Sequence[int], scale: _Scale) -> tuple[tuple[Bucket, ...], list[list[_Pair]]]:
+def _buckets(
+    rows: Sequence[ReportRow], edges: Sequence[int], scale: _Scale
+) -> tuple[tuple[Bucket, ...], list[list[_Pair]]]:
     if not edges:
         return (), []
     pairs: list[list[_Pair]] = [[] for _ in edges[1:]]
@@ -317,11 +319,11 @@ def _buckets(rows: Sequence[Row], edges: Sequence[int], scale: _Scale) -> tuple[
     return tuple(made), pairs
 
 
-def _steps(rows: Sequence[Row]) -> tuple[Step, ...]:
+def _steps(rows: Sequence[ReportRow]) -> tuple[FunnelStep, ...]:
     ended = Counter(row.outcome for row in rows if row.value is None)
     failed = {"failed the metric's threshold": sum(row.label == "fail" for row in rows)}
     left = len(rows)
-    steps = [Step("came in", left, {})]
+    steps = [FunnelStep("came in", left, {})]
     for name, lost in (
         ("chosen by sampling", _only(ended, lambda outcome: outcome in _NOT_CHOSEN)),
         ("had what the metric needs", _only(ended, lambda outcome: outcome in _NO_SAMPLE)),
@@ -329,7 +331,7 @@ def _steps(rows: Sequence[Row]) -> tuple[Step, ...]:
         ("passed", {key: count for key, count in failed.items() if count}),
     ):
         left -= sum(lost.values())
-        steps.append(Step(name, left, lost))
+        steps.append(FunnelStep(name, left, lost))
     return tuple(steps if any(row.label for row in rows) else steps[:-1])
 
 

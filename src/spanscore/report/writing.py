@@ -9,19 +9,19 @@ from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData
 from spanscore.report.page import page
-from spanscore.report.rows import Row, Spans
+from spanscore.report.rows import ReportRow, Spans
 from spanscore.report.story import story_of_rows, story_of_spans
-from spanscore.report.summaries import Summary, summarize
+from spanscore.report.summaries import ReportSummary, summarize
 
 __all__ = ["summary", "write", "write_scores"]
 
 
-def summary(spans: Iterable[SpanData]) -> Summary:
+def summary(spans: Iterable[SpanData]) -> ReportSummary:
     """Return what there is to say about the scores on spans: means per metric and bucket, outcomes, the worst units."""
     return summarize(Spans.read(spans).rows())
 
 
-def write(spans: Iterable[SpanData], path: Path, *, title: str | None = None) -> Summary:
+def write(spans: Iterable[SpanData], path: Path, *, title: str | None = None) -> ReportSummary:
     """Write the report on the scores that spans carry, and return what it says.
 
     Args:
@@ -40,7 +40,7 @@ def write(spans: Iterable[SpanData], path: Path, *, title: str | None = None) ->
     return found
 
 
-def write_scores(rows: Iterable[Row], path: Path, *, title: str = "Scores of a data set") -> Summary:
+def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores of a data set") -> ReportSummary:
     """Write the report on scores that come from no spans, and return what it says. Raises as ``write`` does."""
     found = summarize(rows)
     path.write_text(page(found, lambda worst: story_of_rows(worst.rows), title=title), encoding="utf-8")
