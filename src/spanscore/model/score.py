@@ -29,6 +29,7 @@ __all__ = [
     "Scale",
     "Score",
     "Usage",
+    "known_sum",
     "refuse_taken_name",
     "score_id",
     "unit_attributes",
@@ -154,8 +155,7 @@ class Usage:
     @property
     def cost_usd(self) -> float | None:
         """Sum over the calls whose price is known; None when none is."""
-        known = [call.cost_usd for call in self.calls if call.cost_usd is not None]
-        return sum(known) if known else None
+        return known_sum(call.cost_usd for call in self.calls)
 
     @property
     def unpriced(self) -> frozenset[str]:
@@ -167,6 +167,12 @@ class Usage:
     def duration_s(self) -> float:
         """Time spent in the judge, summed over calls that may have run side by side."""
         return sum(call.duration_s for call in self.calls)
+
+
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """Return the sum of what is known; None where nothing is, which is not zero."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,19 @@ from math import fsum, nan, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
-__all__ = ["Interval", "Moments", "failure_bounds", "interval", "mean", "moments", "n_eff", "standard_error", "wilson"]
+__all__ = [
+    "Estimate",
+    "Interval",
+    "Moments",
+    "estimate",
+    "failure_bounds",
+    "interval",
+    "mean",
+    "moments",
+    "n_eff",
+    "standard_error",
+    "wilson",
+]
 
 MIN_FOR_T = 30
 """Below this many effective scores the t interval misses too often; Wilson's is used, which is then conservative."""
@@ -55,6 +67,20 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+class Estimate(NamedTuple):
+    """A mean of quality with its 95 % interval, all in [0, 1]."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def estimate(scores: Iterable[tuple[float, float]], *, binary: bool) -> Estimate | None:
+    """Return what (quality, probability) pairs say of all traffic; None where there is none. Arguments as of the two below."""
+    sums = moments(scores)
+    return Estimate(mean(sums), *interval(sums, binary=binary)) if sums.n else None
 
 
 def moments(scores: Iterable[tuple[float, float]], failed: float = 0.0) -> Moments:

@@ -63,10 +63,14 @@ def headline(summary: ReportSummary) -> str:
     if fallen:
         return metric_finding(fallen[0], summary) + _with_it(fallen[1:])
     scored = [metric for metric in metrics if metric.mean is not None]
-    if not scored:
-        return f"No score yet for {counted(summary.units, 'unit')}" if summary.units else "There is nothing to report"
     if len(scored) == 1:
         return metric_finding(scored[0], summary)
+    if scored:
+        return _levels(scored)
+    return f"No score yet for {counted(summary.units, 'unit')}" if summary.units else "There is nothing to report"
+
+
+def _levels(scored: Sequence[MetricSummary]) -> str:
     each = ", ".join(f"{readable(metric.metric)} {_level(metric)}" for metric in scored[:3])
     more = f" and {counted(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
     watched = any(_several_times(metric) for metric in scored)

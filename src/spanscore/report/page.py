@@ -9,6 +9,7 @@ from typing import Any
 from spanscore.codec.text import safe_text
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.offline import COMPARES_WORDS
+from spanscore.model.score import known_sum
 from spanscore.otel.scope import version
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
@@ -71,9 +72,9 @@ def _lede(summary: ReportSummary) -> str:
     scored = f"{say.counted(summary.units, 'unit')} of work, {say.counted(summary.scores, 'score')}"
     judges = sorted({judge for metric in summary.metrics for judge in metric.judges})
     tokens = sum(metric.tokens for metric in summary.metrics)
-    costs = [metric.cost_usd for metric in summary.metrics if metric.cost_usd is not None]
+    cost_usd = known_sum(metric.cost_usd for metric in summary.metrics)
     spent = [f"{tokens:,} tokens"] if tokens else []
-    spent += [say.dollars(sum(costs))] if costs else []
+    spent += [] if cost_usd is None else [say.dollars(cost_usd)]
     judged = f" Judge {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
     offline = f" {COMPARES_WORDS}" if LexicalJudge.model in judges else ""
     return f"{scored}.{judged}{offline}"
@@ -241,25 +242,28 @@ class _UnitCard:
 
 
 def _unit(case: Case, story: Story, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
-    keys = {metric.metric: f"m{at}" for at, metric in enumerate(metrics)}
     first = case.worst.rows[0]
     own = [row for row in case.worst.rows if row.metric]
     return _UnitCard(
         title=_rough(story.question) or safe_text(first.name) or _NO_TITLE,
         times=f"×{len(case.units):,}" if case.others else "",
         when=", ".join(filter(None, [_when(first, summary), safe_text(first.name) if story.question else ""])),
-        low=" ".join(key for metric, key in keys.items() if metric in case.failed),
+        low=_failed_keys(case, metrics),
         chips=[_chip(row) for row in own if row.value is not None],
         story=story,
         question=_cut(story.question),
         answer=_cut(story.answer),
-        contexts=None if story.contexts is None else _contexts(story.contexts),
+        contexts=_contexts(story.contexts),
         rows=[_row(row) for row in own],
         trace_id=first.trace_id,
         stands_for=_stands_for(own),
         others=[_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
         more=max(0, len(case.others) - MAX_OTHERS),
     )
+
+
+def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
+    return " ".join(f"m{at}" for at, metric in enumerate(metrics) if metric.metric in case.failed)
 
 
 def _other(worst: Worst, summary: ReportSummary) -> dict[str, str]:
@@ -298,7 +302,9 @@ def _row(row: ReportRow) -> dict[str, str]:
     return {"metric": say.readable(row.metric), "score": score, "explanation": safe_text(why)}
 
 
-def _contexts(contexts: Sequence[str]) -> list[str]:
+def _contexts(contexts: Sequence[str] | None) -> list[str] | None:
+    if contexts is None:
+        return None
     shown = [_cut(text) or "" for text in contexts[:MAX_CONTEXTS]]
     left_out = len(contexts) - len(shown)
     return [*shown, f"… and {left_out:,} more"] if left_out else shown

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations_with_replacement
 from math import sqrt
 
 import numpy as np
@@ -50,13 +51,11 @@ def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch |
     Args:
         buckets: neighbours in time, each with its (weight, quality) pairs; an empty one is no evidence either way.
     """
-    sums = [_sums(bucket) for bucket in buckets]
-    upto = np.vstack([np.zeros(4), np.cumsum(sums, axis=0)]) if sums else np.zeros((1, 4))
-    variance = _variance(pair for bucket in buckets for pair in bucket)
+    sums = np.array([np.zeros(4), *map(_sums, buckets)])
+    upto, variance = sums.cumsum(axis=0), _variance(chain.from_iterable(buckets))
     filled = [at for at, bucket in enumerate(buckets) if bucket]
-    runs = ((first, last) for first in filled for last in filled if first <= last)
-    compared = (_compare(upto, at, variance) for at in runs)
-    return max((run for run in compared if run is not None), key=lambda run: run.evidence, default=None)
+    compared = (_compare(upto, at, variance) for at in combinations_with_replacement(filled, 2))
+    return max(filter(None, compared), key=lambda run: run.evidence, default=None)
 
 
 def _sums(bucket: Sequence[tuple[float, float]]) -> _Sums:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from spanscore.model.score import Direction, Kind
+from spanscore.model.score import Direction, Kind, known_sum
 from spanscore.monitoring import estimates
 from spanscore.report.ranking import Fall, Worst, ranked
 from spanscore.report.rows import ReportRow
@@ -238,17 +238,14 @@ def _count(first: int, last: int, step: int) -> int:
 
 def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> MetricSummary:
     scored = [row for row in rows if row.value is not None]
-    on_quality = all(row.quality is not None for row in scored)
-    points = tuple((row.weight, _y(row, on_quality), row.value or 0.0) for row in scored)
-    scale = _scale(scored, on_quality)
+    scale = _scale(scored)
+    points = tuple((row.weight, _y(row, scale), row.value or 0.0) for row in scored)
     mean, low, high = _interval([(w, y) for w, y, _ in points], scale)
     buckets, pairs = _buckets(rows, edges, scale)
-    labelled = [(row.weight, float(row.label == "pass")) for row in scored if row.label]
-    costs = [row.cost_usd for row in rows if row.cost_usd is not None]
-    example = scored[0] if scored else rows[0]
+    example = next(iter(scored), rows[0])
     return MetricSummary(
         metric=name,
-        on_quality=on_quality,
+        on_quality=scale != "open",
         kind=example.kind,
         direction=example.direction,
         range=example.range,
@@ -256,27 +253,39 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         low=low,
         high=high,
         own_mean=_mean([(w, value) for w, _, value in points]),
-        pass_share=_mean(labelled),
-        pass_at=tuple(sorted({row.pass_at for row in scored if row.pass_at is not None and row.label})),
+        pass_share=_mean([(row.weight, float(row.label == "pass")) for row in scored if row.label]),
+        pass_at=_thresholds(scored),
         points=points,
         outcomes=Counter(row.outcome for row in rows),
-        errors=Counter(row.reason for row in rows if row.value is None and row.reason),
+        errors=_errors(rows),
         buckets=buckets,
-        stretch=worst_stretch(pairs) if on_quality else None,
-        judges=tuple(sorted({row.judge_model for row in rows if row.judge_model})),
+        stretch=None if scale == "open" else worst_stretch(pairs),
+        judges=_judges(rows),
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
-        cost_usd=sum(costs) if costs else None,
+        cost_usd=known_sum(row.cost_usd for row in rows),
     )
 
 
-def _scale(scored: Sequence[ReportRow], on_quality: bool) -> _Scale:
-    if not on_quality:
+def _scale(scored: Sequence[ReportRow]) -> _Scale:
+    if any(row.quality is None for row in scored):
         return "open"
     return "binary" if scored and all(row.kind == "binary" for row in scored) else "unit"
 
 
-def _y(row: ReportRow, on_quality: bool) -> float:
-    return (row.quality if on_quality else row.value) or 0.0
+def _y(row: ReportRow, scale: _Scale) -> float:
+    return (row.value if scale == "open" else row.quality) or 0.0
+
+
+def _thresholds(scored: Sequence[ReportRow]) -> tuple[float, ...]:
+    return tuple(sorted({row.pass_at for row in scored if row.pass_at is not None and row.label}))
+
+
+def _errors(rows: Sequence[ReportRow]) -> Counter[str]:
+    return Counter(row.reason for row in rows if row.value is None and row.reason)
+
+
+def _judges(rows: Sequence[ReportRow]) -> tuple[str, ...]:
+    return tuple(sorted({row.judge_model for row in rows if row.judge_model}))
 
 
 def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:
@@ -285,13 +294,12 @@ def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 def _interval(pairs: Sequence[_Pair], scale: _Scale) -> tuple[float | None, float | None, float | None]:
     """Return mean, low and high; an open scale has an interval from two scores on."""
-    if not pairs:
-        return None, None, None
-    sums = estimates.moments((y, 1.0 / weight) for weight, y in pairs)
-    mean = estimates.mean(sums)
+    scores = [(y, 1.0 / weight) for weight, y in pairs]
     if scale != "open":
-        return mean, *estimates.interval(sums, binary=scale == "binary")
-    if len(pairs) == 1:
+        return estimates.estimate(scores, binary=scale == "binary") or (None, None, None)
+    sums = estimates.moments(scores)
+    mean = estimates.mean(sums) if scores else None
+    if mean is None or len(scores) == 1:
         return mean, None, None
     half = _Z * estimates.standard_error(sums)
     return mean, mean - half, mean + half
@@ -309,7 +317,7 @@ def _buckets(
             continue
         at = (row.time_ns - edges[0]) // (edges[1] - edges[0])
         if row.value is not None:
-            pairs[at].append((row.weight, _y(row, scale != "open")))
+            pairs[at].append((row.weight, _y(row, scale)))
         else:
             outcomes[at][row.outcome] += 1
     made = [
