@@ -1,6 +1,6 @@
 """Spans → what they say: traces with their scores, means per stretch, the drop, and where to look first.
 
-It reads exported spans and nothing else, so a file that was written reads back as what was shown.
+It reads what the report reads, exported spans and nothing else, so a file that was written reads back as what was shown.
 """
 
 from __future__ import annotations
@@ -11,41 +11,14 @@ from dataclasses import dataclass
 
 from spanscore import semconv
 from spanscore.demo.scenario import STRETCHES
-from spanscore.dialects.extract import Extract
-from spanscore.dialects.genai import GenAIDialect
-from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.monitoring.estimates import interval, mean, moments
-from spanscore.report import ReportSummary, summary
+from spanscore.model.span import SpanData, UnitKey
+from spanscore.monitoring.estimates import estimate
+from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
 from spanscore.report.ranking import as_low
-from spanscore.sampling.threshold import probability
+from spanscore.report.rows import Spans, unit_name
+from spanscore.report.story import story_of_spans
 
-__all__ = ["Drop", "Evaluation", "Mean", "Results", "Trace", "results"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """One evaluation span, as a person reads it.
-
-    Attributes:
-        value: on the metric's own scale; None when there is none.
-        quality: [0, 1], 1 good; None when there is none.
-        label: ``pass`` or ``fail``; None without a quality.
-        weight: 1 / the probability with which it was chosen.
-        binary: whether the metric knows only 0 and 1.
-        pass_at: the lowest quality that passes; None where the scale is open.
-        failed: whether the evaluation, not the answer, failed.
-        note: the judge's explanation, or why there is no value.
-    """
-
-    metric: str
-    value: float | None
-    quality: float | None
-    label: str | None
-    weight: float
-    binary: bool
-    pass_at: float | None
-    failed: bool
-    note: str
+__all__ = ["Drop", "Mean", "Results", "Trace", "documents", "note_of", "results"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +29,7 @@ class Trace:
         number: its place in time, from 1.
         spans: of the application, root first, in start order.
         found: names of the documents that were retrieved.
+        evaluations: one per evaluation span, by metric.
     """
 
     number: int
@@ -65,7 +39,7 @@ class Trace:
     answer: str
     found: tuple[str, ...]
     spans: tuple[SpanData, ...]
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[ReportRow, ...]
 
     def of(self, metric: str) -> float | None:
         """Return the quality by a metric, None where there is none."""
@@ -74,7 +48,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Hájek's weighted mean of quality with its 95 % interval; NaN and (0, 1) where nothing was scored."""
+    """Weighted mean of quality with its 95 % interval."""
 
     mean: float
     low: float
@@ -84,11 +58,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """How far a metric fell while retrieval was broken.
-
-    Attributes:
-        clear: whether the intervals before and during are apart.
-    """
+    """How far a metric fell while retrieval was broken."""
 
     metric: str
     before: Mean
@@ -102,7 +72,7 @@ class Drop:
 
     @property
     def clear(self) -> bool:
-        """Whether the two intervals are apart."""
+        """Whether the intervals before and during are apart."""
         return self.during.high < self.before.low
 
 
@@ -112,14 +82,14 @@ class Results:
 
     Attributes:
         traces: in the order of time.
-        metrics: in the order of their names.
+        metrics: by name, in the order of their names: what the report says of each.
         means: stretch → metric → mean; a metric without a score in a stretch is not there.
         ranking: those that fail a metric, the one to open first at the top: as on the page of a report.
         as_low: metric that fell → how many traces of its bad stretch have the score of the one to open first.
     """
 
     traces: tuple[Trace, ...]
-    metrics: tuple[str, ...]
+    metrics: Mapping[str, MetricSummary]
     means: Mapping[str, Mapping[str, Mean]]
     ranking: tuple[Trace, ...]
     as_low: Mapping[str, int]
@@ -146,15 +116,6 @@ class Results:
         """Return how many traces failed on the question of this one."""
         return sum(other.question == trace.question for other in self.ranking)
 
-    def pass_at(self, metric: str) -> tuple[float, ...]:
-        """Return the lowest quality that passes, ascending where it was changed."""
-        every = (one for trace in self.traces for one in trace.evaluations if one.metric == metric)
-        return tuple(sorted({one.pass_at for one in every if one.pass_at is not None and one.label}))
-
-    def binary(self, metric: str) -> bool:
-        """Whether a metric knows only 0 and 1."""
-        return any(one.binary for trace in self.traces for one in trace.evaluations if one.metric == metric)
-
     def open_first(self) -> Trace | None:
         """Return the trace at the top of the ranking; None where none has a flaw."""
         return next(iter(self.ranking), None)
@@ -162,28 +123,24 @@ class Results:
 
 def results(spans: Iterable[SpanData]) -> Results:
     """Read the spans of a demo, in any order."""
-    spans, by_trace = list(spans), defaultdict(list)
-    for span in spans:
-        by_trace[span.trace_id].append(span)
-    whole = [(root, group) for group in by_trace.values() if (root := _root(group)) is not None]
-    whole.sort(key=lambda pair: (pair[0].start_ns, pair[0].trace_id))
-    traces = tuple(_trace(number, root, group) for number, (root, group) in enumerate(whole, start=1))
-    metrics = tuple(sorted({one.metric for trace in traces for one in trace.evaluations}))
+    read = Spans.read(spans)
+    rows = read.rows()
+    summary = summarize(rows)
+    traces = _traces(read, rows)
     by_id = {trace.trace_id: trace for trace in traces}
-    page = summary(spans)
-    ranked = [str(worst.rows[0].trace_id) for worst in page.ranking]  # each request is one unit
+    ranked = [str(worst.rows[0].trace_id) for worst in summary.ranking]  # each request is one unit
     return Results(
         traces=traces,
-        metrics=metrics,
-        means={stretch: _means(traces, stretch, metrics) for stretch in STRETCHES},
+        metrics={one.metric: one for one in sorted(summary.metrics, key=lambda one: one.metric) if one.metric},
+        means={stretch: _means(trace for trace in traces if trace.stretch == stretch) for stretch in STRETCHES},
         ranking=tuple(by_id[trace_id] for trace_id in ranked if trace_id in by_id),
-        as_low=_as_low(page),
+        as_low=_as_low(summary),
     )
 
 
-def _as_low(page: ReportSummary) -> dict[str, int]:
-    first = {row.metric: row.value for worst in page.ranking[:1] for row in worst.rows}
-    return {fall.metric: as_low(page.ranking, fall, value) for fall in page.falls
+def _as_low(summary: ReportSummary) -> dict[str, int]:
+    first = {row.metric: row.value for worst in summary.ranking[:1] for row in worst.rows}
+    return {fall.metric: as_low(summary.ranking, fall, value) for fall in summary.falls
             if (value := first.get(fall.metric)) is not None}  # fmt: skip
 
 
@@ -194,60 +151,51 @@ def _first_of_each(traces: Iterable[Trace], kind: Callable[[Trace], str]) -> lis
     return list(first.values())
 
 
-def _root(spans: Sequence[SpanData]) -> SpanData | None:
-    return next((span for span in spans if span.parent_id is None), None)
+def _traces(read: Spans, rows: Iterable[ReportRow]) -> tuple[Trace, ...]:
+    of_unit: dict[str, list[ReportRow]] = defaultdict(list)
+    for row in rows:
+        of_unit[row.unit].append(row)
+    roots = [span for within in read.by_trace.values() for span in within.values() if span.parent_id is None]
+    roots.sort(key=lambda root: (root.start_ns, root.trace_id))
+    return tuple(_trace(number, root, read, of_unit) for number, root in enumerate(roots, start=1))
 
 
-def _trace(number: int, root: SpanData, group: Sequence[SpanData]) -> Trace:
-    own = [span for span in group if span.scope != semconv.SCOPE]
-    own.sort(key=lambda span: (span is not root, span.start_ns, span.end_ns, span.span_id))
-    samples = GenAIDialect(Extract()).samples(Unit(UnitKey(root.trace_id, root.span_id), tuple(own)))
-    evaluations = sorted(
-        (_evaluation(span) for span in group if span.scope == semconv.SCOPE), key=lambda one: one.metric
-    )
+def _trace(number: int, root: SpanData, read: Spans, of_unit: Mapping[str, Sequence[ReportRow]]) -> Trace:
+    key = UnitKey(root.trace_id, root.span_id)
+    name, evaluated = unit_name(key), read.evaluations.get(key, {})
+    story, (_, spans) = story_of_spans(name, read), read.unit(name)
     return Trace(
         number=number,
         trace_id=f"{root.trace_id:032x}",
         stretch=str(root.attributes.get(semconv.DEMO_STRETCH, "")),
-        question=(samples.single.user_input if samples.single else None) or "",
-        answer=(samples.single.response if samples.single else None) or "",
-        found=tuple(dict.fromkeys(name for span in own for name in _documents(span))),
-        spans=tuple(own),
-        evaluations=tuple(evaluations),
+        question=story.question or "",
+        answer=story.answer or "",
+        found=tuple(dict.fromkeys(name for span in spans for name in documents(span))),
+        spans=spans,
+        evaluations=tuple(row for row in of_unit.get(name, ()) if row.metric in evaluated),
     )
 
 
-def _evaluation(span: SpanData) -> Evaluation:
-    attributes = span.attributes
-    threshold = attributes.get(semconv.SAMPLING_THRESHOLD)
-    return Evaluation(
-        metric=attributes[semconv.EVALUATION_NAME],
-        value=attributes.get(semconv.EVALUATION_SCORE_VALUE),
-        quality=attributes.get(semconv.QUALITY),
-        label=attributes.get(semconv.EVALUATION_SCORE_LABEL),
-        weight=1.0 if threshold is None else 1 / probability(int(threshold, 16)),
-        binary=attributes.get(semconv.METRIC_KIND) == "binary",
-        pass_at=attributes.get(semconv.METRIC_PASS_AT),
-        failed=semconv.ERROR_TYPE in attributes,
-        note=attributes.get(semconv.EVALUATION_EXPLANATION) or attributes.get(semconv.REASON) or "",
-    )
-
-
-def _documents(span: SpanData) -> list[str]:
+def documents(span: SpanData) -> list[str]:
+    """Return the names of the documents that a span retrieved."""
     listed = span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)
     return [str(one["id"]) for one in listed if one.get("id")] if isinstance(listed, list) else []
 
 
-def _means(traces: Sequence[Trace], stretch: str, metrics: Sequence[str]) -> dict[str, Mean]:
-    there = [one for trace in traces if trace.stretch == stretch for one in trace.evaluations]
-    by_metric = {metric: [one for one in there if one.metric == metric] for metric in metrics}
-    return {metric: found for metric, ones in by_metric.items() if (found := _mean(ones)) is not None}
+def note_of(row: ReportRow) -> str:
+    """Return what the judge said, or why there is no score."""
+    return row.explanation or (row.outcome if row.value is None else "")
 
 
-def _mean(evaluations: Sequence[Evaluation]) -> Mean | None:
-    scored = [(one.quality, 1 / one.weight) for one in evaluations if one.quality is not None]
-    if not scored:
-        return None
-    sums = moments(scored, failed=sum(one.weight for one in evaluations if one.failed))
-    low, high = interval(sums, binary=any(one.binary for one in evaluations))
-    return Mean(mean(sums), low, high, len(scored))
+def _means(traces: Iterable[Trace]) -> dict[str, Mean]:
+    of_metric: dict[str, list[ReportRow]] = defaultdict(list)
+    for trace in traces:
+        for one in trace.evaluations:
+            of_metric[one.metric].append(one)
+    return {name: found for name, rows in sorted(of_metric.items()) if (found := _mean(rows)) is not None}
+
+
+def _mean(rows: Sequence[ReportRow]) -> Mean | None:
+    scored = [(row.quality, 1 / row.weight) for row in rows if row.quality is not None]
+    found = estimate(scored, binary=any(row.kind == "binary" for row in rows))
+    return None if found is None else Mean(*found, len(scored))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from types import MappingProxyType
 
@@ -16,12 +16,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from spanscore import semconv
-from spanscore.demo.results import Drop, Evaluation, Mean, Results, Trace
+from spanscore.demo.results import Drop, Mean, Results, Trace, documents, note_of
 from spanscore.demo.run import Played, unused_key
 from spanscore.demo.scenario import STRETCHES
 from spanscore.demo.times import MINUTES
-from spanscore.model.score import Kind
 from spanscore.model.span import SpanData
+from spanscore.report import ReportRow
 from spanscore.report.findings import scored, threshold, value_among
 
 __all__ = ["overview", "svg"]
@@ -122,24 +122,23 @@ def _scores(trace: Trace) -> RenderableType:
     return Padding(scores, (0, 0, 0, 2))
 
 
-def _score(one: Evaluation) -> Text:
+def _score(one: ReportRow) -> Text:
     value = scored(one.value, one.quality, one.pass_at)
     return Text(f"{one.metric} ").append(value, style=_style(one.label))
 
 
-def _evaluation(one: Evaluation) -> Text:
+def _evaluation(one: ReportRow) -> Text:
     """Return its line; of a failing one with all that the judge said, which may take more."""
     line = Text() if one.label == "fail" else _line("")
     return line.append(f"{semconv.EVALUATION} ").append_text(_score(one)).append(f"  {_note(one)}", style="dim")
 
 
-def _note(one: Evaluation) -> str:
-    return " ".join(one.note.split())
+def _note(one: ReportRow) -> str:
+    return " ".join(note_of(one).split())
 
 
 def _detail(span: SpanData) -> str:
-    listed = span.attributes.get(semconv.RETRIEVAL_DOCUMENTS)
-    names = [str(one.get("id")) for one in listed] if isinstance(listed, list) else []
+    names = documents(span)
     return f"  → {', '.join(names)}" if names else ""
 
 
@@ -163,13 +162,12 @@ def _means(results: Results) -> RenderableType:
         asked = results.requests(stretch)
         table.add_column(f"{stretch}\n[dim]{asked[0]}–{asked[1]}[/dim]" if asked else stretch, no_wrap=True)
     fallen = {drop.metric for drop in results.drops() if drop.clear}
-    for metric in results.metrics:
+    for metric, summary in results.metrics.items():
         cells = [
             _mean(results.means[stretch].get(metric), low=stretch == "during" and metric in fallen)
             for stretch in STRETCHES
         ]
-        kind: Kind = "binary" if results.binary(metric) else "continuous"
-        known = threshold(kind, results.pass_at(metric))
+        known = threshold(summary.kind, summary.pass_at)
         table.add_row(Text(metric).append(f"\n{known}" if known else "", style="dim"), *cells)
     return table
 
@@ -229,22 +227,28 @@ def _by_reason(played: Played) -> dict[str, list[str]]:
 def _findings(results: Results) -> Iterator[RenderableType]:
     drops = results.drops()
     asked = results.requests("during")
-    clear = [drop for drop in drops if drop.clear]
     if asked is None or not drops:
         yield Text("It ended before retrieval broke: there is nothing to compare.")
-    elif not clear:
-        yield Text(f"Retrieval was broken in requests {asked[0]}–{asked[1]}. No metric shows it beyond chance.")
     else:
-        yield Text(f"Retrieval was broken in requests {asked[0]}–{asked[1]}:")
-        yield from (_fall(drop) for drop in clear)
-        if _OF_RETRIEVAL in {drop.metric for drop in clear}:
-            yield Text("What was retrieved fell with the answers: look at the retriever before the model.")
-        unmoved = [drop.metric for drop in drops if not drop.clear]
-        if unmoved:
-            yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
+        yield from _compared(drops, *asked)
     first = results.open_first()
     if first is not None:
-        yield from _first(first, clear[0] if clear and first.stretch == "during" else None, results)
+        fallen = (drop for drop in drops if drop.clear and first.stretch == "during")
+        yield from _first(first, next(fallen, None), results)
+
+
+def _compared(drops: Sequence[Drop], begin: int, end: int) -> Iterator[RenderableType]:
+    clear = [drop for drop in drops if drop.clear]
+    if not clear:
+        yield Text(f"Retrieval was broken in requests {begin}–{end}. No metric shows it beyond chance.")
+        return
+    yield Text(f"Retrieval was broken in requests {begin}–{end}:")
+    yield from map(_fall, clear)
+    if any(drop.metric == _OF_RETRIEVAL for drop in clear):
+        yield Text("What was retrieved fell with the answers: look at the retriever before the model.")
+    unmoved = [drop.metric for drop in drops if not drop.clear]
+    if unmoved:
+        yield Text(f"{' and '.join(unmoved)} did not move beyond chance, and alone would not have shown it.")
 
 
 def _fall(drop: Drop) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from spanscore.demo.results import Drop, Results, Trace
+from spanscore.demo.results import Drop, Results, Trace, note_of
 from spanscore.demo.run import Played
 from spanscore.demo.scenario import STRETCHES
 
@@ -54,5 +54,5 @@ def _trace(trace: Trace) -> dict[str, Any]:
         "answer": trace.answer,
         "retrieved": list(trace.found),
         "scores": {one.metric: one.value for one in trace.evaluations},
-        "notes": {one.metric: one.note for one in trace.evaluations},
+        "notes": {one.metric: note_of(one) for one in trace.evaluations},
     }
