@@ -51,11 +51,11 @@ def calls_of(view: View) -> list[Called]:
             if _identity(called) in known:
                 continue
             known |= {named, _identity(called)}
-            given = answers.to(called)
-            if given:
+            answered = answers.to(called)
+            if answered:
                 agent = {"agent": run.agent} if run.agent and message in run.said else None
                 text = message_text(message) or ""
-                found.append(Called(at, AIMessage(content=text, tool_calls=called, metadata=agent), given))
+                found.append(Called(at, AIMessage(content=text, tool_calls=called, metadata=agent), answered))
     return found
 
 
@@ -71,8 +71,8 @@ class _Answers:
         self._unnamed = [tool for tool in view.every_tool if tool.id is None]
 
     @cached_property
-    def _told(self) -> dict[str, ToolMessage]:
-        """What messages tell, for calls that no tool's run answers: an agent's prompts hold all before them."""
+    def _in_messages(self) -> dict[str, ToolMessage]:
+        """What messages hold, for calls that no tool's run answers: an agent's prompts hold all before them."""
         responses = [r for run in self._view.callers for message in run.asked for r in tool_responses(message)]
         return {response.tool_call_id: response for response in responses if response.tool_call_id}
 
@@ -82,8 +82,8 @@ class _Answers:
     def _one(self, call: ToolCall) -> ToolMessage | None:
         if (call.id, call.name) in self._ran:
             return self._ran[call.id, call.name]
-        if call.id and call.id not in self._ids and call.id in self._told:
-            return self._told[call.id]
+        if call.id and call.id not in self._ids and call.id in self._in_messages:
+            return self._in_messages[call.id]
         tool = next((tool for tool in self._unnamed if tool.name == call.name), None)
         if tool is None:
             return None
@@ -134,8 +134,8 @@ def _run_of(message: GenAIMessage, runs: Sequence[ModelRun], after: int) -> int:
 
 def call_of(tool: ToolRun) -> ToolCall:
     """Return a tool's run as a call of it, where no model called it."""
-    given = jsonable(tool.arguments)
-    return ToolCall(name=tool.name, args=given if isinstance(given, dict) else {"input": given}, id=tool.id)
+    arguments = jsonable(tool.arguments)
+    return ToolCall(name=tool.name, args=arguments if isinstance(arguments, dict) else {"input": arguments}, id=tool.id)
 
 
 def result_of(tool: ToolRun) -> ToolMessage:

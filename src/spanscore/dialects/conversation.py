@@ -2,7 +2,7 @@
 
 The root's own messages are the conversation where it has any; calls that they do not show (a sub-agent's) are put where they
 were made. Else it is made of the earlier turns, as the root's input or a store holds them, the question, the calls and the
-answer. What only a prompt template brought, such as examples, or a node wrote as a human's, is nobody's turn.
+answer. What only a prompt template brought, such as examples, or a node wrote as a human's, is no turn.
 """
 
 from __future__ import annotations
@@ -11,11 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import ValidationError
 
-from spanscore.codec.messages import (
-    ASSISTANT,
-    message_text,
-    sample_messages,
-)
+from spanscore.codec.messages import ASSISTANT, message_text, sample_messages
 from spanscore.dialects.calls import call_of, calls_of, hidden_calls, in_order, result_of, with_hidden
 from spanscore.dialects.history import history_of
 from spanscore.dialects.view import (
@@ -54,27 +50,28 @@ def _conversations(
     view: View, question: str | None, answer: str | None, answering: ModelRun | None
 ) -> Iterator[list[Message]]:
     """Give the conversations that could be, the best first."""
-    thread, turn = view.thread(), _without_humans(view.turn(), answer)
-    opened = thread[: len(thread) - len(view.turn())]
-    told = last_human_text(opened) is not None and (last_human_text(opened) == question or not _is_elsewhere(view))
-    opening = [HumanMessage(content=question)] if question is not None else []
+    opened, turn = _opened(view, question), _without_humans(view.turn(), answer)
     history = history_of(view, question, answering)
-    before = [*history, *(sample_messages(opened) if told else opening)]
+    before = [*history, *(sample_messages(opened) if opened else _opening(question))]
     calls = calls_of(view)
-    hidden = hidden_calls(calls, turn if told else ())
-    if not told and (calls or history):
+    hidden = hidden_calls(calls, turn)
+    if not opened and (calls or history):
         yield [*before, *in_order(calls), *_closing(answer)]
     elif hidden:
         yield [*before, *with_hidden(turn, hidden, view.callers)]
-    if calls_tools(turn) or (told and (history or human_turns(opened) > 1)):
+    if calls_tools(turn) or (opened and (history or human_turns(opened) > 1)):
         yield [*before, *sample_messages(turn)]
     elif view.tools and not calls:
-        yield [
-            *before,
-            AIMessage(tool_calls=[call_of(t) for t in view.tools]),
-            *map(result_of, view.tools),
-            *_closing(answer),
-        ]
+        called = AIMessage(tool_calls=list(map(call_of, view.tools)))
+        yield [*before, called, *map(result_of, view.tools), *_closing(answer)]
+
+
+def _opened(view: View, question: str | None) -> Sequence[GenAIMessage]:
+    """Return the root's messages before those of this turn; ``[]`` where they do not hold the user's question."""
+    thread = view.thread()
+    opened = thread[: len(thread) - len(view.turn())]
+    asked = last_human_text(opened)
+    return [] if asked is None or (asked != question and _is_elsewhere(view)) else opened
 
 
 def _is_elsewhere(view: View) -> bool:
@@ -83,10 +80,14 @@ def _is_elsewhere(view: View) -> bool:
 
 
 def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[GenAIMessage]:
-    """Return a turn without what the unit itself wrote as a human's; the answer is the assistant's, whoever seems to say it."""
+    """Return a turn without what the unit itself wrote as a human's; the answer is the assistant's, whatever its role."""
     if turn and is_human(turn[-1]) and message_text(turn[-1]) == answer:
         turn = [*turn[:-1], {**turn[-1], "role": ASSISTANT}]
     return [message for message in turn if not is_human(message)]
+
+
+def _opening(question: str | None) -> list[Message]:
+    return [] if question is None else [HumanMessage(content=question)]
 
 
 def _closing(answer: str | None) -> list[Message]:

@@ -95,11 +95,11 @@ def _at(place: Place, view: View, read: Callable[[Any], Any]) -> Found:
         return Found(read(_walk(place, view)), f"the configured place, {place}", Source.EXTRACT)
     name = getattr(place, "__name__", type_name(place))
     try:
-        given = place(view.unit)
+        value = place(view.unit)
     except Exception as error:  # noqa: BLE001 - a user's function; its message may quote
         raised = f"the configured function {name}, which raised {type_name(error)}"
         return Found(read(None), raised, Source.EXTRACT)
-    return Found(read(jsonable(given)), f"the configured function {name}", Source.EXTRACT)
+    return Found(read(jsonable(value)), f"the configured function {name}", Source.EXTRACT)
 
 
 def _walk(path: str, view: View) -> Any:

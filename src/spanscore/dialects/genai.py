@@ -31,7 +31,7 @@ __all__ = ["GenAIDialect"]
 _RETRIEVERS = frozenset({semconv.RETRIEVAL})
 _TOOLS = frozenset({semconv.EXECUTE_TOOL})
 _NOT_SCORED = frozenset({semconv.EVALUATION, "create_agent"})
-"""Operations that answer nobody: some instrumentations give an agent's construction a trace of its own."""
+"""Operations without an answer: some instrumentations give an agent's construction a trace of its own."""
 _UNFINISHED = {
     "abandoned": "the stream was abandoned before its end",
     "cancelled": "the run was cancelled",
@@ -75,23 +75,21 @@ class GenAIDialect:
 
 
 def _view(unit: Unit, root: SpanData) -> View:
-    retrievers = [span for span in _of(unit, _RETRIEVERS) if _has_documents(span)]
     tools = _of(unit, _TOOLS)
-    artifacts = [span for span in tools if _has_documents(span)]
     callers = sorted(_of(unit, semconv.MODEL_OPERATIONS), key=lambda span: span.end_ns)
     read = {span.span_id: _model(span, unit) for span in callers}
     operation = str(root.operation)
     expected = root.attributes.get(semconv.EXPECTED)
-    given = _side(root, semconv.INPUT_MESSAGES, _INPUT_OF.get(operation, semconv.INPUT_VALUE))
-    got = _side(root, semconv.OUTPUT_MESSAGES, _OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    given, got = conversing(given, got, QUESTION_KEYS)
+    input = _side(root, semconv.INPUT_MESSAGES, _INPUT_OF.get(operation, semconv.INPUT_VALUE))
+    output = _side(root, semconv.OUTPUT_MESSAGES, _OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
+    input, output = conversing(input, output, QUESTION_KEYS)
     return View(
         unit=unit,
-        input=given,
-        output=got,
+        input=input,
+        output=output,
         models=[read[span.span_id] for span in topmost(callers, tools, unit)],
-        retrievals=[_documents(span) for span in topmost(retrievers, retrievers, unit)],
-        artifacts=[_documents(span) for span in topmost(artifacts, artifacts, unit)],
+        retrievals=_documents(_of(unit, _RETRIEVERS), unit),
+        artifacts=_documents(tools, unit),
         tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
         callers=list(read.values()),
         every_tool=[_tool(span) for span in tools if span is not root],
@@ -116,8 +114,8 @@ def _side(span: SpanData, messages: str, value: str) -> Side:
 
 def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     """Return a span's messages; a content attribute that was cut on its way is text, and holds none."""
-    given = span.attributes.get(name)
-    return [message for message in given if is_message(message)] if isinstance(given, (list, tuple)) else []
+    messages = span.attributes.get(name)
+    return [message for message in messages if is_message(message)] if isinstance(messages, (list, tuple)) else []
 
 
 def _model(span: SpanData, unit: Unit) -> ModelRun:
@@ -144,10 +142,8 @@ def _tool(span: SpanData) -> ToolRun:
     )
 
 
-def _has_documents(span: SpanData) -> bool:
-    """Whether a retriever found something or nothing, or a tool has an artifact; one that failed has neither."""
-    return isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))
-
-
-def _documents(span: SpanData) -> list[Retrieved]:
-    return documents_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS]) or []
+def _documents(spans: Sequence[SpanData], unit: Unit) -> list[list[Retrieved]]:
+    """Return what retrievers found, which may be nothing, or tools have in their artifacts; one that failed has neither."""
+    found = [span for span in spans if isinstance(span.attributes.get(semconv.RETRIEVAL_DOCUMENTS), (list, tuple))]
+    outer = topmost(found, found, unit)
+    return [documents_in(span.attributes[semconv.RETRIEVAL_DOCUMENTS]) or [] for span in outer]

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from spanscore.codec.messages import (
-    ASSISTANT,
-    USER,
-    is_message,
-    message_text,
-    role_of,
-    sample_messages,
-    text_message,
-)
-from spanscore.dialects.texts import are_messages
+from spanscore.codec.messages import ASSISTANT, USER, is_message, message_text, sample_messages, text_message
+from spanscore.dialects.texts import are_messages, is_pair_of_texts, talk_of
 from spanscore.dialects.view import GenAIMessage, ModelRun, View, human_turns, is_human, last_human_text
 from spanscore.model.sample import Message
 
@@ -61,15 +53,12 @@ def _talks_in(value: Any, depth: int = 3) -> list[Sequence[GenAIMessage]]:
     return [talk for _, inner in _entries(value) for talk in _talks_in(inner, depth - 1)]
 
 
-def _exchanges(value: Any, *, pairs: bool) -> list[GenAIMessage]:
+def _exchanges(value: Any, *, pairs: bool) -> Sequence[GenAIMessage]:
     """Return a history of (role, text) as messages; with ``pairs`` also one of (question, answer); ``[]`` for any other."""
-    if not isinstance(value, list) or not all(map(_is_pair, value)):
+    if not isinstance(value, list) or not all(map(is_pair_of_texts, value)):
         return []
-    if all(role_of(role) for role, _ in value):
-        return [text_message(role_of(role) or USER, text) for role, text in value]
+    by_role = talk_of(value)
+    if by_role or not pairs:
+        return by_role
     both = [(text_message(USER, asked), text_message(ASSISTANT, said)) for asked, said in value]
-    return [message for exchange in both for message in exchange] if pairs else []
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)  # noqa: PLR2004
+    return [message for exchange in both for message in exchange]

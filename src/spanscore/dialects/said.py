@@ -37,9 +37,8 @@ class Said:
 
     @cached_property
     def _prompts(self) -> list[str]:
-        return [
-            prompt_of(run) for run in self._runs
-        ]  # only where asked for: each of an agent's prompts holds all before it
+        # Only where asked for: each of an agent's prompts holds all before it.
+        return [prompt_of(run) for run in self._runs]
 
     @cached_property
     def _structures(self) -> list[list[Mapping[str, Any]]]:
@@ -47,7 +46,7 @@ class Said:
 
     @cached_property
     def _fields(self) -> frozenset[str]:
-        return frozenset(leaf for given in self._structures for one in given for leaf in _leaves(one))
+        return frozenset(leaf for structures in self._structures for one in structures for leaf in _leaves(one))
 
     def only_asked(self, texts: Collection[str], answering: ModelRun | None) -> str | None:
         """Return the one of several texts that prompts contain: any prompt, else a human message, else that of the answer.
@@ -57,18 +56,20 @@ class Said:
         Args:
             answering: the run that gave the answer; None where that cannot be told.
         """
-        heard = [text for run in self._runs if (text := last_human_text(run.asked))]
-        places: list[Callable[[str], bool]] = [
-            lambda text: any(holds(prompt, text) for prompt in self._prompts),
-            lambda text: text.strip() in map(str.strip, heard),
-            lambda text: any(holds(human, text) for human in heard),
-        ]
-        found = ([text for text in texts if stands(text)] for stands in places)
+        found = ([text for text in texts if stands(text)] for stands in self._places())
         only = next((one[0] for one in found if len(one) == 1), None)
         if only is not None or answering is None:
             return only
         answered = [text for text in texts if holds(prompt_of(answering), text)]
         return answered[0] if len(answered) == 1 and _is_sentence(answered[0]) else None
+
+    def _places(self) -> Sequence[Callable[[str], bool]]:
+        heard = [text for run in self._runs if (text := last_human_text(run.asked))]
+        return (
+            lambda text: any(holds(prompt, text) for prompt in self._prompts),
+            lambda text: text.strip() in map(str.strip, heard),
+            lambda text: any(holds(human, text) for human in heard),
+        )
 
     def asked_for(self, texts: Collection[str]) -> bool:
         """Whether prompts contain all of the texts."""
@@ -78,7 +79,7 @@ class Said:
         """Whether it is all that a model answered."""
         return text.strip() in self._words
 
-    def told(self, text: str) -> bool:
+    def mentions(self, text: str) -> bool:
         """Whether it stands in what a model answered, in its words or in its structure."""
         return self.field(text) or any(holds(words, text) for words in self._words)
 
@@ -86,22 +87,26 @@ class Said:
         """Whether it is a field of a structured answer."""
         return text.strip() in self._fields
 
+    def answered(self, text: str) -> bool:
+        """Whether it is all that a model answered, or a field of that."""
+        return self.whole(text) or self.field(text)
+
     def finished(self, text: str) -> bool:
         """Whether it holds the whole of what a model answered, with something around it."""
         return any(holds(text, words) for words in self._words)
 
     def structure(self, value: Any) -> bool:
         """Whether a dict is a structured answer of several fields: the model gave them, and beside them it holds no text."""
-        return any(_same(one, value) for given in self._structures for one in given)
+        return any(_same(one, value) for structures in self._structures for one in structures)
 
     def answering(self, answer: str | None) -> ModelRun | None:
         """Return the last run that gave the answer, the only run there is, or None where that cannot be told."""
         if answer is None:
             return None
-        wanted = answer.strip()
-        at = self._last(lambda n: wanted != "" and self._words[n] == wanted)
+        text = answer.strip()
+        at = self._last(lambda n: text != "" and self._words[n] == text)
         if at is None:
-            at = self._last(lambda n: any(_gave(one, wanted) for one in self._structures[n]))
+            at = self._last(lambda n: any(_holds_answer(one, text) for one in self._structures[n]))
         if at is None and len(self._runs) == 1:
             at = 0
         return None if at is None else self._runs[at]
@@ -137,12 +142,12 @@ def _is_sentence(text: str) -> bool:
 
 
 def prompt_of(run: ModelRun) -> str:
-    """Return all that a model was told, the answers of tools included."""
-    texts = [text for message in run.asked for text in _told(message)]
+    """Return all the text of a model's input, the answers of tools included."""
+    texts = [text for message in run.asked for text in _texts_of(message)]
     return "\n".join(texts)
 
 
-def _told(message: GenAIMessage) -> Iterator[str]:
+def _texts_of(message: GenAIMessage) -> Iterator[str]:
     text = message_text(message)
     if text:
         yield text
@@ -176,12 +181,12 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(inner)
 
 
-def _same(given: Mapping[str, Any], value: Any) -> bool:
-    if not given or not isinstance(value, dict) or len(value) <= 1:
+def _same(structure: Mapping[str, Any], value: Any) -> bool:
+    if not structure or not isinstance(value, dict) or len(value) <= 1:
         return False
-    rest = {name: inner for name, inner in value.items() if name not in given}
-    return all(name in value and value[name] == inner for name, inner in given.items()) and not any(_leaves(rest))
+    rest = {name: inner for name, inner in value.items() if name not in structure}
+    return all(name in value and value[name] == inner for name, inner in structure.items()) and not any(_leaves(rest))
 
 
-def _gave(given: Mapping[str, Any], wanted: str) -> bool:
-    return wanted in _leaves(given) or wanted == as_text(given)
+def _holds_answer(structure: Mapping[str, Any], answer: str) -> bool:
+    return answer in _leaves(structure) or answer == as_text(structure)

@@ -83,8 +83,8 @@ def _held(view: View) -> str:
     """Say which keys the root has, and never what stands there, and what to do."""
     sides = (("input", view.input.value), ("output", view.output.value))
     held = [f"its {name} has {', '.join(_keys(value))}" for name, value in sides if isinstance(value, dict) and value]
-    told = "; ".join([*held, "say where it stands"]) if held else "its root holds none: say where it stands"
-    return f"{told}: extract=Extract(user_input='input.<key>', response='output.<key>')"
+    where = "; ".join([*held, "say where it stands"]) if held else "its root holds none: say where it stands"
+    return f"{where}: extract=Extract(user_input='input.<key>', response='output.<key>')"
 
 
 def _keys(value: Mapping[str, Any]) -> Sequence[str]:

@@ -6,18 +6,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spanscore.codec.messages import is_message, message_text
+from spanscore.codec.messages import is_message, message_text, role_of, text_message
 from spanscore.codec.text import as_text, safe_text
 
 __all__ = [
     "CONTEXT_KEYS",
     "are_messages",
+    "has_records",
     "holds",
     "in_lists",
+    "is_pair_of_texts",
     "keyed",
     "leaves",
-    "lists_records",
-    "plain",
+    "scalar",
+    "talk_of",
     "text_of",
     "worded",
 ]
@@ -37,19 +39,30 @@ def keyed(value: Any, keys: Sequence[str], read: Callable[[Any], str | None]) ->
         yield from (text for text in found if text is not None)
 
 
-def plain(value: Any) -> str | None:
+def scalar(value: Any) -> str | None:
     """Return a text, number or boolean as text; a structure is none."""
     return as_text(value) if isinstance(value, (str, int, float)) else None
 
 
 def text_of(value: Any) -> str | None:
     """Return any value as text: words where it has some, else JSON; None of None."""
-    if is_message(value) or are_messages(value):
-        return message_text(value if is_message(value) else value[-1])
-    if isinstance(value, list) and value and all(isinstance(item, str) or _is_block(item) for item in value):
-        return "".join(item if isinstance(item, str) else item["text"] for item in value)
-    inner = value.get("text", value.get("content")) if isinstance(value, dict) else value
-    return None if value is None else as_text(inner if isinstance(inner, str) else value)
+    if value is None:
+        return None
+    said = value[-1] if are_messages(value) else value
+    if is_message(said):
+        return message_text(said)
+    joined = _joined(value)
+    inner = value.get("text", value.get("content")) if isinstance(value, dict) else joined
+    return as_text(inner if isinstance(inner, str) else value)
+
+
+def worded(value: Any) -> Any:
+    """Return a value with its messages as their words."""
+    if is_message(value):
+        return message_text(value)
+    if isinstance(value, dict):
+        return {key: worded(inner) for key, inner in value.items()}
+    return [worded(inner) for inner in value] if isinstance(value, list) else value
 
 
 def leaves(value: Any, depth: int = _DEPTH) -> dict[str, str]:
@@ -75,30 +88,19 @@ def in_lists(value: Any, depth: int = _DEPTH) -> list[str]:
     """Return the texts that stand in lists of a structure, as in ``{"jokes": ["…", "…"]}``; documents are not among them."""
     if isinstance(value, str):
         return [value] if value.strip() else []
-    if depth <= 0 or (isinstance(value, Mapping) and _is_apart(value)):
+    if depth <= 0:
         return []
-    if isinstance(value, Mapping):
-        kept = [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
-        return [text for inner in kept for text in in_lists(inner, depth - 1)]
-    return [text for inner in value for text in in_lists(inner, depth - 1)] if isinstance(value, list) else []
+    inside = _containers(value) if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return [text for inner in inside for text in in_lists(inner, depth - 1)]
 
 
-def lists_records(value: Any, depth: int = _DEPTH) -> bool:
+def has_records(value: Any, depth: int = _DEPTH) -> bool:
     """Whether lists of a structure hold dicts with texts, as in ``[{"question": "…"}, …]``; documents and messages are none."""
-    if depth <= 0 or (isinstance(value, Mapping) and _is_apart(value)):
+    if depth <= 0:
         return False
     if isinstance(value, Mapping):
-        return any(lists_records(inner, depth - 1) for key, inner in value.items() if key not in CONTEXT_KEYS)
-    return isinstance(value, list) and any(leaves(inner) or lists_records(inner, depth - 1) for inner in value)
-
-
-def worded(value: Any) -> Any:
-    """Return a value with its messages as their words."""
-    if is_message(value):
-        return message_text(value)
-    if isinstance(value, dict):
-        return {key: worded(inner) for key, inner in value.items()}
-    return [worded(inner) for inner in value] if isinstance(value, list) else value
+        return any(has_records(inner, depth - 1) for inner in _containers(value))
+    return isinstance(value, list) and any(leaves(inner) or has_records(inner, depth - 1) for inner in value)
 
 
 def holds(text: str, part: str) -> bool:
@@ -118,6 +120,25 @@ def are_messages(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(is_message(item) for item in value)
 
 
+def talk_of(value: Any) -> list[dict[str, Any]]:
+    """Return a list of messages, and of roles with what they say (``["user", "…"]``), as messages; ``[]`` for any other."""
+    items = value if isinstance(value, list) else []
+    messages = [message for item in items if (message := _message(item)) is not None]
+    return messages if len(messages) == len(items) else []
+
+
+def is_pair_of_texts(value: Any) -> bool:
+    """Whether a value is a list of two texts."""
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)  # noqa: PLR2004
+
+
+def _message(item: Any) -> dict[str, Any] | None:
+    role = role_of(item[0]) if is_pair_of_texts(item) else None
+    if role is not None:
+        return text_message(role, item[1])
+    return item if is_message(item) else None
+
+
 def _next_word(text: str, at: int) -> int:
     """Return where the word ends that a position stands in; to try each of its characters takes a minute in ``aaaa…``."""
     end = _NO_WORD.search(text, at)
@@ -135,7 +156,21 @@ def _words(value: Any) -> str | None:
         return safe_text(value)
     if is_message(value):
         return message_text(value)
-    return text_of(value) if isinstance(value, list) and value and all(map(_is_block, value)) else None
+    return _joined(value) if isinstance(value, list) and all(map(_is_block, value)) else None
+
+
+def _joined(value: Any) -> str | None:
+    """Return a list of texts and text blocks as one text; None for any other value, an empty list too."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) or _is_block(item) for item in value):
+        return None
+    return "".join(item if isinstance(item, str) else item["text"] for item in value)
+
+
+def _containers(value: Mapping[str, Any]) -> list[Any]:
+    """Return the lists and dicts in a dict; of a document or a message, and under a key for documents, there are none."""
+    if _is_apart(value):
+        return []
+    return [inner for key, inner in value.items() if key not in CONTEXT_KEYS and isinstance(inner, (list, dict))]
 
 
 def _is_apart(value: Mapping[str, Any]) -> bool:

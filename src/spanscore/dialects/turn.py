@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from spanscore.codec.messages import TOOL, is_message, message_text, role_of
 from spanscore.codec.text import as_text
 from spanscore.dialects.said import Said, final_text
-from spanscore.dialects.texts import are_messages, holds, in_lists, keyed, leaves, lists_records, plain, text_of, worded
+from spanscore.dialects.texts import are_messages, has_records, holds, in_lists, keyed, leaves, scalar, text_of, worded
 from spanscore.dialects.view import (
     GenAIMessage,
     ModelRun,
@@ -130,21 +130,21 @@ def _best(guesses: Iterable[_Guess], looked_in: str) -> Found:
 
 
 def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_Guess]:
-    given, got = view.input, view.output
-    yield _Guess(last_human_text(given.messages), Source.MESSAGES)
+    input, output = view.input, view.output
+    yield _Guess(last_human_text(input.messages), Source.MESSAGES)
     torn = _Guess(None, Source.MATCHED)
     if not view.goes_on:
-        yield from (_Guess(text, Source.KEYS) for text in keyed(given.value, QUESTION_KEYS, question_text))
-        yield _Guess(plain(given.value), Source.ONLY_TEXT)
-        texts = leaves(given.value)
-        torn = _asked_of(texts, said, answering) if texts else _listed(given.value, said)
+        yield from (_Guess(text, Source.KEYS) for text in keyed(input.value, QUESTION_KEYS, question_text))
+        yield _Guess(scalar(input.value), Source.ONLY_TEXT)
+        texts = leaves(input.value)
+        torn = _asked_of(texts, said, answering) if texts else _listed(input.value, said)
         yield _Guess(torn.text, torn.source)
-    yield _Guess(last_human_text(got.messages), Source.MESSAGES)
-    yield from (_Guess(text, Source.KEYS) for text in keyed(got.value, QUESTION_KEYS, question_text))
+    yield _Guess(last_human_text(output.messages), Source.MESSAGES)
+    yield from (_Guess(text, Source.KEYS) for text in keyed(output.value, QUESTION_KEYS, question_text))
     if view.goes_on:
         held = _held_before(view, said)
-        yield _given_before(held, said, answering)
-        if held or is_resume(given.value):
+        yield _asked_before(held, said, answering)
+        if held or is_resume(input.value):
             return  # the user's words came with an earlier request; a prompt of now is the application's
     yield torn
     for run in view.models[:1]:
@@ -155,10 +155,10 @@ def _held_before(view: View, said: Said) -> dict[str, str]:
     """Return the texts of a state that was there already: neither said by a model now, nor brought to resume it."""
     brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
     texts = leaves(view.output.value).items()
-    return {path: text for path, text in texts if not (text in brought or said.whole(text) or said.field(text))}
+    return {path: text for path, text in texts if not (text in brought or said.answered(text))}
 
 
-def _given_before(held: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
+def _asked_before(held: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
     found = _asked_of(held, said, answering)
     return _Guess(found.text if found.text and said.asked_for([found.text]) else None, Source.MATCHED, found.torn)
 
@@ -175,7 +175,7 @@ def _asked_of(texts: Mapping[str, str], said: Said, answering: ModelRun | None) 
 def _listed(value: Any, said: Said) -> _Guess:
     """Take the texts that an input lists, where it holds no other."""
     texts = in_lists(value)
-    if not texts and lists_records(value):
+    if not texts and has_records(value):
         return _Guess(None, Source.OBJECT, _keys(value))
     if len(texts) <= 1:
         return _Guess(texts[0] if texts else None, Source.ONLY_TEXT)
@@ -202,12 +202,12 @@ def _answers(view: View, said: Said) -> Iterator[_Guess]:
     whole = _unwrapped(output.value)
     value = _less(whole, view.input.value)
     yield from (_Guess(text, Source.KEYS) for text in keyed(value, ANSWER_KEYS, answer_text))
-    yield _Guess(message_text(value) if is_message(value) else plain(value), Source.ONLY_TEXT)
+    yield _Guess(message_text(value) if is_message(value) else scalar(value), Source.ONLY_TEXT)
     if said.structure(whole):
         yield _Guess(as_text(whole), Source.OBJECT)
     yield _said_now(value, said) if view.goes_on else _said_of(_own_texts(value, view.input), value, said)
     if view.failed:
-        return  # what a model said inside of a failed run never reached anybody
+        return  # what a model said inside of a failed run never reached a user
     if view.models:
         last = view.models[-1].said
         yield _Guess(final_text(last), Source.MODEL)
@@ -218,7 +218,7 @@ def _answers(view: View, said: Said) -> Iterator[_Guess]:
 def _said_now(value: Any, said: Said) -> _Guess:
     """Choose between the texts of a state that was there already: one that no model said now may be what was asked."""
     texts = leaves(value)
-    if any(said.told(text) or said.finished(text) for text in texts.values()):
+    if any(said.mentions(text) or said.finished(text) for text in texts.values()):
         return _said_of(texts, value, said)
     return _Guess(None, Source.MATCHED, tuple(texts))
 
@@ -227,36 +227,43 @@ def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:
     """Choose between the texts of an output."""
     values = list(dict.fromkeys(texts.values()))
     if not values:
-        listed = in_lists(value)
-        all_told = bool(listed) and all(map(said.told, listed))
-        return _Guess(as_text(value) if all_told else None, Source.OBJECT)
+        return _Guess(_list_of_answers(value, said), Source.OBJECT)
     if len(values) == 1:
         return _Guess(values[0], Source.ONLY_TEXT)
     whole = [text for text in values if said.whole(text)]
     chosen = whole or [text for text in values if said.field(text)]
     if len(chosen) == 1:
         return _Guess(chosen[0], Source.MATCHED)
-    if all(said.whole(text) or said.field(text) for text in values):
+    if all(map(said.answered, values)):
         return _Guess(as_text(worded(value)), Source.OBJECT)
-    joined = [text for text in values if len(chosen) > 1 and all(holds(text, other) for other in chosen)]
-    finished = [] if chosen else [text for text in values if said.finished(text)]
-    if len(joined or finished) == 1:  # put together from what several models said, or signed
-        return _Guess((joined or finished)[0], Source.MATCHED)
-    return _Guess(None, Source.MATCHED, tuple(texts))
+    only = _put_together(values, chosen, said)
+    return _Guess(only, Source.MATCHED, () if only is not None else tuple(texts))
 
 
-def _less(output: Any, given: Any) -> Any:
-    """Return the output without what the state brought in and nobody changed; as it is where nothing else is left."""
-    if not isinstance(output, dict) or not isinstance(given, dict):
+def _list_of_answers(value: Any, said: Said) -> str | None:
+    """Return an output that holds only lists, as JSON, where models said each of their texts."""
+    listed = in_lists(value)
+    return as_text(value) if listed and all(map(said.mentions, listed)) else None
+
+
+def _put_together(texts: Sequence[str], parts: Sequence[str], said: Said) -> str | None:
+    """Return the only text that holds all of what models said, or, where there are no such parts, an answer and a signature."""
+    made = [text for text in texts if (all(holds(text, part) for part in parts) if parts else said.finished(text))]
+    return made[0] if len(made) == 1 else None
+
+
+def _less(output: Any, input: Any) -> Any:
+    """Return the output without what came in with the state and is unchanged; as it is where nothing else is left."""
+    if not isinstance(output, dict) or not isinstance(input, dict):
         return output
-    own = {key: value for key, value in output.items() if key not in given or given[key] != value}
+    own = {key: value for key, value in output.items() if key not in input or input[key] != value}
     return own or output
 
 
-def _own_texts(value: Any, given: Side) -> dict[str, str]:
+def _own_texts(value: Any, input: Side) -> dict[str, str]:
     """Return the texts of an output that are not the input's: neither its texts, nor what was rewritten under its keys."""
-    brought = leaves(given.value)
-    held = {*brought.values(), plain(given.value), last_human_text(given.messages)}
+    brought = leaves(input.value)
+    held = {*brought.values(), scalar(input.value), last_human_text(input.messages)}
     own = {path: text for path, text in leaves(value).items() if text not in held}
     return {path: text for path, text in own.items() if path not in brought} or own
 
@@ -270,10 +277,9 @@ def _final(turn: Sequence[GenAIMessage], said: Said) -> str | None:
 def _response_format(output: Side) -> str | None:
     """Return what a LangChain agent with a response format answers, where its last message only says that it does."""
     turn = turn_of(output.messages)
-    only_told = bool(turn) and role_of(turn[-1].get("role")) == TOOL
-    return (
-        _structured(output.value.get("structured_response")) if only_told and isinstance(output.value, dict) else None
-    )
+    if not turn or role_of(turn[-1].get("role")) != TOOL or not isinstance(output.value, dict):
+        return None
+    return _structured(output.value.get("structured_response"))
 
 
 def _structured(value: Any) -> str | None:

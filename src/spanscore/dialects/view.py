@@ -71,7 +71,7 @@ class ModelRun:
     """One call of a model: what it was asked, what it said.
 
     Attributes:
-        agent: for whom it spoke; None for the unit's own agent, and where nobody tells.
+        agent: for whom it spoke; None for the unit's own agent, and where no span says.
     """
 
     asked: Sequence[GenAIMessage]
@@ -129,9 +129,9 @@ class View:
 
     def turn(self) -> Sequence[GenAIMessage]:
         """Return what the output says after the user's words; a human message that the unit itself wrote is part of it."""
-        given, told = last_human_text(self.input.messages), self.output.messages
-        at = [n for n, message in enumerate(told) if is_human(message) and message_text(message) == given]
-        return told[at[-1] + 1 :] if at else turn_of(told)
+        asked, messages = last_human_text(self.input.messages), self.output.messages
+        at = [n for n, message in enumerate(messages) if is_human(message) and message_text(message) == asked]
+        return messages[at[-1] + 1 :] if at else turn_of(messages)
 
 
 def human_turns(messages: Iterable[GenAIMessage]) -> int:
