@@ -52,7 +52,7 @@ def test_file_without_scores_says_so(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["no-such-file.jsonl"], "no-such-file.jsonl"),
-        (["lines.jsonl"], "line 1 is no OTLP trace request"),
+        (["lines.jsonl"], "line 1 is not an OTLP trace request"),
         (["empty.jsonl", "--out", "no-such-folder/page.html"], "no-such-folder"),
         (["empty.jsonl", "--out", "."], "--out"),
     ],

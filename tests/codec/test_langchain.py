@@ -260,6 +260,12 @@ def test_a_retriever_that_found_nothing_differs_from_one_that_failed() -> None:
     assert "gen_ai.retrieval.documents" not in retriever_content("q", None)
 
 
+def test_a_score_that_no_float_can_hold_is_left_out_and_takes_no_document_along() -> None:
+    found = snapshot_documents([Document("d", metadata={"score": 10**400})])
+
+    assert retriever_content("q", found)["gen_ai.retrieval.documents"] == [{"content": "d"}]
+
+
 DOCUMENT = Document("d", id="1")
 TOOLS: dict[str, tuple[Any, Any, bool]] = {
     "a text": ("r", "r", False),

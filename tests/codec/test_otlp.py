@@ -99,7 +99,7 @@ def test_a_line_of_the_collector_is_read_whatever_else_it_holds() -> None:
     "line", ["{", "[]", '"secret"', '{"resourceSpans":3}', '{"resourceSpans":[{"scopeSpans":"x"}]}']
 )
 def test_what_is_no_request_is_named_by_its_line_and_not_quoted(line: str) -> None:
-    with pytest.raises(SampleError, match=r"^line 2 is no OTLP trace request") as raised:
+    with pytest.raises(SampleError, match=r"^line 2 is not an OTLP trace request") as raised:
         list(read_spans([json_line([ended()]), line]))
 
     assert "secret" not in str(raised.value)

@@ -32,7 +32,8 @@ from spanscore.codec.langchain import (
     snapshot_tool_output,
     tool_content,
 )
-from spanscore.codec.snapshot import MAX_ITEMS, Opaque
+from spanscore.codec.snapshot import MAX_ITEMS
+from spanscore.codec.snapshot_types import Opaque
 
 
 class State(BaseModel):

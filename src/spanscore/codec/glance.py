@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any
 
-from spanscore.codec.snapshot import (
-    TakenChoice,
-    TakenCommand,
-    TakenDocument,
-    TakenGeneration,
-    TakenMessage,
-    TakenPrompt,
-    TakenThread,
+from spanscore.codec.snapshot_types import (
+    ChoiceSnapshot,
+    CommandSnapshot,
+    DocumentSnapshot,
+    GenerationSnapshot,
+    MessageSnapshot,
+    PromptSnapshot,
+    ThreadSnapshot,
 )
 
 __all__ = ["glance"]
@@ -30,19 +30,19 @@ _LONG = 1_000
 """A shorter text is counted as often as it is there: to remember it costs more than it weighs."""
 
 
-def glance(taken: Any, counted: set[int], depth: int = _DEPTH) -> int:
+def glance(snapshot: Any, counted: set[int], depth: int = _DEPTH) -> int:
     """Return roughly how many bytes of text a snapshot keeps alive; a lower bound where something lies deep.
 
     Args:
         counted: ids of long texts that are counted already; those of this snapshot are added.
     """
-    kind = type(taken)
+    kind = type(snapshot)
     if kind is str:
-        return _length(taken, counted)
+        return _length(snapshot, counted)
     look = _INSIDE.get(kind)
     if look is None or not depth:
         return 0
-    inside, times = look(taken)
+    inside, times = look(snapshot)
     total = 0
     for thing in inside:
         total += _length(thing, counted) if type(thing) is str else glance(thing, counted, depth - 1)
@@ -69,12 +69,12 @@ _INSIDE: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
     list: _items,
     tuple: _items,
     dict: lambda entries: (tuple(islice(entries.values(), 4 * _FEW)), 1),
-    TakenThread: lambda thread: _items(thread[1]),
-    TakenMessage: lambda message: (message[1:], 1),
-    TakenPrompt: lambda prompt: (prompt, 1),
-    TakenDocument: lambda document: (document[:1], 1),
-    TakenCommand: lambda command: (command, 1),
-    TakenGeneration: lambda generation: (generation[0], 1),
-    TakenChoice: lambda choice: (choice[:1], 1),
+    ThreadSnapshot: lambda thread: _items(thread[1]),
+    MessageSnapshot: lambda message: (message[1:], 1),
+    PromptSnapshot: lambda prompt: (prompt, 1),
+    DocumentSnapshot: lambda document: (document[:1], 1),
+    CommandSnapshot: lambda command: (command, 1),
+    GenerationSnapshot: lambda generation: (generation[0], 1),
+    ChoiceSnapshot: lambda choice: (choice[:1], 1),
 }
 """Type → what of it is looked at, and how many times it stands there."""

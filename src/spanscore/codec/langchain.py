@@ -23,22 +23,24 @@ from spanscore.codec.blocks import joined
 from spanscore.codec.messages import ASSISTANT, USER, sample_messages, text_message
 from spanscore.codec.render import is_spoken, render_messages, render_value, spoken
 from spanscore.codec.snapshot import (
-    Opaque,
-    Taken,
-    TakenChoice,
-    TakenCommand,
-    TakenDocument,
-    TakenGeneration,
-    TakenMessage,
-    TakenPrompt,
-    TakenThread,
     snapshot,
     snapshot_documents,
     snapshot_generation,
     snapshot_messages,
     snapshot_tool_output,
 )
-from spanscore.codec.text import as_text, jsonable
+from spanscore.codec.snapshot_types import (
+    ChoiceSnapshot,
+    CommandSnapshot,
+    DocumentSnapshot,
+    GenerationSnapshot,
+    MessageSnapshot,
+    Opaque,
+    PromptSnapshot,
+    Snapshot,
+    ThreadSnapshot,
+)
+from spanscore.codec.text import as_text, jsonable, plain_number
 from spanscore.codec.usage import chat_attributes, finish_reason
 from spanscore.errors import SampleError
 from spanscore.model.foreign import is_a
@@ -108,7 +110,7 @@ def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
     """Return the content of a chat model's span.
 
     Args:
-        messages: of ``snapshot_messages``; None = content was not wanted.
+        messages: of ``snapshot_messages``; None = content is not recorded.
         generation: of ``snapshot_generation``, or the text that came before a stream was left; None = no answer.
     """
     content: dict[str, Any] = {}
@@ -147,7 +149,7 @@ def tool_content(arguments: Any, output: Any) -> dict[str, Any]:
     """Return the content of a tool's span; documents in its artifact (or result) are retrieved documents.
 
     Args:
-        arguments: snapshot of the tool's input; None = not wanted.
+        arguments: snapshot of the tool's input; None = content is not recorded.
         output: of ``snapshot_tool_output``; None = it failed.
     """
     content: dict[str, Any] = {}
@@ -197,11 +199,11 @@ def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     """Whether a value is messages; loosely, under a key that says so, plain texts are messages too."""
-    if is_a(value, TakenThread, TakenMessage, TakenPrompt, BaseMessage) or is_spoken(value):
+    if is_a(value, ThreadSnapshot, MessageSnapshot, PromptSnapshot, BaseMessage) or is_spoken(value):
         return True
     if loose and is_a(value, str):
         return True
-    if not is_a(value, list, tuple) or is_a(value, TakenDocument, TakenCommand, Opaque):
+    if not is_a(value, list, tuple) or is_a(value, DocumentSnapshot, CommandSnapshot, Opaque):
         return False
     return len(value) > 0 and all(is_spoken(item) or (loose and is_a(item, str)) for item in value)
 
@@ -212,11 +214,11 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
 def _answers(generation: Any) -> list[dict[str, Any]]:
     if is_a(generation, str):
         return render_messages([text_message(ASSISTANT, generation)])
-    return [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, TakenGeneration) else []
+    return [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, GenerationSnapshot) else []
 
 
-def _answer(choice: TakenChoice) -> list[dict[str, Any]]:
-    """Return the choice as a message; none where it was taken without content."""
+def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:
+    """Return the choice as a message; none where its snapshot has no content."""
     said = choice[0]
     reason = finish_reason(choice)
     finished = {} if reason is None else {"finish_reason": reason}
@@ -228,58 +230,50 @@ def _answer(choice: TakenChoice) -> list[dict[str, Any]]:
 
 
 def _tool_result(output: Any) -> Any:
-    if is_a(output, TakenMessage):
+    if is_a(output, MessageSnapshot):
         return render_value(joined(output[1]))
-    if is_a(output, TakenCommand):
-        told = _messages_of(output)
-        results = [_tool_result(message) for message in told if is_a(message, TakenMessage)]
+    if is_a(output, CommandSnapshot):
+        results = [_tool_result(message) for message in _messages_of(output) if is_a(message, MessageSnapshot)]
         if results:
             return results[0] if len(results) == 1 else results
     return render_value(output)
 
 
-def _messages_of(command: TakenCommand) -> Sequence[Any]:
+def _messages_of(command: CommandSnapshot) -> Sequence[Any]:
     update = command[1]
     return spoken(update[_MESSAGES_KEY]) if is_a(update, dict) and _MESSAGES_KEY in update else ()
 
 
-def _documents_in(taken: Any, depth: int = 3) -> list[dict[str, Any]]:
+def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
     """Return the documents of an artifact or result: itself, in a list, or in a dict's lists."""
-    document = _document(taken)
+    document = _document(value)
     if document is not None:
         return [_retrieved(document)]
-    if is_a(taken, TakenMessage):
-        return _documents_in(taken[2], depth)
-    if is_a(taken, TakenCommand):
-        return [found for message in _messages_of(taken) for found in _documents_in(message, depth)]
-    if depth <= 0 or is_a(taken, Taken):
+    if is_a(value, MessageSnapshot):
+        return _documents_in(value[2], depth)
+    if is_a(value, CommandSnapshot):
+        return [found for message in _messages_of(value) for found in _documents_in(message, depth)]
+    if depth <= 0 or is_a(value, Snapshot):
         return []
-    inner = taken.values() if is_a(taken, dict) else taken if is_a(taken, list, tuple) else ()
+    inner = value.values() if is_a(value, dict) else value if is_a(value, list, tuple) else ()
     return [found for item in inner for found in _documents_in(item, depth - 1)]
 
 
-def _document(taken: Any) -> TakenDocument | None:
+def _document(value: Any) -> DocumentSnapshot | None:
     """Return a value that is a document, also one that went through JSON; None for any other."""
-    if is_a(taken, TakenDocument):
-        return taken
-    if is_a(taken, Document):
-        taken = taken.__dict__
-    if not is_a(taken, dict) or not is_a(taken.get("page_content"), str):
+    if is_a(value, DocumentSnapshot):
+        return value
+    fields = value.__dict__ if is_a(value, Document) else value
+    if not is_a(fields, dict) or not is_a(fields.get("page_content"), str):
         return None
-    metadata = taken.get("metadata")
-    return TakenDocument((taken["page_content"], taken.get("id"), metadata if is_a(metadata, dict) else {}))
+    metadata = fields.get("metadata")
+    return DocumentSnapshot((fields["page_content"], fields.get("id"), metadata if is_a(metadata, dict) else {}))
 
 
-def _number(value: Any) -> float | None:
-    if is_a(value, float):
-        return float.__float__(value)
-    return float(int.__index__(value)) if is_a(value, int) and not is_a(value, bool) else None
-
-
-def _retrieved(document: TakenDocument) -> dict[str, Any]:
+def _retrieved(document: DocumentSnapshot) -> dict[str, Any]:
     text, identity, metadata = document
     scores = (metadata.get(key) for key in _SCORE_KEYS)
-    score = next((number for s in scores if (number := _number(s)) is not None), None)
+    score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)
     known = {"id": identity, "content": text, "score": score}
     shown = jsonable({name: value for name, value in known.items() if value is not None})
     return shown if is_a(shown, dict) else {}

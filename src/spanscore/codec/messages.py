@@ -64,7 +64,7 @@ def is_message(value: Any) -> bool:
 
 
 def is_made(message: Mapping[str, Any]) -> bool:
-    """Whether a middleware made the message: it is nobody's turn."""
+    """Whether a middleware made the message: no human and no model said it."""
     return MADE in message
 
 
@@ -152,10 +152,10 @@ def _call(part: Mapping[str, Any]) -> ToolCall:
 
 
 def _arguments(value: Any) -> dict[str, Any]:
-    given = jsonable(from_wire(value) if isinstance(value, str) else value)
-    if isinstance(given, dict):
-        return given
-    return {} if given in (None, "") else {"input": given}
+    arguments = jsonable(from_wire(value) if isinstance(value, str) else value)
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments in (None, "") else {"input": arguments}
 
 
 def _response(part: Mapping[str, Any]) -> ToolMessage:

@@ -24,10 +24,10 @@ def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for position, document in enumerate(islice(documents, MOST_DOCUMENTS) if isinstance(documents, list) else ()):
-        told = _flat(position, document)
-        if room is not None and len(flat) + len(told) > room:
+        attributes = _flat(position, document)
+        if room is not None and len(flat) + len(attributes) > room:
             break
-        flat |= told
+        flat |= attributes
     return flat
 
 

@@ -43,7 +43,7 @@ def read_spans(lines: Iterable[str]) -> Iterator[SpanData]:
     """Yield the spans of OTLP-JSON lines, in their order. Empty lines and lines of logs or metrics are skipped.
 
     Raises:
-        SampleError: a line is no export request; the message gives its number, and quotes nothing of it.
+        SampleError: a line is not an export request; the message gives its number, and quotes nothing of it.
     """
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -103,7 +103,7 @@ def _request(number: int, line: str) -> Any:
     except (ValueError, TypeError, AttributeError, RecursionError, ParseError) as error:
         # Their own words quote the line, which may hold prompts and answers.
         raise SampleError(
-            f"line {number} is no OTLP trace request ({type_name(error)}). Expected is one JSON object per line with "
+            f"line {number} is not an OTLP trace request ({type_name(error)}). Expected: one JSON object per line with "
             '"resourceSpans", as the Collector\'s file exporter and `spanscore demo --out` write it'
         ) from None
 

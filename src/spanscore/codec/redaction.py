@@ -12,10 +12,10 @@ def redacted(text: str, redactor: Redactor) -> str:
     """Return the text as the redactor gives it back.
 
     Raises:
-        TypeError: it gave no text: who says nothing has not said that the text may leave.
+        TypeError: it returned something else: a redactor that returns None did not say that the text may leave.
         BaseException: whatever the redactor raises.
     """
-    given: object = redactor(text)
-    if not is_a(given, str):
-        raise TypeError(f"the redactor gave {type_name(given)} and no text")
-    return str.__str__(given)
+    clean: object = redactor(text)
+    if not is_a(clean, str):
+        raise TypeError(f"the redactor returned {type_name(clean)}, not a text")
+    return str.__str__(clean)

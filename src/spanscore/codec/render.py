@@ -11,15 +11,15 @@ from pydantic import BaseModel
 
 from spanscore.codec.blocks import joined, parts
 from spanscore.codec.messages import ASSISTANT, MADE, SYSTEM, TOOL, USER, is_message, role_of, text_message
-from spanscore.codec.snapshot import (
+from spanscore.codec.snapshot import snapshot
+from spanscore.codec.snapshot_types import (
+    CommandSnapshot,
+    DocumentSnapshot,
+    MessageSnapshot,
     Opaque,
-    Taken,
-    TakenCommand,
-    TakenDocument,
-    TakenMessage,
-    TakenPrompt,
-    TakenThread,
-    snapshot,
+    PromptSnapshot,
+    Snapshot,
+    ThreadSnapshot,
 )
 from spanscore.codec.text import MAX_CHARS, Special, jsonable, safe_text
 from spanscore.model.foreign import is_a
@@ -31,43 +31,43 @@ MAX_MESSAGES = 2_000
 _SPEAKERS: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM}
 
 
-def render_messages(taken: Any) -> list[dict[str, Any]]:
+def render_messages(value: Any) -> list[dict[str, Any]]:
     """Return a snapshot of messages, of one message or of a prompt as GenAI messages; ``[]`` where it is none.
 
     What is no message (``RemoveMessage``, an unknown object) is left out; of very many, the last ones are kept.
     """
-    rendered = (_of_words(item) or jsonable(_Spoken((item,)), _UNFOLD) for item in spoken(taken)[-MAX_MESSAGES:])
+    rendered = (_of_words(item) or jsonable(_Spoken((item,)), _UNFOLD) for item in spoken(value)[-MAX_MESSAGES:])
     return [message for message in rendered if is_message(message)]
 
 
-def render_value(taken: Any) -> Any:
+def render_value(value: Any) -> Any:
     """Return a snapshot as a JSON-able value: documents, messages and commands in their forms. Never raises."""
-    return jsonable(taken, _UNFOLD)
+    return jsonable(value, _UNFOLD)
 
 
 def is_spoken(value: Any) -> bool:
-    """Whether a value is one message: a taken one, ``("user", text)`` or ``{"role", "content"}``."""
-    if is_a(value, TakenMessage, BaseMessage):
+    """Whether a value is one message: a snapshot of one, ``("user", text)`` or ``{"role", "content"}``."""
+    if is_a(value, MessageSnapshot, BaseMessage):
         return True
     if type(value) is tuple or type(value) is list:
         return len(value) == 2 and role_of(value[0]) is not None and is_a(value[1], str, list)  # noqa: PLR2004
     return is_message(value) and role_of(value["role"]) is not None
 
 
-def spoken(taken: Any) -> Sequence[Any]:
+def spoken(value: Any) -> Sequence[Any]:
     """Return the single messages of a snapshot, each still to be rendered."""
-    if is_a(taken, TakenThread):
-        return [TakenMessage(row) for row in zip(*taken, strict=True)]
-    if is_a(taken, TakenPrompt):
-        return spoken(taken[0])
-    if is_a(taken, list, tuple) and not is_spoken(taken):
-        return taken
-    return [taken]
+    if is_a(value, ThreadSnapshot):
+        return [MessageSnapshot(row) for row in zip(*value, strict=True)]
+    if is_a(value, PromptSnapshot):
+        return spoken(value[0])
+    if is_a(value, list, tuple) and not is_spoken(value):
+        return value
+    return [value]
 
 
 def _of_words(item: Any) -> dict[str, Any] | None:
     """Return a message that is a text and nothing else, as most are, in a tenth of the time; None for any other."""
-    if type(item) is not TakenMessage:
+    if type(item) is not MessageSnapshot:
         return None
     message, content, calls = item
     role = _SPEAKERS.get(type(message))
@@ -81,8 +81,8 @@ def _of_words(item: Any) -> dict[str, Any] | None:
 
 def _message(item: Any) -> dict[str, Any] | None:
     """Return one message in GenAI form; None for what is no message (``RemoveMessage``, an unknown object)."""
-    if is_a(item, TakenMessage):
-        return _taken_message(*item)
+    if is_a(item, MessageSnapshot):
+        return _snapshot_message(*item)
     if is_a(item, BaseMessage):
         return _message(snapshot(item))
     if is_a(item, str):
@@ -94,7 +94,7 @@ def _message(item: Any) -> dict[str, Any] | None:
     return {"role": role_of(item[0]), "parts": parts(item[1])}
 
 
-def _taken_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
+def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] | None:
     fields = _fields_of(message)
     kind = fields["type"].removesuffix("MessageChunk")
     if kind == "remove":
@@ -154,23 +154,23 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class _Spoken(Taken):
+class _Spoken(Snapshot):
     """(what shall be read as a message,): asks ``jsonable`` to."""
 
     __slots__ = ()
 
 
-def _unfold_messages(taken: TakenThread | TakenPrompt) -> list[Any]:
-    return [_Spoken((item,)) for item in spoken(taken)]
+def _unfold_messages(value: ThreadSnapshot | PromptSnapshot) -> list[Any]:
+    return [_Spoken((item,)) for item in spoken(value)]
 
 
-def _unfold_document(document: TakenDocument) -> dict[str, Any]:
+def _unfold_document(document: DocumentSnapshot) -> dict[str, Any]:
     text, identity, metadata = document
     plain = {key: value for key, value in metadata.items() if value is None or type(value) in (str, int, float, bool)}
     return {"page_content": text, "id": identity, "metadata": plain}
 
 
-def _unfold_command(command: TakenCommand) -> dict[str, Any]:
+def _unfold_command(command: CommandSnapshot) -> dict[str, Any]:
     named = zip(("resume", "update", "goto"), command, strict=True)
     return {"type": "Command", **{name: value for name, value in named if value is not None and value != ()}}
 
@@ -180,17 +180,17 @@ def _unfold_opaque(opaque: Opaque) -> dict[str, Any]:
 
 
 def _unfold_live(value: Any) -> Any:
-    """Take an object that was deeper in its snapshot than copies go."""
+    """Copy an object that was deeper in its snapshot than copies go."""
     return snapshot(value)
 
 
 _UNFOLD: Mapping[type, Special] = {
     _Spoken: lambda spoken: _message(spoken[0]),
-    TakenThread: _unfold_messages,
-    TakenMessage: _message,
-    TakenPrompt: _unfold_messages,
-    TakenDocument: _unfold_document,
-    TakenCommand: _unfold_command,
+    ThreadSnapshot: _unfold_messages,
+    MessageSnapshot: _message,
+    PromptSnapshot: _unfold_messages,
+    DocumentSnapshot: _unfold_document,
+    CommandSnapshot: _unfold_command,
     Opaque: _unfold_opaque,
     BaseMessage: _unfold_live,
     Document: _unfold_live,

@@ -4,10 +4,10 @@ An application edits what it passed: 14 of 21 references had changed shortly aft
 is too slow for a request's path. So texts and other unchangeable values are shared, containers are copied as deep as
 applications edit them, and everything else is dropped:
 
-    level 0   the value: a dict, a list …                  copied, its values taken
-    level 1   the lists and dicts in it                    copied, their values taken
+    level 0   the value: a dict, a list …                  copied, its values one by one
+    level 1   the lists and dicts in it                    copied, their values one by one
     level 2   the lists and dicts in those                 copied, their values shared
-    anywhere  a message, a document, a prompt, a Command   a ``Taken`` tuple of what rendering needs
+    anywhere  a message, a document, a prompt, a Command   a ``Snapshot`` tuple of what rendering needs
               an object of an unknown type                 ``Opaque``: its type's name
 
 Nothing of the application runs here: no ``repr``, no ``__iter__``, no ``__getattr__``, no JSON. Rendering is in
@@ -45,19 +45,21 @@ from langchain_core.outputs import LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
+from spanscore.codec.snapshot_types import (
+    ChoiceSnapshot,
+    CommandSnapshot,
+    DocumentSnapshot,
+    GenerationSnapshot,
+    MessageSnapshot,
+    Opaque,
+    PromptSnapshot,
+    Snapshot,
+    ThreadSnapshot,
+)
 from spanscore.codec.text import plain_dict
 from spanscore.model.foreign import bases_of, class_name, defines, is_a, module_of, type_name
 
 __all__ = [
-    "Opaque",
-    "Taken",
-    "TakenChoice",
-    "TakenCommand",
-    "TakenDocument",
-    "TakenGeneration",
-    "TakenMessage",
-    "TakenPrompt",
-    "TakenThread",
     "snapshot",
     "snapshot_documents",
     "snapshot_generation",
@@ -71,64 +73,7 @@ MANY_NUMBERS = 32
 """Longer lists that begin with a number are vectors: copied in one step, their elements shared."""
 
 
-class Taken(tuple[Any, ...]):
-    """What was taken of a known object. A tuple: an ``__init__`` would triple the cost.
-
-    Never a *plain* tuple, which ``("user", "text")`` is.
-    """
-
-    __slots__ = ()
-
-
-class TakenMessage(Taken):
-    """(message, content, rest): rest = tool calls of an assistant, artifact of a tool, else None."""
-
-    __slots__ = ()
-
-
-class TakenThread(Taken):
-    """(messages, their contents, their tool calls): a list of messages by columns, half the cost of a row each."""
-
-    __slots__ = ()
-
-
-class TakenDocument(Taken):
-    """(page_content, id, metadata)."""
-
-    __slots__ = ()
-
-
-class TakenPrompt(Taken):
-    """(messages or one text,)."""
-
-    __slots__ = ()
-
-
-class TakenCommand(Taken):
-    """(resume, update, goto) of a LangGraph ``Command``."""
-
-    __slots__ = ()
-
-
-class TakenGeneration(Taken):
-    """(choices, llm_output)."""
-
-    __slots__ = ()
-
-
-class TakenChoice(Taken):
-    """(message, text or None, id, usage_metadata, response_metadata, generation_info)."""
-
-    __slots__ = ()
-
-
-class Opaque(Taken):
-    """(name of the type,): an object of a type we do not know. The object itself is let go."""
-
-    __slots__ = ()
-
-
-Taker = Callable[[Any], Any]
+Copier = Callable[[Any], Any]
 """A live value → what is kept of it."""
 
 
@@ -163,7 +108,7 @@ def snapshot_generation(result: LLMResult, *, content: bool = True) -> Any:
     """
     try:
         choices = tuple(_choice(g, content) for prompt in result.generations for g in prompt)
-        return TakenGeneration((choices, _copied(result.llm_output)))
+        return GenerationSnapshot((choices, _copied(result.llm_output)))
     except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
         return Opaque((type_name(result),))
 
@@ -183,15 +128,15 @@ def snapshot_tool_output(output: Any) -> Any:
 
 
 # --- messages and documents -------------------------------------------------------------------------------------
-# The object stands for what applications do not edit (its class, name, tool_call_id); content and calls are taken.
+# The object stands for what applications do not edit (its class, name, tool_call_id); content and calls are copied.
 
 
-def _said(message: Any) -> TakenMessage:
+def _said(message: Any) -> MessageSnapshot:
     content = message.content
-    return TakenMessage((message, content if type(content) is str else _blocks(content), None))
+    return MessageSnapshot((message, content if type(content) is str else _blocks(content), None))
 
 
-def _thread(messages: list[Any]) -> TakenThread:
+def _thread(messages: list[Any]) -> ThreadSnapshot:
     contents = [message.content for message in messages]
     if not _TEXT.issuperset(map(type, contents)):
         contents = [content if type(content) is str else _blocks(content) for content in contents]
@@ -199,13 +144,13 @@ def _thread(messages: list[Any]) -> TakenThread:
         [_tool_call(call) for call in message.tool_calls] if type(message) in _CALLERS and message.tool_calls else None
         for message in messages
     ]
-    return TakenThread((messages, contents, calls))
+    return ThreadSnapshot((messages, contents, calls))
 
 
-def _assistant(message: Any) -> TakenMessage:
+def _assistant(message: Any) -> MessageSnapshot:
     content = message.content
     calls = message.tool_calls
-    return TakenMessage(
+    return MessageSnapshot(
         (
             message,
             content if type(content) is str else _blocks(content),
@@ -214,12 +159,12 @@ def _assistant(message: Any) -> TakenMessage:
     )
 
 
-def _tool_result(message: Any) -> TakenMessage:
-    """Take a tool's own output. Elsewhere its artifact is left out: a thread's history would repeat every one."""
+def _tool_result(message: Any) -> MessageSnapshot:
+    """Copy a tool's own output. Elsewhere its artifact is left out: a thread's history would repeat every one."""
     artifact = message.artifact
-    taken = None if artifact is None else snapshot(artifact)
+    kept = None if artifact is None else snapshot(artifact)
     content = message.content
-    return TakenMessage((message, content if type(content) is str else _blocks(content), taken))
+    return MessageSnapshot((message, content if type(content) is str else _blocks(content), kept))
 
 
 def _blocks(content: Any) -> Any:
@@ -227,9 +172,9 @@ def _blocks(content: Any) -> Any:
 
 
 def _tool_call(call: Any) -> Any:
-    taken = dict.copy(call)
-    taken["args"] = _copied(taken.get("args"))
-    return taken
+    copy = dict.copy(call)
+    copy["args"] = _copied(copy.get("args"))
+    return copy
 
 
 def _copied(value: Any) -> Any:
@@ -243,26 +188,26 @@ def _copied(value: Any) -> Any:
     return list.copy(value) if is_a(value, list) else value
 
 
-def _document(document: Any) -> TakenDocument:
+def _document(document: Any) -> DocumentSnapshot:
     fields = document.__dict__
-    return TakenDocument((fields["page_content"], fields["id"], fields["metadata"].copy()))
+    return DocumentSnapshot((fields["page_content"], fields["id"], fields["metadata"].copy()))
 
 
-def _chat_prompt(prompt: Any) -> TakenPrompt:
-    return TakenPrompt((_items(list(prompt.__dict__["messages"]), _LEAF),))
+def _chat_prompt(prompt: Any) -> PromptSnapshot:
+    return PromptSnapshot((_items(list(prompt.__dict__["messages"]), _LEAF),))
 
 
-def _text_prompt(prompt: Any) -> TakenPrompt:
-    return TakenPrompt((prompt.__dict__["text"],))
+def _text_prompt(prompt: Any) -> PromptSnapshot:
+    return PromptSnapshot((prompt.__dict__["text"],))
 
 
-def _choice(generation: Any, content: bool) -> TakenChoice:
+def _choice(generation: Any, content: bool) -> ChoiceSnapshot:
     info = _copied(generation.generation_info)
     message = getattr(generation, "message", None)
     if message is None:
-        return TakenChoice((generation.text if content else None, None, None, None, info))
+        return ChoiceSnapshot((generation.text if content else None, None, None, None, info))
     fields = message.__dict__
-    return TakenChoice(
+    return ChoiceSnapshot(
         (
             _LEAF[type(message)](message) if content else None,
             fields["id"],
@@ -280,41 +225,41 @@ def _is_command(kind: type) -> bool:
     return class_name(kind) == "Command" and module_of(kind) == "langgraph.types"
 
 
-def _command(command: Any, *, with_artifacts: bool = False) -> TakenCommand:
+def _command(command: Any, *, with_artifacts: bool = False) -> CommandSnapshot:
     fields = _dataclass_fields(command)
-    update = fields.get("update")
-    taken = snapshot(update)
-    if with_artifacts and type(update) is dict and type(update.get("messages")) is list:
-        taken["messages"] = snapshot_tool_output(update["messages"])
-    return TakenCommand((snapshot(fields.get("resume")), taken, snapshot(fields.get("goto"))))
+    live = fields.get("update")
+    update = snapshot(live)
+    if with_artifacts and type(live) is dict and type(live.get("messages")) is list:
+        update["messages"] = snapshot_tool_output(live["messages"])
+    return CommandSnapshot((snapshot(fields.get("resume")), update, snapshot(fields.get("goto"))))
 
 
 # --- containers -------------------------------------------------------------------------------------------------
 
 
-def _items(values: list[Any], takers: _Takers) -> Any:
+def _items(values: list[Any], copiers: _Copiers) -> Any:
     if len(values) > MAX_ITEMS or (len(values) > MANY_NUMBERS and type(values[0]) in _NUMBERS):
         return values
     try:
         if values and _MESSAGES.issuperset(map(type, values)):
             return _thread(values)
-        return [takers[type(value)](value) for value in values]
+        return [copiers[type(value)](value) for value in values]
     except Exception:  # noqa: BLE001 - one half-built object is no reason to lose its neighbours
-        return [_or_opaque(takers, value) for value in values]
+        return [_or_opaque(copiers, value) for value in values]
 
 
-def _entries(values: dict[Any, Any], takers: _Takers) -> dict[Any, Any]:
+def _entries(values: dict[Any, Any], copiers: _Copiers) -> dict[Any, Any]:
     if len(values) > MAX_ITEMS:
         return values
     try:
-        return {key: takers[type(value)](value) for key, value in values.items()}
+        return {key: copiers[type(value)](value) for key, value in values.items()}
     except Exception:  # noqa: BLE001 - as above
-        return {key: _or_opaque(takers, value) for key, value in values.items()}
+        return {key: _or_opaque(copiers, value) for key, value in values.items()}
 
 
-def _or_opaque(takers: _Takers, value: Any) -> Any:
+def _or_opaque(copiers: _Copiers, value: Any) -> Any:
     try:
-        return takers[type(value)](value)
+        return copiers[type(value)](value)
     except Exception:  # noqa: BLE001 - as above
         return _opaque(value)
 
@@ -327,8 +272,8 @@ def _opaque(value: Any) -> Opaque:
     return Opaque((type_name(value),))
 
 
-class _Takers(dict[type, Taker]):
-    """Type → how to take a value of it, subclasses included.
+class _Copiers(dict[type, Copier]):
+    """Type → how to copy a value of it, subclasses included.
 
     Looks along the bases and not with ``isinstance``: on a pydantic class that asks the *object* for attributes, which
     runs its ``__getattr__``. Remembers nothing: an application may make classes without end.
@@ -336,7 +281,7 @@ class _Takers(dict[type, Taker]):
 
     __slots__ = ()
 
-    def __missing__(self, kind: type) -> Taker:
+    def __missing__(self, kind: type) -> Copier:
         for base in bases_of(kind):
             found = self.get(base)
             if found is not None:
@@ -347,7 +292,7 @@ class _Takers(dict[type, Taker]):
 
 
 class _Fields:
-    """Stands for every dataclass in a table of takers."""
+    """Stands for every dataclass in a table of copiers."""
 
 
 def _model_fields(value: Any) -> dict[str, Any]:
@@ -373,8 +318,8 @@ def _held_apart(value: Any, names: set[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in still if apart[name] is not None and hasattr(value, name)}
 
 
-def _table(inner: _Takers | None) -> _Takers:
-    """Build the takers of one level; None: the last one, whose containers share their values."""
+def _table(inner: _Copiers | None) -> _Copiers:
+    """Build the copiers of one level; None: the last one, whose containers share their values."""
 
     def entries(values: dict[Any, Any]) -> dict[Any, Any]:
         return values if inner is None else _entries(values, inner)
@@ -386,10 +331,10 @@ def _table(inner: _Takers | None) -> _Takers:
         return items(list.copy(value))
 
     def whole_tuple(value: Any) -> Any:
-        taken = items(list(tuple.__iter__(value)))
-        return tuple(taken) if type(taken) is list else taken
+        copies = items(list(tuple.__iter__(value)))
+        return tuple(copies) if type(copies) is list else copies
 
-    takers: dict[type, Taker] = {
+    copiers: dict[type, Copier] = {
         **dict.fromkeys(_UNCHANGEABLE, _share),
         dict: lambda value: entries(plain_dict(value)),
         list: whole_list,
@@ -401,16 +346,16 @@ def _table(inner: _Takers | None) -> _Takers:
         _Fields: lambda value: entries(_dataclass_fields(value)),
         **_LANGCHAIN,
     }
-    return _Takers(takers)
+    return _Copiers(copiers)
 
 
 _UNCHANGEABLE: tuple[type, ...] = (
     *(str, int, float, bool, type(None), bytes),
     *(Enum, UUID, Decimal, datetime, date, time, timedelta),
-    Taken,
+    Snapshot,
 )
 _NUMBERS = frozenset({int, float})
-_LANGCHAIN: Mapping[type, Taker] = {
+_LANGCHAIN: Mapping[type, Copier] = {
     HumanMessage: _said,
     HumanMessageChunk: _said,
     SystemMessage: _said,

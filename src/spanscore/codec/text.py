@@ -28,6 +28,7 @@ __all__ = [
     "jsonable",
     "nearest",
     "plain_dict",
+    "plain_number",
     "safe_text",
     "to_wire",
     "wire_value",
@@ -76,11 +77,11 @@ def wire_value(value: Any) -> Any:
 def wire_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes as OTLP can carry them; None, and what it cannot, is left out."""
     carried: dict[str, Any] = {}
-    for name, given in attributes.items():
-        if type(given) is float or (type(given) is str and given.isascii()):  # most of a score
-            carried[name] = given
-        elif given is not None and (value := wire_value(given)) is not None:
+    for name, value in attributes.items():
+        if type(value) is float or (type(value) is str and value.isascii()):  # most of a score
             carried[name] = value
+        elif value is not None and (carriable := wire_value(value)) is not None:
+            carried[name] = carriable
     return carried
 
 
@@ -129,6 +130,15 @@ def plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
     return value.copy() if type(value) is dict else dict(dict.items(value))
 
 
+def plain_number(value: Any) -> float | None:
+    """Return a number as a plain one; None for a boolean, for an integer that OTLP cannot carry and for any other value."""
+    if is_a(value, float):
+        return float.__float__(value)
+    if is_a(value, bool) or not is_a(value, int):
+        return None
+    return whole if fits_wire(whole := int.__index__(value)) else None
+
+
 def nearest(known: Mapping[type, Any], kind: type) -> Any:
     """Return what is known for a type or its nearest base, None where there is nothing.
 
@@ -168,7 +178,7 @@ class _Rendering:
         if value is None or kind is bool:
             return value
         if kind is str:
-            return self._text(value)
+            return self._cut(value)
         try:
             return self._structure(value, kind, depth)
         except Exception:  # noqa: BLE001 - one half-built foreign object is no reason to lose its neighbours
@@ -181,7 +191,7 @@ class _Rendering:
         plain = nearest(_PLAIN, kind)
         return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
 
-    def _text(self, value: str) -> str:
+    def _cut(self, value: str) -> str:
         text = safe_text(value)[: max(0, self._chars)]
         self._chars -= len(text)
         return text
@@ -210,12 +220,12 @@ class _Rendering:
 
     def _key(self, key: Any) -> str:
         if is_a(key, str):
-            return self._text(key)
+            return self._cut(key)
         simple = self.render(key, 0)
         return simple if isinstance(simple, str) else _dumps(simple)
 
     def text(self, value: str, depth: int) -> str:
-        return self._text(value)
+        return self._cut(value)
 
     def integer(self, value: int, depth: int) -> Any:
         plain = int.__index__(value)
@@ -234,7 +244,7 @@ class _Rendering:
 
     def printed(self, value: Any, depth: int) -> str:
         kind = nearest(_BUILT_IN_BASE, type(value))
-        return self._text(str(kind.__str__(value)))
+        return self._cut(str(kind.__str__(value)))
 
     def size(self, value: bytes, depth: int) -> dict[str, Any]:
         return {"type": "bytes", "size": bytes.__len__(value)}

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.snapshot import TakenChoice, TakenGeneration
-from spanscore.codec.text import fits_wire, plain_dict, safe_text
+from spanscore.codec.snapshot_types import ChoiceSnapshot, GenerationSnapshot
+from spanscore.codec.text import fits_wire, plain_dict, plain_number, safe_text
 from spanscore.model.foreign import is_a
 
 __all__ = ["chat_attributes", "finish_reason"]
@@ -70,15 +70,15 @@ def chat_attributes(
         generation: of ``snapshot_generation``; None = there was no answer.
     """
     run, asked = _dict(metadata), _dict(invocation_params)
-    temperature, tokens = _number(run, _LS_TEMPERATURE), _number(run, _LS_MAX_TOKENS)
+    temperature, tokens = _first_number(run, _LS_TEMPERATURE), _first_number(run, _LS_MAX_TOKENS)
     found: dict[str, Any] = {
-        semconv.REQUEST_MODEL: _text(run, _LS_MODEL) or _text(asked, _REQUEST_MODELS),
-        semconv.PROVIDER_NAME: _text(run, _LS_PROVIDER) or _provider(serialized_name),
-        semconv.REQUEST_TEMPERATURE: _number(asked, _TEMPERATURE) if temperature is None else temperature,
-        semconv.REQUEST_MAX_TOKENS: _whole(_number(asked, _MAX_TOKENS) if tokens is None else tokens),
-        semconv.AGENT_NAME: _text(run, _LC_AGENT) or _subgraph(run.get("langgraph_checkpoint_ns")),
+        semconv.REQUEST_MODEL: _first_text(run, _LS_MODEL) or _first_text(asked, _REQUEST_MODELS),
+        semconv.PROVIDER_NAME: _first_text(run, _LS_PROVIDER) or _provider(serialized_name),
+        semconv.REQUEST_TEMPERATURE: _first_number(asked, _TEMPERATURE) if temperature is None else temperature,
+        semconv.REQUEST_MAX_TOKENS: _whole(_first_number(asked, _MAX_TOKENS) if tokens is None else tokens),
+        semconv.AGENT_NAME: _first_text(run, _LC_AGENT) or _subgraph(run.get("langgraph_checkpoint_ns")),
     }
-    if is_a(generation, TakenGeneration):
+    if is_a(generation, GenerationSnapshot):
         _add_answer(found, generation)
         found[semconv.USAGE_CACHE_CREATION_INPUT_TOKENS] = found.get(semconv.USAGE_CACHE_WRITE_INPUT_TOKENS)
     return {name: value for name, value in found.items() if value is not None}
@@ -99,13 +99,13 @@ _RESPONSE_MODELS = ("model_name", "model", "model_id", "modelId")
 _RESPONSE_IDS = ("id", "request_id")
 
 
-def finish_reason(choice: TakenChoice) -> str | None:
+def finish_reason(choice: ChoiceSnapshot) -> str | None:
     """Return why a model stopped, in its provider's word; None where it does not say."""
     _, _, _, reported, info = choice
-    return _text(_dict(reported), _FINISH_KEYS) or _text(_dict(info), _FINISH_KEYS)
+    return _first_text(_dict(reported), _FINISH_KEYS) or _first_text(_dict(info), _FINISH_KEYS)
 
 
-def _add_answer(found: dict[str, Any], generation: TakenGeneration) -> None:
+def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
     choices, llm_output = generation
     if not choices:
         _add_tokens(found, [llm_output])
@@ -114,9 +114,9 @@ def _add_answer(found: dict[str, Any], generation: TakenGeneration) -> None:
     said, output = _dict(reported), _dict(llm_output)
     reasons = [reason for choice in choices if (reason := finish_reason(choice)) is not None]
     found[semconv.RESPONSE_FINISH_REASONS] = reasons or None
-    found[semconv.RESPONSE_MODEL] = _text(said, _RESPONSE_MODELS) or _text(output, _RESPONSE_MODELS)
+    found[semconv.RESPONSE_MODEL] = _first_text(said, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
     own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_OURS) else None
-    found[semconv.RESPONSE_ID] = _text(said, _RESPONSE_IDS) or own_id or _text(output, _RESPONSE_IDS)
+    found[semconv.RESPONSE_ID] = _first_text(said, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
     if not _add_usage(found, usage):
         _add_tokens(found, [usage, llm_output, reported, info])
 
@@ -130,10 +130,10 @@ def _add_usage(found: dict[str, Any], usage: Any) -> bool:
         return False
     found[semconv.USAGE_INPUT_TOKENS], found[semconv.USAGE_OUTPUT_TOKENS] = sent, received
     if details := _dict(usage.get("input_token_details")):
-        found[semconv.USAGE_CACHE_READ_INPUT_TOKENS] = _whole(_number(details, _CACHE_READ))
-        found[semconv.USAGE_CACHE_WRITE_INPUT_TOKENS] = _whole(_number(details, _CACHE_WRITE))
+        found[semconv.USAGE_CACHE_READ_INPUT_TOKENS] = _whole(_first_number(details, _CACHE_READ))
+        found[semconv.USAGE_CACHE_WRITE_INPUT_TOKENS] = _whole(_first_number(details, _CACHE_WRITE))
     if details := _dict(usage.get("output_token_details")):
-        found[semconv.USAGE_REASONING_OUTPUT_TOKENS] = _whole(_number(details, _REASONING))
+        found[semconv.USAGE_REASONING_OUTPUT_TOKENS] = _whole(_first_number(details, _REASONING))
     return True
 
 
@@ -157,7 +157,7 @@ def _reports(place: Any) -> Iterable[dict[str, Any]]:
 def _at(report: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> float | None:
     for path in paths:
         place = report if len(path) == 1 else _dict(report.get(path[0]))
-        count = _number(place, path[-1:])
+        count = _first_number(place, path[-1:])
         if count is not None:
             return count
     return None
@@ -172,7 +172,7 @@ def _dict(place: Any) -> dict[str, Any]:
     return plain_dict(place) if is_a(place, dict) else {}
 
 
-def _text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value = place.get(key)
         if value is not None and is_a(value, str) and (text := safe_text(value)):  # most keys are not there
@@ -180,15 +180,11 @@ def _text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return None
 
 
-def _number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
     for key in keys:
         value = place.get(key)
-        if value is None or type(value) is bool:
-            continue
-        if is_a(value, float):
-            return float.__float__(value)
-        if is_a(value, int):
-            return whole if fits_wire(whole := int.__index__(value)) else None
+        if value is not None and type(value) is not bool and is_a(value, float, int):  # most keys are not there
+            return plain_number(value)
     return None
 
 
