@@ -37,7 +37,7 @@ def expected(
         >>> with expected(reference="Paris"):
         ...     chain.invoke("What is the capital of France?")  # doctest: +SKIP
     """
-    given = {
+    references = {
         "reference": reference,
         "reference_contexts": _listed(reference_contexts),
         "reference_context_ids": _listed(reference_context_ids),
@@ -45,7 +45,7 @@ def expected(
         "reference_tool_calls": _listed(reference_tool_calls),
         "rubrics": dict(rubrics) if rubrics is not None else None,
     }
-    present = {name: value for name, value in given.items() if value is not None}
+    present = {name: value for name, value in references.items() if value is not None}
     token = _expected.set({**(_expected.get() or {}), **present})
     try:
         yield

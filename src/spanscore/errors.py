@@ -2,13 +2,13 @@
 
 SpanscoreError
 ├── ConfigurationError (ValueError)   the operator: a setting, a parameter, a name
-│   └── NotReadyError                 … right, but this environment lacks a key or a library
+│   └── NotReadyError                 … is right, but this environment lacks a key or a library
 │       └── MissingExtraError         … an optional library is not installed
-├── SampleError (ValueError)          the sender: a sample or conversation that cannot be
+├── SampleError (ValueError)          the sender: an invalid sample or conversation
 └── JudgeError                        the judge: carries a low-cardinality ``error_type``
     ├── JudgeUnavailable              … could not be reached or refused; asking again may pass
     ├── JudgeTimeout                  … did not answer before its deadline
-    └── JudgeUnparseable              … answered, but not in the asked shape, also after the one repair
+    └── JudgeUnparseable              … answered in the wrong form, and again when asked to repair it
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ConfigurationError(SpanscoreError, ValueError):
 
 
 class NotReadyError(ConfigurationError):
-    """Nothing is wrong with the setting: this environment lacks what it needs, and the message says what to add."""
+    """The setting is right, but this environment lacks what it needs: the message says what to add."""
 
 
 class MissingExtraError(NotReadyError):
@@ -46,7 +46,7 @@ class MissingExtraError(NotReadyError):
 
 
 class SampleError(SpanscoreError, ValueError):
-    """A sample cannot be: the message says which message or field, and why."""
+    """A sample or conversation is invalid: the message names the field, or the message in it, and says why."""
 
 
 class JudgeError(SpanscoreError):
@@ -55,7 +55,7 @@ class JudgeError(SpanscoreError):
     Args:
         message: what happened, without quoting the prompt or the answer.
         error_type: low-cardinality name for ``error.type``; the class's own when None.
-        retry_after_s: seconds the judge asked us to wait, when it said so.
+        retry_after_s: seconds that the judge asked us to wait; None where it did not.
     """
 
     error_type = "judge_error"
@@ -79,6 +79,6 @@ class JudgeTimeout(JudgeError):
 
 
 class JudgeUnparseable(JudgeError):
-    """The judge answered, but not in the asked shape, also after the one repair."""
+    """The judge answered in the wrong form, and again when it was asked to repair its answer."""
 
     error_type = "unparseable"

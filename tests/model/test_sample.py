@@ -105,7 +105,10 @@ def test_an_assistant_that_says_nothing_renders_as_nothing(message: AIMessage) -
         ([HumanMessage(content="a"), ToolMessage(content="x")], "message 1 .* no assistant message stands before it"),
         ([AIMessage(content="a"), ToolMessage(content="x")], r"message 1 .* message 0 \(ai\) calls no tool"),
         ([ASK, HumanMessage(content="a"), ToolMessage(content="x")], r"message 2 .* message 1 \(human\) calls no tool"),
-        ([ASK, ToolMessage(content="x", tool_call_id="c9")], "message 1 answers tool call 'c9', which nobody made"),
+        (
+            [ASK, ToolMessage(content="x", tool_call_id="c9")],
+            "answers tool call 'c9', which no message before it made",
+        ),
     ],
 )
 def test_a_conversation_that_cannot_be_is_refused_with_the_message_and_why(messages: list, why: str) -> None:

@@ -51,11 +51,11 @@ def plain_text(value: object) -> str | None:
     """Return a text, a number or a UUID as text; None for any other value, which would have to be asked for one."""
     if is_a(value, str):
         return str.__str__(value)
-    tell = next((tell for kind, tell in _TOLD.items() if is_a(value, kind)), None)
-    return None if tell is None else tell(value)
+    printer = next((printer for kind, printer in _PRINTERS.items() if is_a(value, kind)), None)
+    return None if printer is None else printer(value)
 
 
-_TOLD: Final[Mapping[type, Callable[[Any], str]]] = {
+_PRINTERS: Final[Mapping[type, Callable[[Any], str]]] = {
     bool: bool.__repr__,
     int: int.__repr__,
     float: float.__repr__,
@@ -67,7 +67,7 @@ def said_by(error: BaseException) -> str | None:
     """Return an error's text; None where another's code would have to give it: a ``__str__``, or that of an argument."""
     printer: Any = next(base for base in bases_of(type(error)) if "__str__" in _dict_of(base))
     held = next((fields for known, fields in _PRINTED.items() if known is printer), None)
-    if held is None or not all(type(given) in _PLAIN for given in _arguments_of(error)):
+    if held is None or not all(type(argument) in _PLAIN for argument in _arguments_of(error)):
         return None
     if not all(type(_dict_of(printer)[field].__get__(error)) in _PLAIN for field in held):
         return None

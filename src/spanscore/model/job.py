@@ -19,7 +19,7 @@ class Decision:
 
     Attributes:
         take: whether it is scored.
-        probability: with which it was chosen, derived from ``threshold``; (0, 1] when taken.
+        probability: with which it was chosen, derived from ``threshold``; (0, 1] where it is scored.
         threshold: T of the OpenTelemetry rule: kept when R ≥ T; 56 bit.
         rule: the name of the rule with the largest matching rate, ``base`` where none matched.
     """
@@ -36,7 +36,7 @@ class SampledUnit:
 
     Attributes:
         decisions: of the metrics that take it.
-        samples: given for a sample that was submitted by hand; else a dialect makes them.
+        samples: those that were submitted by hand; None = a dialect makes them.
         size_bytes: bytes of its content, roughly, as they are reserved in the queue.
     """
 
@@ -67,9 +67,9 @@ class JobResult:
     """What the loop posts when a job is done: one score per metric that was chosen.
 
     Attributes:
-        told: attributes that say how its sample was made.
+        sample_attributes: they say how its sample was made.
     """
 
     unit: Unit
     scores: Sequence[Score]
-    told: Mapping[str, Any] = field(default_factory=dict)
+    sample_attributes: Mapping[str, Any] = field(default_factory=dict)

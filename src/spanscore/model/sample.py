@@ -111,7 +111,7 @@ class MultiTurnSample(_Frozen):
         rubrics: grade or criterion → description.
 
     Raises:
-        pydantic.ValidationError: the conversation cannot be; the error says which message and why.
+        pydantic.ValidationError: the conversation is impossible; the error says which message makes it so, and why.
     """
 
     user_input: list[Message]
@@ -149,7 +149,7 @@ def _check_answers_a_call(
     known = {call.id for call in caller.tool_calls or () if call.id}
     if message.tool_call_id and known and message.tool_call_id not in known:
         raise ValueError(
-            f"message {position} answers tool call {message.tool_call_id!r}, which nobody made; "
+            f"message {position} answers tool call {message.tool_call_id!r}, which no message before it made; "
             f"the calls before it are {sorted(known)}"
         )
 
@@ -165,7 +165,7 @@ class Samples:
         multi: present when the unit has tool calls or several human turns.
         outcome: None when there is a sample; else ``no_sample`` (or another) with a reason.
         looked_in: field → where it was looked for, for the error of a missing one.
-        source: how the less sure of question and answer was found (``dialects.turn.Source``); None where nobody searched.
+        source: how the less sure of question and answer was found (``dialects.turn.Source``); None where no search was made.
         retrieved_unused: documents that were retrieved and are no contexts; None where no run retrieved any.
     """
 
@@ -181,12 +181,12 @@ class Samples:
         """Return what the unit's span tells of how its sample was made; empty where there is none."""
         if self.outcome is not None:
             return {}
-        told = {semconv.SAMPLE_SOURCE: self.source, semconv.RETRIEVED_UNUSED: self.retrieved_unused}
-        return {name: value for name, value in told.items() if value is not None}
+        attributes = {semconv.SAMPLE_SOURCE: self.source, semconv.RETRIEVED_UNUSED: self.retrieved_unused}
+        return {name: value for name, value in attributes.items() if value is not None}
 
 
 def by_value(sample: Sample) -> Sample:
-    """Return a sample that later edits of the given one's lists and dicts do not reach."""
+    """Return a copy that later edits of the sample's lists and dicts do not reach."""
     copy: Sample = _copied(sample, {})
     return copy
 

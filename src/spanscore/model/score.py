@@ -159,7 +159,7 @@ class Usage:
 
     @property
     def unpriced(self) -> frozenset[str]:
-        """Models that were paid for at a price nobody gave; a judge that counts no tokens is not told from a free one."""
+        """Models that were paid for at an unknown price; a judge that counts no tokens looks like a free one."""
         unknown = (call for call in self.calls if call.cost_usd is None and (call.input_tokens or call.output_tokens))
         return frozenset(call.model or "unknown" for call in unknown)
 
@@ -230,7 +230,7 @@ class Score:
         if (self.value is not None) != (self.outcome is Outcome.SCORED):
             raise ValueError(f"{self.metric}: outcome {self.outcome} cannot stand beside value {self.value}")
         if self.value is not None and not isfinite(self.value):
-            raise ValueError(f"{self.metric}: {self.value} is no score; an undefined metric has outcome 'undefined'")
+            raise ValueError(f"{self.metric}: {self.value} is not a score; an undefined metric has outcome 'undefined'")
 
     @property
     def kind(self) -> Kind:
@@ -288,10 +288,10 @@ def _standing(scores: Sequence[Score], others: Mapping[str, Outcome], pending: b
 
 def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
     """Return why each chosen metric gave no score: few texts, which quote nothing."""
-    told = {score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing)))) for score in scores}
-    told |= {metric: outcome.value for metric, outcome in others.items()}
+    reasons = {score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing)))) for score in scores}
+    reasons |= {metric: outcome.value for metric, outcome in others.items()}
     nothing_to_say = {Outcome.SCORED, Outcome.NOT_SAMPLED}
-    return {semconv.UNSCORED + metric: why for metric, why in told.items() if why not in nothing_to_say}
+    return {semconv.UNSCORED + metric: why for metric, why in reasons.items() if why not in nothing_to_say}
 
 
 def refuse_taken_name(metric: str) -> None:

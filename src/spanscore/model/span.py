@@ -139,10 +139,10 @@ class Unit:
     @property
     def root(self) -> SpanData | None:
         """The unit's top-most span; None while ``complete`` is False and it never arrived."""
-        wanted, spans = self.key.span_id, self.spans
-        if spans and spans[0].span_id == wanted:  # in start order it comes first, unless clocks differ
+        root_id, spans = self.key.span_id, self.spans
+        if spans and spans[0].span_id == root_id:  # in start order it comes first, unless clocks differ
             return spans[0]
-        return next((span for span in spans if span.span_id == wanted), None)
+        return next((span for span in spans if span.span_id == root_id), None)
 
     @property
     def request_model(self) -> str | None:
@@ -197,7 +197,6 @@ class Facts(NamedTuple):
         status: None while the unit is still running.
         duration_ns: None while the unit is still running.
         metadata: of the root run.
-        conversation_id: session or thread, where known.
     """
 
     key: UnitKey
@@ -208,4 +207,3 @@ class Facts(NamedTuple):
     status: SpanStatus | None = None
     duration_ns: int | None = None
     metadata: Mapping[str, Any] = _EMPTY
-    conversation_id: str | None = None

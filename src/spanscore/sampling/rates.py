@@ -25,7 +25,7 @@ __all__ = ["DEFAULT_KEY", "RateSampler"]
 
 _KEY_BYTES: Final = 64
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
-"""Published, so that replicas agree without being told; ``sampling.key`` replaces it."""
+"""Published, so that replicas agree without a setting; ``sampling.key`` replaces it."""
 
 
 class RateSampler:

@@ -52,7 +52,7 @@ class Evaluation:
                 begun.append(self._begin(self._metrics[name], job.samples))  # noqa: PERF401  (what was begun is cancelled)
             late = await _until_deadlines([one for one in begun if isinstance(one, _Running)])
             found = [one if isinstance(one, Score) else _ended(one, job.samples, late) for one in begun]
-        except BaseException:  # shut down: nobody pays for answers that nobody waits for
+        except BaseException:  # shut down: an answer that no score will use is not paid for
             for one in begun:
                 if isinstance(one, _Running):
                     one.task.cancel()
@@ -120,7 +120,7 @@ def _ended(one: _Running, samples: Samples, late: Container[asyncio.Task[Score]]
     if one.task.cancelled():  # by the metric itself, or by a client of its judge
         return _unscored(one.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
     score = one.task.result()
-    return _told_where(score, one.metric, one.sample, samples) if score.outcome is Outcome.MISSING_FIELD else score
+    return _with_places(score, one.metric, one.sample, samples) if score.outcome is Outcome.MISSING_FIELD else score
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
@@ -137,7 +137,7 @@ def _without_sample(metric: Metric, samples: Samples) -> Score:
     return replace(score, missing=tuple(metric.requires))
 
 
-def _told_where(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
+def _with_places(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
     """Name the missing fields, and add to the reason where they were looked for."""
     kind = "multi_turn" if sample is samples.multi else "single_turn"
     missing = tuple(missing_fields(sample, metric.requires[kind]))
@@ -146,7 +146,7 @@ def _told_where(score: Score, metric: Metric, sample: Sample, samples: Samples) 
 
 
 def _no_score(metric: Metric, value: Any) -> Score:
-    """A metric of a user that does not keep the protocol: its answer cannot be published."""
+    """Return the failure of a user's metric that breaks the protocol: its answer cannot be published."""
     kind = type_name(value)
     return _unscored(metric, Outcome.METRIC_ERROR, f"the metric answered {kind}, not a Score", error_type="no_score")
 

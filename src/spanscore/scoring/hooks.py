@@ -40,7 +40,9 @@ class Hooks:
         for name in ("redactor", "keep"):
             hook = getattr(self, name)
             if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
-                raise ConfigurationError(f"{name} is a coroutine function, which nobody awaits: give a plain one")
+                raise ConfigurationError(
+                    f"{name} is a coroutine function, which is never awaited: give a plain function"
+                )
 
     def within(self, box: Timebox) -> Hooks:
         """Return the same hooks, with deadlines."""

@@ -12,11 +12,11 @@ __all__ = ["MemoryQueue"]
 
 
 class MemoryQueue:
-    """A bounded queue whose places are taken before the work of making a job is done (policy ``reject_new``).
+    """A bounded queue whose places are reserved before the work of making a job is done (policy ``reject_new``).
 
     Args:
         capacity: units reserved, waiting and in work.
-        max_bytes: of their content, roughly; a unit that is heavier than that waits alone.
+        max_bytes: of their content, roughly; a larger unit waits alone.
     """
 
     def __init__(self, capacity: int = 1_000, max_bytes: int = 256_000_000) -> None:
@@ -27,28 +27,28 @@ class MemoryQueue:
     def reset(self) -> None:
         """Forget everything: in a forked child."""
         self._lock = threading.Lock()
-        self._taken = 0
+        self._reserved = 0
         self._bytes = 0
         self._jobs: deque[Job] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
-        """Places taken."""
-        return self._taken
+        """Places reserved."""
+        return self._reserved
 
     def reserve(self, size_bytes: int) -> bool:
         """Take a place for content of so many bytes. False: full. Any thread."""
         with self._lock:
-            if self._taken >= self.capacity or (self._taken and self._bytes + size_bytes > self._max_bytes):
+            if self._reserved >= self.capacity or (self._reserved and self._bytes + size_bytes > self._max_bytes):
                 return False
-            self._taken += 1
+            self._reserved += 1
             self._bytes += size_bytes
             return True
 
     def cancel(self, size_bytes: int) -> None:
         """Give a reserved place back. Any thread."""
         with self._lock:
-            self._taken -= 1
+            self._reserved -= 1
             self._bytes -= size_bytes
 
     def put(self, job: Job) -> None:
@@ -73,7 +73,7 @@ class MemoryQueue:
         self.cancel(job.size_bytes)
 
     def close(self) -> list[Job]:
-        """Return the jobs nobody took, and free their places. Loop thread."""
+        """Return the jobs that no worker took, and free their places. Loop thread."""
         left = list(self._jobs)
         self._jobs.clear()
         for job in left:

@@ -1,4 +1,4 @@
-"""Engine: chosen units on the loop → jobs → scores, posted back to the span thread.
+"""Engine: sampled units on the loop → jobs → scores, posted back to the span thread.
 
 Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content rendered
 while it still runs. Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
@@ -34,7 +34,7 @@ class Engine:
     """Workers on the one loop of the process.
 
     Args:
-        post: gives a settled job back to the span thread. Any thread.
+        post: gives the result of a job to the span thread. Any thread.
         workers: jobs scored at the same time; as many more are made ahead.
     """
 
@@ -63,9 +63,9 @@ class Engine:
         self._slow = 0
         self._stopped = False
 
-    def accept(self, chosen: Sequence[SampledUnit]) -> None:
-        """Take chosen units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
-        loop.running().call_soon_threadsafe(self._accept, chosen)
+    def accept(self, sampled: Sequence[SampledUnit]) -> None:
+        """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
+        loop.running().call_soon_threadsafe(self._accept, sampled)
 
     def stop(self, timeout_s: float) -> None:
         """Cancel the workers, empty the queue; what swallows its cancellation is left behind. Any thread but the loop's."""
@@ -79,14 +79,14 @@ class Engine:
         for task in tasks:
             task.cancel()
         self._queue.close()
-        self._make_jobs()  # there is no job any more: gives back the places of those that wait
+        self._make_jobs()  # no more jobs are made: gives back the places of units that wait
         await asyncio.wait(tasks, timeout=timeout_s)
 
-    def _accept(self, chosen: Sequence[SampledUnit]) -> None:
+    def _accept(self, sampled: Sequence[SampledUnit]) -> None:
         if not self._tasks and not self._stopped:
             start = asyncio.get_running_loop().create_task
             self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
-        self._waiting.extend(chosen)
+        self._waiting.extend(sampled)
         self._make_jobs()
 
     def _make_jobs(self) -> None:
@@ -101,23 +101,23 @@ class Engine:
         """Whether the next job may be begun: in order, and not past those of which it is not known yet that they take long."""
         return self._ahead < self._workers and len(self._makers) == self._slow < _MOST_SLOW
 
-    def _take(self, chosen: SampledUnit) -> None:
+    def _take(self, sampled: SampledUnit) -> None:
         if self._stopped:
-            self._queue.cancel(chosen.size_bytes)
+            self._queue.cancel(sampled.size_bytes)
             return
         self._ahead += 1
         if self._pipeline.box.has_hooks:
-            task = asyncio.get_running_loop().create_task(self._make(chosen), context=suppressed_context())
+            task = asyncio.get_running_loop().create_task(self._make(sampled), context=suppressed_context())
             self._makers.add(task)
             return
         try:
-            self._queue.put(self._pipeline.job(chosen))
+            self._queue.put(self._pipeline.job(sampled))
         except Exception as error:  # noqa: BLE001  (the other units of this call go on)
-            self._spoilt(chosen, error)
+            self._spoilt(sampled, error)
 
-    async def _make(self, chosen: SampledUnit) -> None:
+    async def _make(self, sampled: SampledUnit) -> None:
         """Make a job whose hooks may hang: the next ones wait for a moment, and then pass it."""
-        making = asyncio.ensure_future(self._pipeline.job_in_time(chosen))
+        making = asyncio.ensure_future(self._pipeline.job_in_time(sampled))
         slow = False
         try:
             await asyncio.wait({making}, timeout=_MOMENT_S)
@@ -127,19 +127,19 @@ class Engine:
             self._queue.put(await making)
         except BaseException as error:  # noqa: BLE001  (also where some judge cancels whatever runs on its loop)
             making.cancel()
-            self._spoilt(chosen, error)
+            self._spoilt(sampled, error)
         self._slow -= slow
         self._makers -= {asyncio.current_task()}
         self._make_jobs()
 
-    def _spoilt(self, chosen: SampledUnit, error: BaseException) -> None:
+    def _spoilt(self, sampled: SampledUnit, error: BaseException) -> None:
         """Let go of a unit of which no job can be made."""
         self._ahead -= 1
-        self._queue.cancel(chosen.size_bytes)
+        self._queue.cancel(sampled.size_bytes)
         if self._stopped:
             return
         log_internal_error("make a job", error)
-        self._post(JobResult(chosen.unit.without_content(), ()))
+        self._post(JobResult(sampled.unit.without_content(), ()))
 
     async def _work(self) -> None:
         while True:

@@ -181,8 +181,10 @@ class Units:
         scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
         others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
-        self.sources.update([source] if (source := result.told.get(semconv.SAMPLE_SOURCE)) else ())
-        in_time = self._hold.release(key, {**self._on_span(scores, others), **(result.told if self._attach else {})})
+        self.sources.update([source] if (source := result.sample_attributes.get(semconv.SAMPLE_SOURCE)) else ())
+        in_time = self._hold.release(
+            key, {**self._on_span(scores, others), **(result.sample_attributes if self._attach else {})}
+        )
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
             self._hold.enqueue(ScoreBatch(self._sinks, result.unit, emitted), len(emitted))
