@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -30,6 +31,20 @@ settings.register_profile("untimed", deadline=None)  # no test asserts on the cl
 settings.load_profile("untimed")
 
 HOW = "is not installed: python -m tests.servers install"
+SHARE_SERVERS = {"end_to_end", "integrations", "servers"}
+
+
+@pytest.hookimpl(optionalhook=True)  # a run without pytest-xdist knows no such hook
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker a folder at a time: what a folder starts is started once, and no two scenes of it compete."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            folder = nodeid.split("/")[1]
+            return "servers" if folder in SHARE_SERVERS else folder
+
+    return ByFolder(config, log)
 
 
 @pytest.fixture(scope="session")
