@@ -67,6 +67,12 @@ WRONG = {
     "metrics: [exact_match]\njudge: {prices: {m: {input: -1, output: 2}}}": ["judge.prices.m.input", "-1"],
     "metrics: [exact_match]\njudge: {prices: {m: {input: 1, outptu: 2}}}": ["judge.prices.m.outptu", "'output'"],
     "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "strictness"],
+    "metrics: [exact_match]\nsegments: {tier: [gold]}": ["segments: no such", "did you mean 'monitoring.segments'"],
+    "metrics: [exact_match]\nsampling: {rules: [{rate: 1, when: {min_duration_s: 2}}]}": ["write slower_than"],
+    "metrics: [exact_match]\nsampling: {rules: [{rate: 1, when: {metadata: tier, equals: gold}}]}": [
+        "sampling.rules.0.when.metadata: is a single value (given: 'tier'); write keys with values: metadata: {key: value}",
+        "sampling.rules.0.when.equals: no such setting (given: 'gold'); write metadata: {key: value}",
+    ],
 }
 
 

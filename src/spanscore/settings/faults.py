@@ -56,6 +56,8 @@ def _line(entry: Any, tree: type[BaseModel]) -> str:
         return f"{key}: is required"
     if kind in ("model_type", "model_attributes_type"):
         return f"{key}: is a single value{given}; write keys with values, of {', '.join(_section(tree, place).model_fields)}"
+    if kind in ("dict_type", "mapping_type"):
+        return f"{key}: is a single value{given}; write keys with values: {place[-1]}: {{key: value}}"
     if kind != "extra_forbidden":
         return f"{key}: {entry['msg'].removeprefix('Value error, ')}{given}"
     return f"{key}: no such setting{given}{_meant(str(place[-1]), tree, list(_section(tree, place[:-1]).model_fields))}"

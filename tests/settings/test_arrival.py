@@ -1,0 +1,203 @@
+"""Every key of a configuration file arrives: in a part of the scorer, or in the files that watch its scores.
+
+Each is set alone, to a value that nothing else has, and what is made of the file must differ. The options as they were given do
+not count: a key that is accepted and read by no part fails here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import deepcopy
+from hashlib import blake2b
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from tests.live import a_trace
+from tests.servers.server import free_port
+
+from spanscore import OnlineScorer
+from spanscore.line.configuration import KEYS, Configuration, options_of
+from spanscore.line.options import Options
+from spanscore.monitoring.rules import rule_files
+from spanscore.settings.reading import read_settings
+
+BASE: dict[str, Any] = {
+    "metrics": ["faithfulness", "response_relevancy"],
+    "judge": {"model": "openai:usual", "prices": {"usual": {"input": 1.0, "output": 2.0}}},
+    "embeddings": "openai:usual",
+    "sampling": {"rules": [{"when": {}, "rate": 0.9}]},
+    "alerts": {"faithfulness": {"baseline": 0.85}},
+}
+"""An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
+UNUSUAL: dict[str, Any] = {
+    "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy"],
+    "judge.model": "openai:unusual",
+    "embeddings": "openai:unusual",
+    "sampling.rates": {"faithfulness": 0.4321},
+    "sampling.rules.*.when.status": "error",
+    "sampling.rules.*.when.metadata": {"tier": "unusual", "region": "eu"},
+    "capture.user_input": "input.unusual",
+    "capture.response": "output.unusual",
+    "capture.retrieved_contexts": "output.unusual",
+    "monitoring.segments": {"tier": ["unusual"]},
+    "monitoring.windows": [4321.0],
+    "monitoring.interval": 45.0,
+}
+"""Where any number or text will not do."""
+
+
+def leaves(tree: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield each key with what may stand there; ``*`` for an element of a list, or a key of the user's own."""
+    for name, field in tree.model_fields.items():
+        inner = next(
+            (one for one in arguments(field.annotation) if isinstance(one, type) and issubclass(one, BaseModel)), None
+        )
+        many = get_origin(field.annotation) in (list, dict)
+        if inner is None:
+            yield f"{above}{name}", field
+        else:
+            yield from leaves(inner, f"{above}{name}.{'*.' if many else ''}")
+
+
+def arguments(annotation: Any) -> list[Any]:
+    return [annotation, *(inner for one in get_args(annotation) for inner in arguments(one))]
+
+
+SERVED = {"serve_metrics.port", "serve_metrics.host"}
+"""They take a server, and so a test of their own."""
+LEAVES = dict(leaves(Configuration))
+
+
+def unusual(path: str) -> Any:
+    """Return a value that is no default, and that nothing else has."""
+    field, nth = LEAVES[path], [*LEAVES].index(path)
+    default = [field.default is not True] if bool in arguments(field.annotation) else []
+    for value in (UNUSUAL.get(path), *default, 4_000 + nth, 40.5 + nth, 0.4 + nth / 1_000, f"unusual {nth}"):
+        if value is not None and allowed(value, field):
+            return value
+    raise AssertionError(f"say in UNUSUAL what {path} can be")
+
+
+def allowed(value: Any, field: FieldInfo) -> bool:
+    try:
+        TypeAdapter(Annotated[field.annotation, field]).validate_python(value, strict=not isinstance(value, str))
+    except ValidationError:
+        return False
+    return True
+
+
+def configured(path: str | None) -> dict[str, Any]:
+    """Return a configuration in which one key has an unusual value; None = none has."""
+    whole = deepcopy(BASE)
+    if path is not None:
+        *above, leaf = path.split(".")
+        section: Any = whole
+        for part in above:
+            section = _inside(section, part)
+        section[leaf] = unusual(path)
+    return whole
+
+
+def _inside(section: Any, part: str) -> Any:
+    if part != "*":
+        return section.setdefault(part, {})
+    return section[0] if isinstance(section, list) else next(iter(section.values()))
+
+
+def made_of(file: Path, path: str | None) -> dict[str, Any]:
+    """Return place → value of all that a configuration makes: the parts of a scorer, and the files that watch it."""
+    file.write_text(yaml.safe_dump(configured(path)))
+    settings = read_settings(file, Configuration)
+    with OnlineScorer.from_config(file, tracer_provider=a_trace().provider) as scorer:
+        scorer._line.span_thread.ensure()
+        assert scorer.flush(10)
+        rules = rule_files(settings.alerts, [*scorer._line.metrics.values()], settings.monitoring)
+        return dict(values(scorer, "scorer", set())) | rules
+
+
+def values(thing: Any, at: str, known: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield place → value for what hangs on a thing, but for the options as they were given."""
+    if thing is None or isinstance(thing, bool | int | float | str | bytes):
+        yield at, thing
+    elif id(thing) not in known and not isinstance(thing, Options | type):
+        known.add(id(thing))
+        for name, part in _parts(thing):
+            yield from values(part, f"{at}.{name}", known)
+
+
+def _parts(thing: Any) -> Collection[tuple[Any, Any]]:
+    """Return what hangs on a thing, by name; () for what is not ours."""
+    for kind, parts in PARTS.items():
+        if isinstance(thing, kind):
+            return parts(thing)
+    if type(thing).__module__.split(".")[0] not in ("spanscore", "langchain_openai"):
+        return ()
+    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(thing, name)]
+    own = {name: getattr(thing, name) for name in slots if not name.startswith("__")}
+    return {**own, **getattr(thing, "__dict__", {})}.items()
+
+
+def _closed_over(function: FunctionType) -> Collection[tuple[str, Any]]:
+    return [
+        *zip(function.__code__.co_freevars, (cell.cell_contents for cell in function.__closure__ or ()), strict=True)
+    ]
+
+
+PARTS: dict[Any, Callable[[Any], Collection[tuple[Any, Any]]]] = {
+    Mapping: lambda mapping: mapping.items(),
+    (list, tuple, set, frozenset): lambda many: [*enumerate(many)],
+    MethodType: lambda method: [("self", method.__self__)],
+    functools.partial: lambda call: [("args", call.args), ("keywords", call.keywords)],
+    FunctionType: _closed_over,
+    type(blake2b()): lambda digest: [("digest", digest.hexdigest())],
+}
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the file makes in which nothing is unusual, but for what differs from time to time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "none")
+        one, other = (made_of(tmp_path_factory.mktemp("usual") / "spanscore.yaml", None) for _ in range(2))
+    return {place: value for place, value in one.items() if other.get(place) == value}
+
+
+@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED))
+def test_a_key_arrives_in_a_part_or_in_a_file(
+    path: str, tmp_path: Path, usual: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    made = made_of(tmp_path / "spanscore.yaml", path)
+
+    assert [place for place, value in usual.items() if made.get(place, "gone") != value], f"no part reads {path}"
+
+
+PLAIN = {key.path: option for option, key in KEYS.items() if key.read is None}
+
+
+@pytest.mark.parametrize("path", PLAIN)
+def test_a_key_is_the_option_that_the_table_says(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump(configured(path)))
+
+    options = options_of(read_settings(tmp_path / "spanscore.yaml", Configuration))
+
+    assert getattr(options, PLAIN[path]) in (unusual(path), str(unusual(path)).encode())
+
+
+def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:
+    where = {"host": "127.0.0.2", "port": free_port()}
+    (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump({"metrics": ["exact_match"], "serve_metrics": where}))
+
+    with OnlineScorer.from_config(tmp_path / "spanscore.yaml", tracer_provider=a_trace().provider) as scorer:
+        made = dict(values(scorer, "scorer", set()))
+
+    assert {f"serve_metrics.{name}" for name in where} == SERVED
+    assert {made[f"scorer._endpoint.{name}"] for name in where} == set(where.values())

@@ -1,0 +1,71 @@
+"""What is given to ``from_config`` beside the file is in force as if the file said nothing of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live import a_trace
+
+from spanscore import ConfigurationError, OnlineScorer
+from spanscore.metrics import ExactMatch
+from spanscore.model.status import Status
+from spanscore.sampling.rules import Rule
+
+FILE = """
+judge: {model: lexical}
+metrics: [faithfulness, exact_match]
+sampling: {rate: 0.05, rates: {faithfulness: 0.02}, rules: [{when: {status: error}, rate: 0.5}]}
+"""
+
+
+def status(folder: Path, text: str = FILE, **overrides: Any) -> Status:
+    file = folder / "spanscore.yaml"
+    file.write_text(text)
+    with OnlineScorer.from_config(file, tracer_provider=a_trace().provider, **overrides) as scorer:
+        return scorer.status()
+
+
+RATES: list[tuple[dict[str, Any], dict[str, tuple[float, float]]]] = [
+    ({}, {"faithfulness": (0.02, 0.5), "exact_match": (0.05, 0.5)}),
+    ({"sample_rate": 1.0}, {"faithfulness": (1.0, 1.0), "exact_match": (1.0, 1.0)}),
+    ({"sample_rate": 0.0}, {"faithfulness": (0.0, 0.0), "exact_match": (0.0, 0.0)}),
+    ({"rates": {"faithfulness": 0.2}}, {"faithfulness": (0.2, 0.2), "exact_match": (0.05, 0.05)}),
+    ({"rules": ()}, {"faithfulness": (0.02, 0.02), "exact_match": (0.05, 0.05)}),
+    (
+        {"sample_rate": 0.1, "rules": [Rule(rate=0.3, name="slow", slower_than=2.0)]},
+        {"faithfulness": (0.1, 0.3), "exact_match": (0.1, 0.3)},
+    ),
+    ({"metrics": [ExactMatch()]}, {"exact_match": (0.05, 0.5)}),
+]
+
+
+@pytest.mark.parametrize(("overrides", "rates"), RATES, ids=[", ".join(given) or "none" for given, _ in RATES])
+def test_an_overridden_rate_is_neither_replaced_nor_raised_by_the_file(
+    tmp_path: Path, overrides: dict[str, Any], rates: dict[str, tuple[float, float]]
+) -> None:
+    assert status(tmp_path, **overrides).rates == rates
+
+
+def test_the_files_judge_is_not_made_where_the_metrics_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    text = "metrics: [faithfulness]\njudge: {model: 'openai:gpt-4o-mini'}"
+
+    assert list(status(tmp_path, text, metrics=[ExactMatch()]).eligible) == ["exact_match"]
+
+
+UNKNOWN = {"sampel_rate": "sample_rate", "rate": "sample_rate", "queue": "queue_size", "hooks": "hooks_timeout"}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_override_that_is_no_option_is_refused_with_the_one_that_was_meant(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"no option '{name}'; did you mean '{UNKNOWN[name]}'"):
+        status(tmp_path, **{name: 1})
+
+
+def test_an_override_that_resembles_none_is_refused_with_all_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no option 'xyz'\. There are metrics, sample_rate, rates, rules, "):
+        status(tmp_path, xyz=1)
