@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic, time_ns
@@ -20,6 +19,7 @@ from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
 from spanscore.line.drain import drain
+from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnlineScorer"]
 
-EXIT_TIMEOUT_S = 5.0
-"""An interpreter exit takes at most this, exporters included."""
 _SUBMITTED_SPAN = "sample"
 _SUBMITTED = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
 _SUBMITTED_NS = 1_000
@@ -142,6 +140,7 @@ class OnlineScorer:
         options = Options.of(locals())  # which has no other name yet than the parameters
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
         self._line = Line(metrics, options, self._providers, ready=self._ready)
+        self._at_exit = exit_hook(self.shutdown)
         self._installation = Installation(self._line.handler)
         self._ready_for_roots = False
         self._endpoint: ScrapeEndpoint | None = None
@@ -403,7 +402,7 @@ class OnlineScorer:
         self._line.close()
         self._stop_serving()
         delivered = self._providers.shutdown(max(0.1, until - monotonic()))
-        atexit.unregister(self._exit_hook())
+        atexit.unregister(self._at_exit)
         return delivered and whole
 
     def _stop_serving(self) -> None:
@@ -421,8 +420,8 @@ class OnlineScorer:
                     self._mention_lacking_metrics()
                     if self._line.options.capture:
                         announce(neighbours())
-                    _watch(self._line)
-                    atexit.register(self._exit_hook())
+                    self._line.watch_for_shutdown()
+                    atexit.register(self._at_exit)
                     self._ready_for_roots = True
         self._line.span_thread.ensure()
 
@@ -431,28 +430,6 @@ class OnlineScorer:
         asked_for = self._endpoint is None and self._line.telemetry is not None
         if asked_for and any(row.last == NO_METRICS for row in self._providers.describe()):
             log_once(NO_METRICS, NO_METRICS, level=logging.INFO)
-
-    def _exit_hook(self) -> Any:
-        if not hasattr(self, "_hook"):
-            this = weakref.ref(self)
-
-            def at_exit() -> None:
-                scorer = this()
-                if scorer is not None:
-                    scorer.shutdown(_left_at_exit())
-
-            self._hook = at_exit
-        return self._hook
-
-
-_exit_until: float | None = None
-
-
-def _left_at_exit() -> float:
-    """Return what is left of the time an exit may take: scorers of one process share it."""
-    global _exit_until  # noqa: PLW0603  (a process exits once)
-    _exit_until = _exit_until or monotonic() + EXIT_TIMEOUT_S
-    return max(0.2, _exit_until - monotonic())
 
 
 def _judge_of(metric: Metric) -> str:
@@ -478,12 +455,3 @@ def _unit_of(span: trace.Span, end_ns: int) -> Unit:
 
 def _take_in(line: Line, unit: Unit, samples: Samples, pending: PendingSpan | None, sampled: bool) -> None:
     line.units.submitted(unit, samples, pending, sampled=sampled, now_ns=line.span_thread.now_ns())
-
-
-def _watch(line: Line) -> None:
-    """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
-    add = getattr(line.providers.tracer_provider, "add_span_processor", None)
-    if add is not None and not line.providers.is_own:
-        from spanscore.line.shutdown_watch import ShutdownWatch
-
-        add(ShutdownWatch(line.hold))

@@ -188,6 +188,14 @@ class Line:
         stores: list[Forkable] = [self.handler, self.ledger, self.inbox, self.queue, self.hold, self.assembler]
         return [*stores, self.recorder, self.units, self.engine, self.box, self.evaluation, self.span_thread]
 
+    def watch_for_shutdown(self) -> None:
+        """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
+        add = getattr(self.providers.tracer_provider, "add_span_processor", None)
+        if add is not None and not self.providers.is_own:
+            from spanscore.line.shutdown_watch import ShutdownWatch
+
+            add(ShutdownWatch(self.hold))
+
     def close_sinks(self) -> None:
         """Let the sinks go. Span thread, as every call of theirs: one that hangs must not hang the exit."""
         for sink in self._sinks:

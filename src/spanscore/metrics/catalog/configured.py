@@ -20,13 +20,9 @@ def judge_of(settings: Settings) -> Judge:
         ConfigurationError: there is no such model, or its library or key is missing.
     """
     asked = settings.judge
-    return judge(
-        asked.model,
-        max_concurrency=asked.max_concurrency,
-        timeout=asked.timeout,
-        attempts=asked.attempts,
-        prices={model: (price.input, price.output) for model, price in asked.prices.items()} or None,
-    )
+    effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices"})
+    prices = {model: (price.input, price.output) for model, price in asked.prices.items()}
+    return judge(asked.model, prices=prices or None, **effects)
 
 
 def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
