@@ -73,3 +73,18 @@ def test_a_unit_of_which_events_were_lost_is_incomplete():
     (unit,) = assembler.due(2)
 
     assert not unit.complete
+
+
+def test_a_unit_says_when_it_is_due_by_age_and_when_by_its_end():
+    assembler = Assembler(quiet_ns=2 * S, max_age_ns=60 * S)
+    assembler.started(KEY, 11, 0)
+    assembler.ended(KEY, span(10), 1 * S)
+    assert assembler.next_due_ns() == 60 * S  # a span of it is open: it may not be awaited every moment
+
+    assembler.ended(KEY, span(11), 5 * S)
+
+    assert assembler.next_due_ns() == 7 * S
+
+
+def test_nothing_is_due_when_no_unit_is_open():
+    assert Assembler().next_due_ns() is None

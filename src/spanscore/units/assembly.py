@@ -24,12 +24,16 @@ class _Open:
     root_ended: bool = False
     broken: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        return self.root_ended and not self.open_ids
+
 
 class Assembler:
     """Gathers the spans of units until they close. Owned by one thread.
 
     Args:
-        quiet_ns: how long a complete unit waits for stragglers; 0 for our own handler, which knows what is open.
+        quiet_ns: how long a unit whose spans have all ended waits for others; 0 for a receiver that knows what is open.
         max_age_ns: a unit older than this closes incomplete.
         max_spans: a unit with more spans than this closes incomplete.
         max_units: the oldest open unit closes incomplete when there are more.
@@ -93,15 +97,19 @@ class Assembler:
         if self._units.pop(key, None) is not None:
             self._closed[key] = None
 
-    def due(self, now_ns: int, *, force: bool = False) -> list[Unit]:
-        """Close and return the units whose time has come, in the order in which they became ready; ``force`` closes all."""
-        candidates = list(self._units) if force else self._candidates(now_ns)
-        return [self._close(key) for key in candidates if key in self._units and (force or self._is_due(key, now_ns))]
+    def due(self, now_ns: int) -> list[Unit]:
+        """Close and return the units whose time has come, in the order in which they became ready."""
+        return [
+            self._close(key) for key in self._candidates(now_ns) if key in self._units and self._is_due(key, now_ns)
+        ]
 
     def next_due_ns(self) -> int | None:
-        """Return when the next unit may close, None when no unit's end is known."""
-        waiting = [self._units[key].last_ns + self._quiet_ns for key in self._ready if key in self._units]
-        return min(waiting, default=None)
+        """Return when the next unit closes if no further span comes, None when no unit is open."""
+        oldest = next(iter(self._units.values()), None)
+        if oldest is None:
+            return None
+        ended = [unit for key in self._ready if (unit := self._units.get(key)) is not None and unit.is_whole]
+        return min([oldest.since_ns + self._max_age_ns, *(unit.last_ns + self._quiet_ns for unit in ended)])
 
     def _unit(self, key: UnitKey, now_ns: int) -> _Open | None:
         unit = self._units.get(key)
@@ -121,8 +129,7 @@ class Assembler:
 
     def _is_due(self, key: UnitKey, now_ns: int) -> bool:
         unit = self._units[key]
-        whole = unit.root_ended and not unit.open_ids and now_ns - unit.last_ns >= self._quiet_ns
-        return whole or self._is_given_up(unit, now_ns)
+        return (unit.is_whole and now_ns - unit.last_ns >= self._quiet_ns) or self._is_given_up(unit, now_ns)
 
     def _is_given_up(self, unit: _Open, now_ns: int) -> bool:
         return (
@@ -136,5 +143,5 @@ class Assembler:
         self._closed[key] = None
         if len(self._closed) > self._remembered:
             self._closed.popitem(last=False)
-        complete = unit.root_ended and not unit.open_ids and not unit.broken
+        complete = unit.is_whole and not unit.broken
         return Unit(key=key, spans=tuple(sorted(unit.spans, key=lambda span: span.start_ns)), complete=complete)

@@ -16,7 +16,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended; also the ``Admission`` and ``Counts`` of the library.
+    """Counts how each eligible (unit × metric) ended; also the library's ``Admission``, and what its instruments read.
 
     Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
 
@@ -74,6 +74,11 @@ class Ledger:
             else:
                 self._single.update((metric, outcome) for metric in waiting)
             return frozenset(waiting)
+
+    @property
+    def refused(self) -> int:
+        """Units that were turned away as the inbox was full."""
+        return self._whole[Outcome.REFUSED]
 
     def open_units(self) -> list[UnitKey]:
         """Return the units with at least one metric still to end, in the order in which they entered."""

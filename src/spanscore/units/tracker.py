@@ -140,12 +140,10 @@ class Units:
         """Note that events of the unit were lost."""
         self._assembler.broken(key, now_ns)
 
-    # --- the tick ----------------------------------------------------------------------------------------------
-
     def submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
-        """Take in a sample made by hand; ``pending`` is its own root span, None when it rides on somebody else's."""
+        """Take in a unit whose samples are there already."""
         self._ledger.enter(unit.key)
         self.in_flight[unit.key] = None
         if pending is not None:
@@ -157,9 +155,16 @@ class Units:
         }
         self._choose(unit, decisions, samples, now_ns)
 
-    def tick(self, now_ns: int, *, force: bool = False) -> None:
+    # --- the tick ----------------------------------------------------------------------------------------------
+
+    def next_due_ns(self) -> int | None:
+        """Return when ``tick`` has something to do without a further event; None while nothing waits for a time."""
+        times = (self._assembler.next_due_ns(), self._hold.next_due_ns())
+        return min((time for time in times if time is not None), default=None)
+
+    def tick(self, now_ns: int) -> None:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
-        for unit in self._assembler.due(now_ns, force=force):
+        for unit in self._assembler.due(now_ns):
             self._safely_close(unit, now_ns)
             yield_gil()
         if self._chosen:
