@@ -21,10 +21,10 @@ from spanscore.line.build import Line
 from spanscore.line.drain import drain
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
+from spanscore.line.status import Status
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.model.status import Status
 from spanscore.otel.providers import NO_METRICS, ProviderRow, Providers
 from spanscore.protocols import Filter, Metric, PendingSpan, Redactor, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler

@@ -10,10 +10,10 @@ from tests.live import QUESTION, Failing, Grounded, a_line, rag
 
 from spanscore import ConfigurationError, OnlineScorer, metric
 from spanscore.judges import judge
+from spanscore.line.status import Status
+from spanscore.line.tables import Fitting
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
 from spanscore.model.score import Scale
-from spanscore.model.status import Status
-from spanscore.model.tables import Fitting
 from spanscore.runtime import log
 from spanscore.sampling.rules import Rule
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from spanscore.cli._config_report import valid
 from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.errors import ConfigurationError
-from spanscore.model.tables import Fitting
+from spanscore.line.tables import Fitting
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.alerts import DropPlan, plans_of
 from spanscore.monitoring.rules import rule_files

@@ -26,10 +26,10 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
 from spanscore.judges.langchain.chat import named_model
 from spanscore.judges.langchain.langchain_openai import openai_model
+from spanscore.line.status import Status
 from spanscore.metrics.catalog.registry import create
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
-from spanscore.model.status import Status
 from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
 from spanscore.scorer import OnlineScorer

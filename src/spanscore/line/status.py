@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.model.tables import Fitting
+from spanscore.line.tables import Fitting
 
 __all__ = ["Status"]
 
