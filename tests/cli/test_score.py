@@ -42,7 +42,7 @@ def test_a_file_is_scored_and_told_as_a_table(samples: Path) -> None:
     assert told.exit_code == 0, told.output
     for words in ("faithfulness", "1.000", "exact_match", "0.000", "Not read, line 2: no JSON"):
         assert words in told.stdout
-    assert "No --judge was given" in told.stderr
+    assert "No --judge given" in told.stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,40 +105,50 @@ def score(
     """
     configured = None if config is None else valid(config, judge=not judge, embeddings=not (judge or embeddings))
     settings = None if configured is None else configured.settings
-    made = _metrics([name.strip() for name in metrics.split(",") if name.strip()], settings, judge, embeddings)
+    made = _metrics(metrics, settings, judge, embeddings)
     deadline_s = timeout or (configured.options if configured else Options()).timeout
     if report is not None:
         check_report(report)
     total = None if file == "-" else _counted(file)
-    notes = Console(stderr=True)
-    if not judge and settings is None and any(is_offline(getattr(m, "_judge", None)) for m in made):
-        notes.print(
-            "No --judge was given: the offline one is asked. A model: --judge openai:gpt-4o-mini", highlight=False
-        )
-    with _bar(notes) as bar:
+    notes = Console(stderr=True, highlight=False)
+    if _judged_offline_unasked(made, settings, judge):
+        notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
+    make = partial(Scoring, made, concurrency=concurrency, timeout=deadline_s, out=out, fresh=not resume)
+    scoring = _scored(make, file, total, notes)
+    result = scoring.result()
+    _tell(result, as_json=as_json)
+    if report is not None:
+        write_report(result, report, source=file)
+    for note in _notes(result, scoring, out, report):
+        notes.print(note, soft_wrap=True)
+    if result.interrupted:
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _judged_offline_unasked(metrics: Sequence[Metric], settings: Settings | None, asked: str) -> bool:
+    offline = any(is_offline(getattr(metric, "_judge", None)) for metric in metrics)
+    return offline and settings is None and not asked
+
+
+def _scored(make: Callable[..., Scoring], file: str, total: int | None, console: Console) -> Scoring:
+    """Score a file behind a bar, until its end or Ctrl-C."""
+    with _bar(console) as bar:
         task = bar.add_task("scored", total=total)
-        scoring = Scoring(
-            made,
-            concurrency=concurrency,
-            timeout=deadline_s,
-            progress=lambda done, _: bar.update(task, completed=done),
-            out=out,
-            fresh=not resume,
-        )
+        scoring = make(progress=lambda done, _: bar.update(task, completed=done))
         try:
             scoring.block(file)
         except KeyboardInterrupt:
             bar.update(task, description="interrupted")
-    result = scoring.result()
-    _tell(result, as_json=as_json)
+    return scoring
+
+
+def _notes(result: Result, scoring: Scoring, out: Path | None, report: Path | None) -> Iterator[str]:
     if out is not None:
-        notes.print(_where(result, scoring, out), soft_wrap=True, highlight=False)
+        yield _where(result, scoring, out)
     if report is not None:
-        write_report(result, report, source=file)
-        notes.print(f"The page is {report}.", soft_wrap=True, highlight=False)
+        yield f"The page is {report}."
     if result.interrupted:
-        notes.print("Interrupted: what was scored until then is above." + (" Run it again to go on." if out else ""))
-        raise typer.Exit(_INTERRUPTED)
+        yield "Interrupted: what was scored until then is above." + (" Run it again to go on." if out else "")
 
 
 def _counted(file: str) -> int:
@@ -160,8 +170,9 @@ def _counted(file: str) -> int:
     return total
 
 
-def _metrics(names: Sequence[str], settings: Settings | None, asked: str, embeddings: str) -> list[Metric]:
+def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: str) -> list[Metric]:
     """Make the metrics that are named, with the configuration's parameters where it has some; without names all of it."""
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
     listed = [] if settings is None else list(entries(settings))
     if names:
         configured = {str(parameters.get("name", name)): (name, parameters) for name, parameters in listed}

@@ -48,25 +48,27 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     """
     if isinstance(record, SingleTurnSample | MultiTurnSample):
         return record
-    to_dict = getattr(record, "to_dict", None)
-    if not isinstance(record, Mapping) and callable(to_dict):
-        record = to_dict()
-    if not isinstance(record, Mapping):
-        raise SampleError(f"a sample is an object with fields, not a {type(record).__name__}")
-    fields = _named(record)
+    fields = _named(_mapping(record))
     if texts:
         fields = {name: _from_text(name, value) for name, value in fields.items()}
     fields = {name: _listed(name, value) for name, value in fields.items() if not _is_missing(value)}
-    kind, known = (
-        (MultiTurnSample, _MULTI) if isinstance(fields.get("user_input"), list) else (SingleTurnSample, _SINGLE)
-    )
-    given = {name: value for name, value in fields.items() if name in known}
+    kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
+    given = {name: value for name, value in fields.items() if name in kind.model_fields}
     if not given:
         raise SampleError(f"it has none of the fields of a sample; known are {', '.join(sorted(KNOWN))}")
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         raise SampleError(_fault(error)) from None
+
+
+def _mapping(record: Any) -> Mapping[Any, Any]:
+    to_dict = getattr(record, "to_dict", None)
+    if not isinstance(record, Mapping) and callable(to_dict):
+        record = to_dict()
+    if not isinstance(record, Mapping):
+        raise SampleError(f"a sample is an object with fields, not a {type(record).__name__}")
+    return record
 
 
 def _named(record: Mapping[Any, Any]) -> dict[str, Any]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from spanscore.dataset.reading import Bad
 from spanscore.dataset.rows import Row, write_rows
-from spanscore.model.score import Outcome, Scale
-from spanscore.monitoring.estimates import interval, moments
+from spanscore.model.score import Label, Outcome, Scale, known_sum
+from spanscore.monitoring.estimates import estimate
+from spanscore.report.findings import counted
 
 __all__ = ["Result", "Summary"]
+
+T = TypeVar("T")
 
 _NAMED = 5
 """Bad lines that are printed one by one."""
@@ -139,8 +142,8 @@ class Result:
         from rich.table import Table
 
         summaries = self.summaries()
-        two = any(_number(summary.mean) != _number(summary.quality) for summary in summaries)
-        table = Table(title=_count(self.samples, "sample"), title_justify="left")
+        two = any(_digits(summary.mean) != _digits(summary.quality) for summary in summaries)
+        table = Table(title=counted(self.samples, "sample"), title_justify="left")
         table.add_column("metric", overflow="fold")
         for title in ("mean", *(("quality",) if two else ()), "95 %", "passed", "scored"):
             table.add_column(title, justify="right", no_wrap=True)
@@ -157,9 +160,9 @@ class Result:
         if len(self.bad) > _NAMED:
             lines.append(f"Not read, and {len(self.bad) - _NAMED} lines more.")
         if self.taken_over:
-            lines.append(f"{_count(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
+            lines.append(f"{counted(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
         if self.interrupted:
-            lines.append(f"Interrupted after {_count(self.samples, 'sample')}: the means are of these.")
+            lines.append(f"Interrupted after {counted(self.samples, 'sample')}: the means are of these.")
         return [*lines, *self._price()]
 
     def _reasons(self, summary: Summary) -> list[str]:
@@ -182,16 +185,15 @@ class Result:
         calls = sum(row.judge_calls for row in self.rows)
         if not calls:
             return []
-        costs = [row.cost_usd for row in self.rows if row.cost_usd is not None]
-        price = (f", {sum(costs):.4f} USD" if costs else "") + (", in all" if self.taken_over else "")
-        return [f"{_count(calls, 'judge call')}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
+        cost_usd = known_sum(row.cost_usd for row in self.rows)
+        price = ("" if cost_usd is None else f", {cost_usd:.4f} USD") + (", in all" if self.taken_over else "")
+        return [f"{counted(calls, 'judge call')}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
 
 
 def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
-    values = [row.value for row in rows if row.value is not None]
-    labels = [row.label for row in rows if row.label is not None]
-    costs = [row.cost_usd for row in rows if row.cost_usd is not None]
-    quality, low, high = _estimated([row.quality for row in rows if row.quality is not None], scale)
+    values = _known(row.value for row in rows)
+    every = ((quality, 1.0) for quality in _known(row.quality for row in rows))  # all were taken
+    quality, low, high = estimate(every, binary=scale.kind == "binary") or (None, None, None)
     return Summary(
         metric=metric,
         rows=len(rows),
@@ -200,22 +202,22 @@ def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
         quality=quality,
         low=low,
         high=high,
-        passed=labels.count("pass") / len(labels) if labels else None,
+        passed=_pass_share(_known(row.label for row in rows)),
         direction=scale.direction,
         outcomes=dict(Counter(row.outcome.value for row in rows)),
         failed=sum(row.outcome.failed for row in rows),
         input_tokens=sum(row.input_tokens for row in rows),
         output_tokens=sum(row.output_tokens for row in rows),
-        cost_usd=sum(costs) if costs else None,
+        cost_usd=known_sum(row.cost_usd for row in rows),
     )
 
 
-def _estimated(qualities: Sequence[float], scale: Scale) -> tuple[float | None, float | None, float | None]:
-    """Return mean quality and its 95 % interval, each None where nothing has a quality. All weigh 1: all were taken."""
-    if not qualities:
-        return None, None, None
-    ends = interval(moments((quality, 1.0) for quality in qualities), binary=scale.kind == "binary")
-    return fmean(qualities), ends.low, ends.high
+def _pass_share(labels: Sequence[Label]) -> float | None:
+    return labels.count("pass") / len(labels) if labels else None
+
+
+def _known(values: Iterable[T | None]) -> list[T]:
+    return [value for value in values if value is not None]
 
 
 def _cells(summary: Summary, *, two: bool) -> list[str]:
@@ -223,8 +225,8 @@ def _cells(summary: Summary, *, two: bool) -> list[str]:
     arrow = "" if summary.direction == "higher" else " ↓"
     return [
         _broken(summary.metric) + arrow,
-        _number(summary.mean),
-        *([_number(summary.quality)] if two else []),
+        _digits(summary.mean),
+        *([_digits(summary.quality)] if two else []),
         ends,
         "–" if summary.passed is None else f"{100 * summary.passed:.0f} %",
         f"{summary.scored} of {summary.rows}",
@@ -240,9 +242,5 @@ def _broken(name: str) -> str:
     return "\n".join(filter(None, lines)).removesuffix("_")
 
 
-def _number(value: float | None) -> str:
+def _digits(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -186,16 +186,23 @@ class Scoring:
         content = content_hash(sample)
         occurrence = self._occurrence(content)
         keys = {name: row_key(content, occurrence, name, metric.series) for name, metric in self._metrics.items()}
-        known = {} if self._file is None else {name: self._file.settled(key) for name, key in keys.items()}
-        wanted = [name for name in self._metrics if known.get(name) is None]
-        job = _job(sample, content, occurrence, wanted)
-        scores = await self._evaluation.scores(job) if wanted else []
-        new = {name: Row.of(score, line=line, key=keys[name]) for name, score in zip(wanted, scores, strict=True)}
-        if self._file is not None and new:
-            self._file.add(new.values())
-        old = {name: replace(row, line=line) for name, row in known.items() if row is not None}
-        self._taken_over += len(old)
-        return [new.get(name) or old[name] for name in self._metrics]
+        rows = {name: replace(row, line=line) for name, row in self._settled(keys)}
+        self._taken_over += len(rows)
+        wanted = [name for name in keys if name not in rows]
+        if wanted:
+            scores = await self._evaluation.scores(_job(sample, content, occurrence, wanted))
+            new = {name: Row.of(score, line=line, key=keys[name]) for name, score in zip(wanted, scores, strict=True)}
+            if self._file is not None:
+                self._file.add(new.values())
+            rows |= new
+        return [rows[name] for name in keys]
+
+    def _settled(self, keys: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
+        """Yield metric and row of what an earlier run has paid for."""
+        for name, key in keys.items():
+            row = None if self._file is None else self._file.settled(key)
+            if row is not None:
+                yield name, row
 
     def _occurrence(self, content: str) -> int:
         """Return how many equal samples came before."""

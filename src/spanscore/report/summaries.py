@@ -253,7 +253,7 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         low=low,
         high=high,
         own_mean=_mean([(w, value) for w, _, value in points]),
-        pass_share=_mean([(row.weight, float(row.label == "pass")) for row in scored if row.label]),
+        pass_share=_pass_share(scored),
         pass_at=_thresholds(scored),
         points=points,
         outcomes=Counter(row.outcome for row in rows),
@@ -274,6 +274,10 @@ def _scale(scored: Sequence[ReportRow]) -> _Scale:
 
 def _y(row: ReportRow, scale: _Scale) -> float:
     return (row.value if scale == "open" else row.quality) or 0.0
+
+
+def _pass_share(scored: Sequence[ReportRow]) -> float | None:
+    return _mean([(row.weight, float(row.label == "pass")) for row in scored if row.label])
 
 
 def _thresholds(scored: Sequence[ReportRow]) -> tuple[float, ...]:
