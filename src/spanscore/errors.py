@@ -13,6 +13,9 @@ SpanscoreError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = [
     "ConfigurationError",
     "JudgeError",
@@ -23,6 +26,7 @@ __all__ = [
     "NotReadyError",
     "SampleError",
     "SpanscoreError",
+    "writing",
 ]
 
 
@@ -82,3 +86,12 @@ class JudgeUnparseable(JudgeError):
     """The judge answered in the wrong form, and again when it was asked to repair its answer."""
 
     error_type = "unparseable"
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turn what the system says of a file that cannot be written into a ``ConfigurationError`` that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, writing
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from spanscore.demo.run import Tally
-    from spanscore.model.span import SpanData
 
 __all__ = ["demo"]
 
@@ -82,6 +81,7 @@ def demo(
     from spanscore.codec.sdk import span_data
     from spanscore.demo.results import results
     from spanscore.demo.run import Demo, DemoOptions
+    from spanscore.report import write
 
     _check_folders(out, report, svg)
     options = DemoOptions(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
@@ -93,10 +93,12 @@ def demo(
         spans = [span_data(span) for span in played.spans]
         written = {}
         if report is not None:
-            _report(report, spans)
+            with writing(report):
+                write(spans, report, title="spanscore demo")
             written["report"] = report
         if out is not None:
-            _write(out, _lines(played.spans))
+            with writing(out):
+                out.write_text(_lines(played.spans), encoding="utf-8")
             written["out"] = out
         found = results(spans)
         if svg is not None:
@@ -117,7 +119,7 @@ def _check_folders(*paths: Path | None) -> None:
     """Say at once, and not after minutes with a paid model, that a file cannot be written."""
     for path in paths:
         if path is not None and not path.parent.is_dir():
-            raise ConfigurationError(f"{path} cannot be written: there is no folder {path.parent}")
+            raise ConfigurationError(f"{path} cannot be written: the folder {path.parent} does not exist")
 
 
 def _lines(spans: Sequence[ReadableSpan]) -> str:
@@ -126,19 +128,12 @@ def _lines(spans: Sequence[ReadableSpan]) -> str:
     return "".join(json_line(spans[at : at + _BATCH]) for at in range(0, len(spans), _BATCH))
 
 
-def _report(path: Path, spans: Sequence[SpanData]) -> None:
-    from spanscore.report import write
-
-    try:
-        write(spans, path, title="spanscore demo")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
-
-
 def _picture(path: Path, played: Any, found: Any, traces: int, written: Mapping[str, Path]) -> None:
     from spanscore.demo.show import overview, svg
 
-    _write(path, svg(overview(played, found, traces=traces, written=_sized(written)), "spanscore demo"))
+    picture = svg(overview(played, found, traces=traces, written=_sized(written)), "spanscore demo")
+    with writing(path):
+        path.write_text(picture, encoding="utf-8")
 
 
 def _show(played: Any, found: Any, traces: int, written: Mapping[str, Path], *, as_json: bool) -> None:
@@ -161,13 +156,6 @@ def _sized(written: Mapping[str, Path]) -> dict[str, tuple[str, int]]:
 
 def _file(path: str, size: int) -> dict[str, Any]:
     return {"path": path, "bytes": size}
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from spanscore.codec.otlp import read_spans
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, writing
 from spanscore.report import findings, write
 
 __all__ = ["report"]
@@ -35,7 +35,7 @@ def report(
 
     Get such a file with [bold]spanscore demo --out FILE[/bold] or from the OpenTelemetry Collector's file exporter.
     """
-    with _lines(file) as lines, _writable(out):
+    with _lines(file) as lines, writing(f"--out {out}"):
         found = write(read_spans(lines), out, title=title)
     if not found.units:
         typer.secho(f"{file} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
@@ -53,13 +53,3 @@ def _lines(file: str) -> Iterator[Iterable[str]]:
             yield opened
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise ConfigurationError(f"{error.filename}: {error.strerror}") from None
-
-
-@contextmanager
-def _writable(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ConfigurationError(
-            f"{out} cannot be written: {error.strerror}. Choose another place with --out"
-        ) from None

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from spanscore.cli._config_report import valid
 from spanscore.cli._volumes import Volume, volumes_of
-from spanscore.errors import ConfigurationError
+from spanscore.errors import writing
 from spanscore.line.tables import Fitting
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.alerts import DropPlan, plans_of
@@ -85,11 +85,9 @@ def rules(
 
 
 def _write(path: Path, text: str) -> Path:
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from error
     return path
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spanscore.dataset.reading import Bad, read_samples
 from spanscore.dataset.result import Result
-from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.errors import ConfigurationError, MissingExtraError, writing
 from spanscore.model.sample import MultiTurnSample, Sample
 from spanscore.report import ReportRow, write_scores
 
@@ -26,7 +26,7 @@ def check_report(path: Path) -> None:
         if find_spec(library) is None:
             raise MissingExtraError(library, "report")
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder is not there")
+        raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder does not exist")
 
 
 def write_report(result: Result, path: Path, *, source: str | Path | None = None, title: str | None = None) -> None:
@@ -42,12 +42,10 @@ def write_report(result: Result, path: Path, *, source: str | Path | None = None
         ConfigurationError: the page cannot be written, or a library is missing.
     """
     texts = {} if source is None or str(source) == "-" else dict(_texts(source))
-    try:
+    with writing(path):
         write_scores(
             _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")
         )
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _texts(source: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -13,7 +13,6 @@ from spanscore.dataset.reading import Bad
 from spanscore.dataset.rows import Row, write_rows
 from spanscore.model.score import Label, Outcome, Scale, known_sum
 from spanscore.monitoring.estimates import estimate
-from spanscore.report.findings import counted
 
 __all__ = ["Result", "Summary"]
 
@@ -143,7 +142,7 @@ class Result:
 
         summaries = self.summaries()
         two = any(_digits(summary.mean) != _digits(summary.quality) for summary in summaries)
-        table = Table(title=counted(self.samples, "sample"), title_justify="left")
+        table = Table(title=_counted(self.samples, "sample"), title_justify="left")
         table.add_column("metric", overflow="fold")
         for title in ("mean", *(("quality",) if two else ()), "95 %", "passed", "scored"):
             table.add_column(title, justify="right", no_wrap=True)
@@ -160,9 +159,9 @@ class Result:
         if len(self.bad) > _NAMED:
             lines.append(f"Not read, and {len(self.bad) - _NAMED} lines more.")
         if self.taken_over:
-            lines.append(f"{counted(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
+            lines.append(f"{_counted(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
         if self.interrupted:
-            lines.append(f"Interrupted after {counted(self.samples, 'sample')}: the means are of these.")
+            lines.append(f"Interrupted after {_counted(self.samples, 'sample')}: the means are of these.")
         return [*lines, *self._price()]
 
     def _reasons(self, summary: Summary) -> list[str]:
@@ -187,7 +186,7 @@ class Result:
             return []
         cost_usd = known_sum(row.cost_usd for row in self.rows)
         price = ("" if cost_usd is None else f", {cost_usd:.4f} USD") + (", in all" if self.taken_over else "")
-        return [f"{counted(calls, 'judge call')}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
+        return [f"{_counted(calls, 'judge call')}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
 
 
 def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
@@ -244,3 +243,7 @@ def _broken(name: str) -> str:
 
 def _digits(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

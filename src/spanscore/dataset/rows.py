@@ -11,7 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol, Self, TextIO
 
-from spanscore.errors import ConfigurationError
+from spanscore.errors import ConfigurationError, writing
 from spanscore.model.sample import Sample
 from spanscore.model.score import Label, Outcome, Score
 
@@ -176,15 +176,15 @@ def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = No
     file = Path(path)
     form = _format(file, ending)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with unfinished.open("w", encoding="utf-8", newline="") as stream:
-            write = form.writer(stream, opening=True)
-            for row in rows:
-                write(row)
-        unfinished.replace(file)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+    with writing(path):
+        try:
+            with unfinished.open("w", encoding="utf-8", newline="") as stream:
+                write = form.writer(stream, opening=True)
+                for row in rows:
+                    write(row)
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 class RowFile:
@@ -217,12 +217,10 @@ class RowFile:
         Raises:
             ConfigurationError: the file cannot be written.
         """
-        try:
+        with writing(self.path):
             for row in rows:
                 self._write(row)
             self._stream.flush()
-        except OSError as error:
-            raise ConfigurationError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def close(self, rows: Iterable[Row]) -> int:
         """Write the run's rows in their order, and return how many of other samples, metrics or versions stay behind them."""
