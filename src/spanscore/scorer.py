@@ -148,7 +148,7 @@ class OnlineScorer:
         self._whole = False
         self._renew()
         self._last_error = ""
-        reset_in_child(self)
+        reset_in_child(self, OnlineScorer.reset)
         self._providers.warm_up()
 
     @classmethod

@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.otel.exporters import QuietExporter, sdk_disabled
+from spanscore.runtime.threads import start_daemon
 
 __all__ = ["SERVICE", "Tracing", "in_stretch"]
 
@@ -147,10 +148,7 @@ def _exporters(url: str) -> dict[str, Any]:
 
 def _together(calls: Sequence[Callable[[], object]]) -> None:
     """Make calls that know no deadline side by side, and wait for them for a while: a dead backend takes half a minute."""
-    threads = [threading.Thread(target=_quietly, args=(call,), daemon=True) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    for thread in [start_daemon(_quietly, "spanscore-demo-end", call) for call in calls]:
         thread.join(_WAIT_S)
 
 

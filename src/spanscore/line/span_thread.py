@@ -15,6 +15,7 @@ from spanscore.receivers.callback.runs import Event
 from spanscore.runtime.gil import begin_turn, yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.threads import start_daemon
 from spanscore.units.span_buffer import SpanBuffer
 from spanscore.units.tracker import Units
 
@@ -70,9 +71,7 @@ class SpanThread:
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._stopping:
-                    thread = threading.Thread(target=self._run, name="spanscore-spans", daemon=True)
-                    thread.start()
-                    self._thread = thread
+                    self._thread = start_daemon(self._run, "spanscore-spans")
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until every unit whose root has ended by now is out. Not for the span thread itself."""

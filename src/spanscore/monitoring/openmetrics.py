@@ -12,7 +12,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError
@@ -20,6 +20,7 @@ from spanscore.monitoring import prometheus_client
 from spanscore.monitoring.families import Families
 from spanscore.otel.scope import scope
 from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.threads import start_daemon
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -64,7 +65,7 @@ class ScrapeEndpoint:
         self._families = Families()
         self._lock = Lock()
         self.meter: Meter = MeterProvider([self._reader], Resource({}), shutdown_on_exit=False).get_meter(*scope())
-        Thread(target=self._server.serve_forever, name="spanscore-metrics", daemon=True).start()
+        start_daemon(self._server.serve_forever, "spanscore-metrics")
 
     def close(self) -> None:
         """Stop serving, at once; another may listen there."""

@@ -6,15 +6,16 @@ seeded it draws next, and its answers with it.
 
 from __future__ import annotations
 
-import os
 from random import Random
 from typing import Any
+
+from spanscore.runtime.fork import reset_in_child
 
 __all__ = ["OwnIds", "ids_of"]
 
 _random = Random()
 _bits = _random.getrandbits
-os.register_at_fork(after_in_child=_random.seed)
+reset_in_child(_random, Random.seed)
 
 
 class OwnIds:
@@ -34,7 +35,7 @@ class OwnIds:
 
 
 def ids_of(tracer: Any) -> Any:
-    """Return what generates ids in a tracer's name: one that somebody chose is asked."""
+    """Return what generates ids in a tracer's name: one that the application chose is asked."""
     chosen = tracer.id_generator
     is_default = type(chosen).__module__ == "opentelemetry.sdk.trace.id_generator"
     return OwnIds() if is_default and type(chosen).__name__ == "RandomIdGenerator" else chosen

@@ -9,12 +9,11 @@ All sums take quality and 1/π, never a raw value, and so are monotonic: replica
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from threading import Lock
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
@@ -22,21 +21,29 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import plain_text
-from spanscore.model.score import JudgeCall, Outcome, Scale, Score
+from spanscore.model.score import JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
+from spanscore.otel.sums import (
+    MAX_SETS,
+    OTHER,
+    BoundedSums,
+    Labels,
+    add_up,
+    labels_of_metric,
+    labels_of_outcome,
+    labels_of_run,
+    labels_of_score,
+)
+from spanscore.protocols import Counts, Metric
+from spanscore.runtime.fork import reset_in_child
 
-__all__ = ["INSTRUMENTS", "Counted", "Declared", "Instrument", "Reading", "Telemetry"]
+__all__ = ["INSTRUMENTS", "Instrument", "Reading", "Telemetry"]
 
-Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Attributes as a key: name and value in a fixed order."""
 Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
 """Reads one number, or ``reason`` → number."""
 
-MAX_SETS = 1000
-"""Attribute sets per instrument; the SDK folds everything past 2,000 into one, and says nothing."""
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Seconds; those of the GenAI conventions for a model's call."""
-OTHER = "other"
 UNKNOWN = "unknown"
 _REASON = "reason"
 
@@ -100,41 +107,12 @@ INSTRUMENTS: Mapping[str, Instrument] = {
 """Every instrument by name. None is a gauge of unit ``1``: to such a name some translators to Prometheus append ``_ratio``."""
 
 
-class Counted(Protocol):
-    """How the units ended: the seam ``Counts``, as parts of one floor do not import each other."""
-
-    def eligible(self) -> Mapping[str, int]:
-        """Metric → units that entered."""
-
-    def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
-        """(metric, outcome) → units that ended so."""
-
-    def pending(self) -> Mapping[str, int]:
-        """Metric → units between."""
-
-
-class Declared(Protocol):
-    """What must be known of a metric for its sums to be there as 0; every ``Metric`` has it."""
-
-    @property
-    def name(self) -> str:
-        """Lower snake case."""
-
-    @property
-    def series(self) -> str:
-        """Metric version + judge model + votes."""
-
-    @property
-    def scale(self) -> Scale:
-        """Tells whether there are qualities, and so labels."""
-
-
 class Telemetry:
     """The instruments of one scorer. Any thread; never raises for what a score holds.
 
     Args:
         meter: where it is exported; None = nowhere yet, sums are kept all the same.
-        counts: the ledger: eligible, outcomes and pending.
+        counts: the ledger.
         gauges: instrument name (queue, hold and capture ones) → what reads it; a mapping is one point per ``reason``.
         segments: attribute or metadata key → the values that are told apart; every other value is ``other``.
         max_sets: attribute sets per instrument; models, agents and series past it are folded into ``other``.
@@ -146,7 +124,7 @@ class Telemetry:
     def __init__(
         self,
         meter: Meter | None,
-        counts: Counted,
+        counts: Counts,
         gauges: Mapping[str, Reading] | None = None,
         *,
         segments: Mapping[str, Sequence[str]] | None = None,
@@ -156,9 +134,9 @@ class Telemetry:
         self.gauges = dict(gauges or {})
         self._segments = checked_segments(segments or {})
         self._names: set[str] = set()
-        self._sums = _Sums(max_sets)
-        self._exported: Mapping[Meter, _Instruments] = {}
-        _alive.add(self)
+        self._sums = BoundedSums(max_sets)
+        self._exported: Mapping[Meter, _MeterInstruments] = {}
+        reset_in_child(self, Telemetry.reset)
         if meter is not None:
             self.export_to(meter)
 
@@ -170,7 +148,7 @@ class Telemetry:
     def export_to(self, meter: Meter) -> None:
         """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
         if meter not in self._exported:
-            instruments = _instruments_of(meter)
+            instruments = _meters.instruments_of(meter)
             instruments.join(self)
             self._exported = {**self._exported, meter: instruments}
 
@@ -178,7 +156,7 @@ class Telemetry:
         """Record on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
         self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
 
-    def declare(self, metrics: Iterable[Declared]) -> None:
+    def declare(self, metrics: Iterable[Metric]) -> None:
         """Let every sum of these metrics be there as 0; to be called before the first collection."""
         for metric in metrics:
             self._names.add(metric.name)
@@ -187,7 +165,7 @@ class Telemetry:
                 for name in _MOMENTS:
                     self._sums.add(name, labels, 0.0)
             for outcome in _FAILURES:
-                self._sums.add(semconv.FAILED_WEIGHT, _failure(metric.name, outcome), 0.0)
+                self._sums.add(semconv.FAILED_WEIGHT, labels_of_outcome(metric.name, outcome), 0.0)
 
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
@@ -205,7 +183,7 @@ class Telemetry:
         if score.value is not None:
             self._scored(unit, score, context)
         elif score.outcome.failed:
-            self._sums.add(semconv.FAILED_WEIGHT, _failure(score.metric, score.outcome), _weight(score))
+            self._sums.add(semconv.FAILED_WEIGHT, labels_of_outcome(score.metric, score.outcome), _weight(score))
 
     def close(self) -> None:
         """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
@@ -214,13 +192,15 @@ class Telemetry:
 
     def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
         w, y = _weight(score), _quality(score)
-        labels = _labels(score.metric, score.label, score.series, self._segment_of(None if unit is None else unit.root))
+        labels = labels_of_score(
+            score.metric, score.label, score.series, self._segment_of(None if unit is None else unit.root)
+        )
         self._sums.add(semconv.SCORED, labels, 1)
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             return
         moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
         self._sums.add_all(labels, zip(_MOMENTS, moments, strict=True))
-        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, _of_unit(unit, score)))
+        bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
 
@@ -240,11 +220,11 @@ class Telemetry:
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
-    def _closed_set(self, metric: Declared) -> Iterable[Labels]:
+    def _closed_set(self, metric: Metric) -> Iterable[Labels]:
         labels = (None,) if metric.scale.range is None else ("pass", "fail")
         segments = product(*([(key, value) for value in (*values, OTHER)] for key, values in self._segments.items()))
         for label, segment in product(labels, list(segments)):
-            yield _labels(metric.name, label, metric.series, segment)
+            yield labels_of_score(metric.name, label, metric.series, segment)
 
     def _segment_of(self, root: SpanData | None) -> Labels:
         found = []
@@ -263,18 +243,18 @@ class Telemetry:
     def eligible(self) -> dict[Labels, float]:
         """Return the units that entered, per metric."""
         entered = {**dict.fromkeys(self._names, 0), **self.counts.eligible()}
-        return {_of_metric(name): count for name, count in entered.items()}
+        return {labels_of_metric(name): count for name, count in entered.items()}
 
     def evaluations(self) -> dict[Labels, float]:
         """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
         ended: dict[tuple[str, Outcome], int] = dict.fromkeys(product(self._names, Outcome), 0)
         ended.update(self.counts.outcomes())
-        return {_failure(name, outcome): count for (name, outcome), count in ended.items()}
+        return {labels_of_outcome(name, outcome): count for (name, outcome), count in ended.items()}
 
     def pending(self) -> dict[Labels, float]:
         """Return the units between, per metric."""
         between = {**dict.fromkeys(self._names, 0), **self.counts.pending()}
-        return {_of_metric(name): count for name, count in between.items()}
+        return {labels_of_metric(name): count for name, count in between.items()}
 
     def reading(self, name: str) -> dict[Labels, float]:
         """Return what was handed in for an instrument; empty when nothing was, or when reading it failed."""
@@ -286,8 +266,9 @@ class Telemetry:
             return {((_REASON, reason),): number for reason, number in value.items()}
         return {(): value}
 
-    def _after_fork(self) -> None:
-        self._sums.begin_at_zero()
+    def reset(self) -> None:
+        """Count from zero: in a forked child."""
+        self._sums.reset()
 
 
 def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -315,82 +296,14 @@ def _quality(score: Score) -> float | None:
     return score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None
 
 
-def _of_metric(name: str) -> Labels:
-    return ((semconv.EVALUATION_NAME, name),)
-
-
-def _failure(name: str, outcome: Outcome) -> Labels:
-    return ((semconv.EVALUATION_NAME, name), (semconv.OUTCOME, str(outcome)))
-
-
-def _labels(name: str, label: str | None, series: str, segments: Iterable[tuple[str, str]]) -> Labels:
-    labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
-    return (*_of_metric(name), *labelled, (semconv.SERIES, series), *segments)
-
-
-def _of_unit(unit: Unit | None, score: Score) -> Labels:
-    """Return the histogram's attributes: those of the score, and the scored application's model and workflow or agent."""
-    labels = _labels(score.metric, score.label, score.series, ())
-    if unit is None:
-        return labels
-    attributes: Mapping[str, Any] = unit.root.attributes if unit.root is not None else {}
-    name = semconv.WORKFLOW_NAME if semconv.WORKFLOW_NAME in attributes else semconv.AGENT_NAME
-    known = ((semconv.REQUEST_MODEL, unit.request_model), (name, attributes.get(name)))
-    return (*labels, *((key, str(value)) for key, value in known if value is not None))
-
-
-class _Sums:
-    """Instrument → attributes → sum, bounded."""
-
-    _CLOSED = frozenset({semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.OUTCOME, semconv.TOKEN_TYPE})
-
-    def __init__(self, max_sets: int) -> None:
-        self._max_sets = max_sets
-        self._lock = Lock()
-        self._sums: dict[str, dict[Labels, float]] = {}
-        self.overflowed = 0
-
-    def add(self, name: str, labels: Labels, amount: float) -> None:
-        self.add_all(labels, ((name, amount),))
-
-    def add_all(self, labels: Labels, amounts: Iterable[tuple[str, float]]) -> None:
-        """Add to several instruments under the same attributes."""
-        with self._lock:
-            for name, amount in amounts:
-                admitted = self._admit(name, labels)
-                self._sums[name][admitted] += amount
-
-    def admit(self, name: str, labels: Labels) -> Labels:
-        """Return the attributes, folded where the instrument has too many sets of them."""
-        with self._lock:
-            return self._admit(name, labels)
-
-    def read(self, name: str) -> dict[Labels, float]:
-        with self._lock:
-            return dict(self._sums.get(name, {}))
-
-    def begin_at_zero(self) -> None:
-        self._lock = Lock()  # whoever held it does not exist in this process
-        self._sums = {name: {key: type(value)(0) for key, value in sums.items()} for name, sums in self._sums.items()}
-
-    def _admit(self, name: str, labels: Labels) -> Labels:
-        sums = self._sums.setdefault(name, {})
-        if labels in sums:
-            return labels
-        if len(sums) >= self._max_sets:
-            self.overflowed += 1
-            labels = tuple((key, value if key in self._CLOSED else OTHER) for key, value in labels)
-        sums.setdefault(labels, 0)
-        return labels
-
-
-class _Instruments:
+class _MeterInstruments:
     """The instruments of one meter, and whose numbers they add up."""
 
     def __init__(self, meter: Meter) -> None:
         self._lock = Lock()
         self._members: list[Telemetry] = []
         self._gone: dict[str, dict[Labels, float]] = {}
+        reset_in_child(self, _MeterInstruments.reset)
         self._make_observable(meter)
         self.quality: Histogram = meter.create_histogram(
             semconv.QUALITY_HISTOGRAM,
@@ -413,9 +326,9 @@ class _Instruments:
             if telemetry in self._members:
                 self._members.remove(telemetry)
                 for name, read in self._counters.items():
-                    _add_up(self._gone.setdefault(name, {}), read(telemetry))
+                    add_up(self._gone.setdefault(name, {}), read(telemetry))
 
-    def after_fork(self) -> None:
+    def reset(self) -> None:
         self._lock, self._gone = Lock(), {}
 
     def _make_observable(self, meter: Meter) -> None:
@@ -438,7 +351,7 @@ class _Instruments:
             with self._lock:
                 total = dict(self._gone.get(name, {}))
                 for member in self._members:
-                    _add_up(total, read(member))
+                    add_up(total, read(member))
             return [Observation(value, dict(labels)) for labels, value in total.items()]
 
         return observe
@@ -454,32 +367,23 @@ def _reader(
     return lambda telemetry: read(telemetry, name)
 
 
-def _add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
-    for labels, value in more.items():
-        total[labels] = total.get(labels, 0) + value
+class _Meters:
+    """The instruments of every meter, made once for each."""
+
+    def __init__(self) -> None:
+        self._made: weakref.WeakKeyDictionary[Meter, _MeterInstruments] = weakref.WeakKeyDictionary()
+        self.reset()
+        reset_in_child(self, _Meters.reset)
+
+    def reset(self) -> None:
+        self._lock = Lock()
+
+    def instruments_of(self, meter: Meter) -> _MeterInstruments:
+        with self._lock:
+            instruments = self._made.get(meter)
+            if instruments is None:
+                instruments = self._made[meter] = _MeterInstruments(meter)
+            return instruments
 
 
-_by_meter: weakref.WeakKeyDictionary[Meter, _Instruments] = weakref.WeakKeyDictionary()
-_by_meter_lock = Lock()
-_alive: weakref.WeakSet[Telemetry] = weakref.WeakSet()
-
-
-def _instruments_of(meter: Meter) -> _Instruments:
-    with _by_meter_lock:
-        instruments = _by_meter.get(meter)
-        if instruments is None:
-            instruments = _by_meter[meter] = _Instruments(meter)
-        return instruments
-
-
-def _after_fork_in_child() -> None:
-    global _by_meter_lock  # noqa: PLW0603  (whoever held it does not exist in this process)
-    _by_meter_lock = Lock()
-    for instruments in list(_by_meter.values()):
-        instruments.after_fork()
-    for telemetry in list(_alive):
-        telemetry._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+_meters = _Meters()

@@ -34,6 +34,8 @@ from spanscore.otel.exporters import (
     sdk_disabled,
 )
 from spanscore.otel.scope import scope, version
+from spanscore.runtime.fork import before_fork, reset_in_child
+from spanscore.runtime.threads import start_daemon
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger, LoggerProvider
@@ -105,7 +107,8 @@ class Providers:
         self._closed = False
         version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
-        _alive.add(self)
+        before_fork(self, Providers._await_warm_up)
+        reset_in_child(self, Providers.reset)
 
     def warm_up(self) -> None:
         """Import and build on a background thread what a private provider would need, if one looks likely. Does not block.
@@ -113,8 +116,7 @@ class Providers:
         Without it the first request would pay for it: 70 ms and more.
         """
         if self._warming is None and self._chosen is None:
-            self._warming = Thread(target=self._build_ahead, name="spanscore-warm-up", daemon=True)
-            self._warming.start()
+            self._warming = start_daemon(self._build_ahead, "spanscore-warm-up")
 
     def resolve(self) -> None:
         """Choose, once and for good: to be called when the first root starts. Never raises. Instant after the first call."""
@@ -300,12 +302,12 @@ class Providers:
     def _at_exit(self) -> None:
         self.shutdown(EXIT_TIMEOUT_S)
 
-    def _before_fork(self) -> None:
+    def _await_warm_up(self) -> None:
         if self._warming is not None:
             self._warming.join(FORK_TIMEOUT_S)
 
-    def _after_fork(self) -> None:
-        """In the child no thread but this one exists; whoever held the lock never gives it back."""
+    def reset(self) -> None:
+        """Go on without the threads: in a forked child. What was chosen stays."""
         self._lock, self._warming, self._helper, self._at = Lock(), None, _Helper(), None
         if self._chosen is not None and not self._closed:
             self._helper.start()
@@ -390,12 +392,10 @@ class _Helper:
 
     def _start(self) -> bool:
         if self._thread is None:
-            thread = Thread(target=self._work, name="spanscore-flush", daemon=True)
             try:
-                thread.start()
+                self._thread = start_daemon(self._work, "spanscore-flush")
             except RuntimeError:  # the interpreter is exiting
                 return False
-            self._thread = thread
         return True
 
     def _work(self) -> None:
@@ -444,20 +444,3 @@ def _meter_of(provider: Any) -> Meter:
     """Return one meter per provider: a proxy gives a new one at each call, and each would make its instruments again."""
     meter = _meters.get(provider)
     return meter if meter is not None else _meters.setdefault(provider, provider.get_meter(*scope()))
-
-
-_alive: weakref.WeakSet[Providers] = weakref.WeakSet()
-
-
-def _before_fork() -> None:
-    for providers in list(_alive):
-        providers._before_fork()
-
-
-def _after_fork_in_child() -> None:
-    for providers in list(_alive):
-        providers._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

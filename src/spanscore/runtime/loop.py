@@ -10,15 +10,16 @@ and made anew in a forked child. Nothing that a judge does ends it. What may blo
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from spanscore.errors import SpanscoreError
+from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.pool import DaemonPool
+from spanscore.runtime.threads import start_daemon
 
 __all__ = ["LoopThread", "on_loop", "run", "running", "submit"]
 
@@ -43,16 +44,14 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._inherited: list[Any] = []
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+        reset_in_child(self, LoopThread.reset)
 
     def running(self) -> asyncio.AbstractEventLoop:
         """Return the loop, started if it was not. Safe from any thread."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True)
-                self._thread.start()
+                self._thread = start_daemon(self._serve, self._name, self._loop)
             return self._loop
 
     def here(self) -> bool:
@@ -74,7 +73,7 @@ class LoopThread:
             except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: whoever awaits the task has it too)
                 log_internal_error("keep a judge's task from ending its loop", error)
 
-    def _forget(self) -> None:
+    def reset(self) -> None:
         """In a forked child the loop's thread does not exist: forget it, the next use starts another."""
         if self._loop is not None:
             # Kept: collected, each task of the parent would be reported as destroyed, on the child's stderr.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any, ParamSpec, TypeVar
+
+from spanscore.runtime.threads import start_daemon
 
 __all__ = ["DaemonPool", "run_without_loop"]
 
@@ -33,7 +35,7 @@ class DaemonPool(ThreadPoolExecutor):
         self._most = threads
         self._name = name
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        self._guard = threading.Lock()
+        self._guard = Lock()
         self._running = 0
         self._unfinished = 0
 
@@ -55,9 +57,8 @@ class DaemonPool(ThreadPoolExecutor):
         """Do nothing: idle threads end by themselves, and nobody waits for the others."""
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"{self._name}-{self._running}", daemon=True)
         try:
-            thread.start()
+            start_daemon(self._work, f"{self._name}-{self._running}")
         except RuntimeError:
             if not self._running:
                 raise

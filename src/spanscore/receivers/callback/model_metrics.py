@@ -15,7 +15,8 @@ from opentelemetry.trace import Span, set_span_in_context
 
 from spanscore import semconv
 from spanscore.otel.head_sampling import KnownDecision
-from spanscore.otel.instruments import DURATION_BUCKETS, MAX_SETS, OTHER, Labels
+from spanscore.otel.instruments import DURATION_BUCKETS
+from spanscore.otel.sums import MAX_SETS, OTHER, Labels
 from spanscore.receivers.callback.neighbours import neighbours, who_counts
 from spanscore.runtime.log import log_internal_error
 

@@ -1,0 +1,118 @@
+"""Instrument → attributes → sum, in bounded room; and the attributes by which sums are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from threading import Lock
+from typing import Any, TypeAlias
+
+from spanscore import semconv
+from spanscore.model.score import Outcome, Score
+from spanscore.model.span import Unit
+
+__all__ = [
+    "MAX_SETS",
+    "OTHER",
+    "BoundedSums",
+    "Labels",
+    "add_up",
+    "labels_of_metric",
+    "labels_of_outcome",
+    "labels_of_run",
+    "labels_of_score",
+]
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Attributes as a key: name and value in a fixed order."""
+
+MAX_SETS = 1000
+"""Attribute sets per instrument; the SDK folds everything past 2,000 into one, and says nothing."""
+OTHER = "other"
+_CLOSED = frozenset({semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.OUTCOME, semconv.TOKEN_TYPE})
+"""Attributes with few values, which are never ``other``."""
+
+
+class BoundedSums:
+    """Sums by instrument and attributes. Any thread.
+
+    Args:
+        max_sets: attribute sets per instrument; past it every attribute with an open set of values is ``other``.
+
+    Attributes:
+        overflowed: measurements to which that happened.
+    """
+
+    def __init__(self, max_sets: int) -> None:
+        self._max_sets = max_sets
+        self._lock = Lock()
+        self._sums: dict[str, dict[Labels, float]] = {}
+        self.overflowed = 0
+
+    def add(self, name: str, labels: Labels, amount: float) -> None:
+        """Add to one instrument."""
+        self.add_all(labels, ((name, amount),))
+
+    def add_all(self, labels: Labels, amounts: Iterable[tuple[str, float]]) -> None:
+        """Add to several instruments under the same attributes."""
+        with self._lock:
+            for name, amount in amounts:
+                admitted = self._admit(name, labels)
+                self._sums[name][admitted] += amount
+
+    def admit(self, name: str, labels: Labels) -> Labels:
+        """Return the attributes, or what stands for them where the instrument has too many sets."""
+        with self._lock:
+            return self._admit(name, labels)
+
+    def read(self, name: str) -> dict[Labels, float]:
+        """Return an instrument's sums."""
+        with self._lock:
+            return dict(self._sums.get(name, {}))
+
+    def reset(self) -> None:
+        """Let every sum that is there be 0: in a forked child."""
+        self._lock = Lock()
+        self._sums = {name: {key: type(value)(0) for key, value in sums.items()} for name, sums in self._sums.items()}
+
+    def _admit(self, name: str, labels: Labels) -> Labels:
+        sums = self._sums.setdefault(name, {})
+        if labels in sums:
+            return labels
+        if len(sums) >= self._max_sets:
+            self.overflowed += 1
+            labels = tuple((key, value if key in _CLOSED else OTHER) for key, value in labels)
+        sums.setdefault(labels, 0)
+        return labels
+
+
+def add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
+    """Add sums to those in ``total``."""
+    for labels, value in more.items():
+        total[labels] = total.get(labels, 0) + value
+
+
+def labels_of_metric(name: str) -> Labels:
+    """Return the attributes of what is counted per metric."""
+    return ((semconv.EVALUATION_NAME, name),)
+
+
+def labels_of_outcome(name: str, outcome: Outcome) -> Labels:
+    """Return the attributes of what is counted per metric and outcome."""
+    return ((semconv.EVALUATION_NAME, name), (semconv.OUTCOME, str(outcome)))
+
+
+def labels_of_score(name: str, label: str | None, series: str, segments: Labels) -> Labels:
+    """Return the attributes of a score's sums."""
+    labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
+    return (*labels_of_metric(name), *labelled, (semconv.SERIES, series), *segments)
+
+
+def labels_of_run(unit: Unit | None, score: Score) -> Labels:
+    """Return the attributes of the histogram: those of the score, and the scored application's model and workflow or agent."""
+    labels = labels_of_score(score.metric, score.label, score.series, ())
+    if unit is None:
+        return labels
+    attributes: Mapping[str, Any] = unit.root.attributes if unit.root is not None else {}
+    name = semconv.WORKFLOW_NAME if semconv.WORKFLOW_NAME in attributes else semconv.AGENT_NAME
+    known = ((semconv.REQUEST_MODEL, unit.request_model), (name, attributes.get(name)))
+    return (*labels, *((key, str(value)) for key, value in known if value is not None))
