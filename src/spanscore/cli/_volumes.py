@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import ceil
 
 from spanscore.line.options import Options
-from spanscore.monitoring.alerts import DropPlan, Watched, plans_of
+from spanscore.monitoring.alerts import DropPlan, plans_of
 from spanscore.monitoring.budget import least_scores
+from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, Settings
 
 __all__ = ["Volume", "volumes_of"]
@@ -33,7 +34,7 @@ class Volume:
     requests_to_see: int | None
 
 
-def volumes_of(settings: Settings, options: Options, metrics: Sequence[Watched]) -> dict[str, Volume]:
+def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) -> dict[str, Volume]:
     """Return metric name → volume, for each metric that ``alerts`` names."""
     plans = {plan.metric: plan for plan in plans_of(settings.alerts, metrics, settings.monitoring)}
     return {
@@ -43,7 +44,7 @@ def volumes_of(settings: Settings, options: Options, metrics: Sequence[Watched])
     }
 
 
-def _volume(metric: Watched, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
+def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
     rate = options.rates.get(metric.name, options.sample_rate)
     least = alert.min_scores or least_scores(alert.baseline, binary=metric.scale.kind == "binary")
     seen = None if plan is None else max(least, ceil(plan.to_see))  # with fewer than the least nothing is said at all

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from spanscore import semconv
-from spanscore.model.score import Outcome, Scale
+from spanscore.model.score import Outcome
 from spanscore.monitoring import budget, promql
 from spanscore.monitoring.names import label, series
+from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Alert",
     "DropPlan",
     "Stream",
-    "Watched",
     "alerts_of",
     "links_of",
     "plans_of",
@@ -44,18 +43,6 @@ FAILURES = 5
 """Failed evaluations below which a share of failures says nothing."""
 AT_REST = 10
 """Evaluations over which the outcomes must not add up: within a collection one is read a moment after the other."""
-
-
-class Watched(Protocol):
-    """What must be known of a metric; every ``Metric`` has it."""
-
-    @property
-    def name(self) -> str:
-        """Lower snake case."""
-
-    @property
-    def scale(self) -> Scale:
-        """Tells whether it is pass/fail, and whether there are qualities at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +125,7 @@ def streams_of(shared: MonitoringSettings) -> list[Stream]:
 
 
 def plans_of(
-    alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings
+    alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
 ) -> list[DropPlan]:
     """Return how the drops of each metric with a baseline are watched; those metrics and all segments share the budget."""
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
@@ -147,7 +134,7 @@ def plans_of(
     return [_plan(metric, one, shared, streams) for metric, one in dropping]
 
 
-def _plan(metric: Watched, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> DropPlan:
+def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> DropPlan:
     assert alert.baseline is not None  # those without one have no plan
     binary = metric.scale.kind == "binary"
     null = budget.null_of(alert.baseline, alert.min_drop)
@@ -166,7 +153,7 @@ def _plan(metric: Watched, alert: AlertSettings, shared: MonitoringSettings, str
 
 
 def alerts_of(
-    alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings
+    alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
 ) -> list[Alert]:
     """Return every alert: drops, thresholds, failing judges, silence per metric; lost and missing units for all."""
     found: list[Alert] = []
@@ -225,7 +212,7 @@ def _promise(plan: DropPlan) -> str:
     return f"z = {plan.z:.2f}: at most one false alarm in {every}, over all windows, metrics and segments."
 
 
-def _thresholds(metric: Watched, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
+def _thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
     least = alert.min_scores or budget.least_scores(alert.baseline, binary=metric.scale.kind == "binary")
     window = promql.duration(shared.windows[0])
     for stream in streams_of(shared):
@@ -242,7 +229,7 @@ def _thresholds(metric: Watched, alert: AlertSettings, shared: MonitoringSetting
         )
 
 
-def _judge(metric: Watched, shared: MonitoringSettings) -> Alert:
+def _judge(metric: Metric, shared: MonitoringSettings) -> Alert:
     window = promql.duration(shared.windows[0])
     where = promql.matching({promql.METRIC: metric.name})
     share = promql.failed_share(window, where, weighted=metric.scale.range is not None)
@@ -259,7 +246,7 @@ def _judge(metric: Watched, shared: MonitoringSettings) -> Alert:
     )
 
 
-def _silence(metric: Watched, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
+def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
     where = promql.matching({promql.METRIC: metric.name})
     scored = promql.matching({promql.METRIC: metric.name, **({SERIES: alert.series} if alert.series else {})})
     first, long = promql.duration(shared.windows[0]), promql.duration(shared.no_scores_after)

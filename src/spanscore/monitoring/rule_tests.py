@@ -20,11 +20,11 @@ from spanscore.monitoring.alerts import (
     SERIES,
     SILENT,
     UNSCORED,
-    Watched,
     plans_of,
     streams_of,
 )
 from spanscore.monitoring.names import label, series
+from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = ["unit_tests"]
@@ -39,7 +39,7 @@ JOB = "bot"
 
 
 def unit_tests(
-    rules: str, alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings
+    rules: str, alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
 ) -> dict[str, Any]:
     """Return the tree of a test file.
 
@@ -83,7 +83,7 @@ class _Traffic:
     """What the counters of one service do."""
 
     def __init__(
-        self, alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings
+        self, alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
     ) -> None:
         self._alerts = alerts
         self._metrics = metrics
@@ -186,7 +186,7 @@ class _Traffic:
         yield {"series": _series(semconv.PENDING, name), "values": f"0x{STEPS}"}
 
     def _moments(
-        self, metric: Watched, mean: float, units: float, segment: Mapping[str, str]
+        self, metric: Metric, mean: float, units: float, segment: Mapping[str, str]
     ) -> Iterator[dict[str, str]]:
         alert = self._alerts.get(metric.name, AlertSettings())
         labels = {promql.METRIC: metric.name, SERIES: alert.series or "1", **segment}

@@ -17,9 +17,10 @@ import yaml
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import SEGMENT, SERIES, Alert, Watched, alerts_of, links_of, streams_of
+from spanscore.monitoring.alerts import SEGMENT, SERIES, Alert, alerts_of, links_of, streams_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.rule_tests import unit_tests
+from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
@@ -37,7 +38,7 @@ _MADE = "# Made by `spanscore rules`: change the configuration and make it again
 
 
 def rule_files(
-    alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched], shared: MonitoringSettings | None = None
+    alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings | None = None
 ) -> dict[str, str]:
     """Return path → text.
 
@@ -60,7 +61,7 @@ def rule_files(
     }
 
 
-def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Watched]) -> None:
+def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> None:
     by_name = {metric.name: metric for metric in metrics}
     for name, alert in alerts.items():
         if name not in by_name:
