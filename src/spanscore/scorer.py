@@ -25,7 +25,8 @@ from spanscore.line.status import Status
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.otel.providers import NO_METRICS, ProviderRow, Providers
+from spanscore.otel.providers import Providers
+from spanscore.otel.resolved import NO_METRICS, ProviderRow
 from spanscore.protocols import Filter, Metric, PendingSpan, Redactor, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation

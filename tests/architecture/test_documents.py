@@ -59,7 +59,7 @@ def test_every_outcome_has_its_moment_in_the_life_of_a_unit() -> None:
 
 def test_every_thread_of_ours_is_listed() -> None:
     sources = "".join(file.read_text() for file in SRC.rglob("*.py") if file.parent.name != "demo")
-    started = re.findall(r"(?:name=|pool=|, |LoopThread\()\"(spanscore-[a-z-]+)\"", sources)
+    started = re.findall(r"(?:pool=|, |Thread\()\"(spanscore-[a-z-]+)\"", sources)
 
     assert set(re.findall("`(spanscore-[a-z-]+)`", _section("The threads"))) == set(started)
 

@@ -23,7 +23,8 @@ from tests.sinks.memory import Memory, telemetry_of
 
 from spanscore.model.score import score_id
 from spanscore.otel.exporters import _condensed
-from spanscore.otel.providers import ProviderRow, Providers
+from spanscore.otel.providers import Providers
+from spanscore.otel.resolved import ProviderRow
 from spanscore.runtime import log
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events

@@ -15,26 +15,23 @@ import os
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
-from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-from opentelemetry import metrics, trace
+from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
 from spanscore.otel.exporters import (
     SIGNALS,
     OwnParts,
-    QuietExporter,
     Signal,
     exporter_name,
     otel_environment,
     sdk_disabled,
 )
+from spanscore.otel.resolved import ProviderRow, ResolvedProvider, global_provider, no_provider
 from spanscore.otel.scope import scope, version
 from spanscore.runtime.fork import before_fork, reset_in_child
+from spanscore.runtime.serial import SerialThread
 from spanscore.runtime.threads import start_daemon
 
 if TYPE_CHECKING:
@@ -42,12 +39,10 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-__all__ = ["ProviderRow", "Providers"]
-
-Source = Literal["given", "global", "own", "none"]
+__all__ = ["Providers"]
 
 EXIT_TIMEOUT_S = 4.0
-"""Our own exit hook, for whoever never called ``shutdown``: within the 5 s that an exit may take in all."""
+"""Our own exit hook, for an application that never called ``shutdown``: within the 5 s that an exit may take in all."""
 WARM_UP_TIMEOUT_S = 5.0
 """Longest wait for the imports of ``warm_up``, which take 0.1 to 0.3 s; after that the caller does them itself."""
 FORK_TIMEOUT_S = 2.0
@@ -56,26 +51,9 @@ FORK_TIMEOUT_S = 2.0
 UNREACHABLE_S = 1.5
 """How long a shutdown bears with a backend that is not there: its exporter's second try comes after some 1 s."""
 _LOOK_S = 0.02
-"""How often it is looked whether an export is stuck: the exporters tell nobody."""
-NO_METRICS = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
+"""How often it is looked whether an export is stuck: the exporters do not say it."""
 
 _log = logging.getLogger("spanscore")
-
-
-class ProviderRow(NamedTuple):
-    """One line of ``describe()``.
-
-    Attributes:
-        what: ``traces``, ``metrics`` or ``logs``.
-        which: ``given`` as argument, ``global``, ``own`` or ``none``.
-        endpoint: where our own exporter sends, without credentials; empty for providers that are not ours.
-        last: the last result with its time, or why nothing is sent; empty for providers that are not ours.
-    """
-
-    what: str
-    which: str
-    endpoint: str
-    last: str
 
 
 class Providers:
@@ -95,15 +73,15 @@ class Providers:
         logger_provider: LoggerProvider | None = None,
         service_name: str | None = None,
     ) -> None:
-        self._given = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
+        self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
         self._lock = Lock()
-        self._chosen: dict[Signal, _ResolvedProvider] | None = None
+        self._chosen: dict[Signal, ResolvedProvider] | None = None
         self._tracers: dict[str, Tracer] = {}
         self._warming: Thread | None = None
         self._parts: OwnParts | None = None
-        self._helper = _Helper()
-        self._at: _ResolvedProvider | None = None
+        self._helper = SerialThread("spanscore-flush")
+        self._at: ResolvedProvider | None = None
         self._closed = False
         version()  # reads files: here, as scopes are made when the first request is under way
         weakref.finalize(self, self._helper.stop).atexit = False
@@ -134,31 +112,31 @@ class Providers:
 
     @property
     def tracer_provider(self) -> TracerProvider:
-        """The tracer provider in use; chooses the providers if nobody has."""
+        """The tracer provider in use; chooses the providers if that is to be done."""
         provider: TracerProvider = self._provider("traces")
         return provider
 
     @property
     def meter_provider(self) -> MeterProvider:
-        """The meter provider in use; chooses the providers if nobody has."""
+        """The meter provider in use; likewise."""
         provider: MeterProvider = self._provider("metrics")
         return provider
 
     def tracer(self, name: str = semconv.SCOPE) -> Tracer:
-        """Return the tracer of a scope; chooses the providers if nobody has."""
+        """Return the tracer of a scope; likewise."""
         tracer = self._tracers.get(name)
         if (
             tracer is None
-        ):  # the SDK makes a new one at each call before 1.45, and chosen span ids are a matter of the tracer
+        ):  # one for good: before 1.45 the SDK makes a new one at each call, and ids are a matter of the tracer
             tracer = self._tracers.setdefault(name, self._provider("traces").get_tracer(*scope(name)))
         return tracer
 
     def meter(self) -> Meter:
-        """Return our meter, one object per provider; chooses the providers if nobody has."""
+        """Return our meter, one object per provider; likewise."""
         return _meter_of(self._provider("metrics"))
 
     def logger(self) -> Logger:
-        """Return our OpenTelemetry logger; chooses the providers if nobody has."""
+        """Return our OpenTelemetry logger; likewise."""
         logger: Logger = self._provider("logs").get_logger(*scope())
         return logger
 
@@ -169,7 +147,7 @@ class Providers:
         return str(attributes.get("service.name") or OwnParts(self._service_name).resource.attributes["service.name"])
 
     def force_flush(self, timeout_s: float) -> bool:
-        """Send what is waiting. Blocks for at most ``timeout_s``, and not where nobody is there to take it.
+        """Send what is waiting. Blocks for at most ``timeout_s``, and not where no backend is there.
 
         An exporter of our own that could not connect goes on trying, up to 10 s: that is not waited for.
 
@@ -208,7 +186,9 @@ class Providers:
         if self._chosen is not None:
             return [chosen.row() for chosen in self._chosen.values()]
         return [
-            ProviderRow(what, "none" if self._given[what] is None else "given", "", "chosen when the first run starts")
+            ProviderRow(
+                what, "none" if self._arguments[what] is None else "given", "", "chosen when the first run starts"
+            )
             for what in SIGNALS
         ]
 
@@ -217,7 +197,7 @@ class Providers:
         assert self._chosen is not None  # resolve always chooses
         return self._chosen[what].provider
 
-    def _own(self) -> list[_ResolvedProvider]:
+    def _own(self) -> list[ResolvedProvider]:
         return [chosen for chosen in (self._chosen or {}).values() if chosen.which == "own"]
 
     def _flush_all(self) -> bool:
@@ -229,7 +209,7 @@ class Providers:
     def _close_all(self) -> bool:
         return self._each(self._own(), lambda chosen: chosen.close())
 
-    def _each(self, providers: Iterable[_ResolvedProvider], deliver: Callable[[_ResolvedProvider], bool]) -> bool:
+    def _each(self, providers: Iterable[ResolvedProvider], deliver: Callable[[ResolvedProvider], bool]) -> bool:
         """Whether all succeed, one after another; each is tried, also after one that failed. Helper thread."""
         results = []
         for self._at in providers:
@@ -252,11 +232,13 @@ class Providers:
         at = self._at
         return at is not None and at.exporter is not None and at.exporter.unreachable
 
-    def _choose(self) -> dict[Signal, _ResolvedProvider]:
+    def _choose(self) -> dict[Signal, ResolvedProvider]:
         build = self._to_build()
         if build and (self._parts is None or self._parts.environment != otel_environment()):
             self._parts = OwnParts(self._service_name)  # nothing was built ahead, or for other variables
-        chosen = {what: self._build(what) if what in build else self._found(what) or _nothing(what) for what in SIGNALS}
+        chosen = {
+            what: self._build(what) if what in build else self._found(what) or no_provider(what) for what in SIGNALS
+        }
         self._helper.start()  # now, as no thread can be started any more at interpreter exit (from Python 3.12 on)
         if any(one.which == "own" for one in chosen.values()):
             atexit.register(self._at_exit)
@@ -267,25 +249,25 @@ class Providers:
         if sdk_disabled():
             return []
         missing = [what for what in SIGNALS if self._found(what) is None]
-        told_where = any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
-        if "traces" not in missing and not told_where:
+        has_endpoint = any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
+        if "traces" not in missing and not has_endpoint:
             return []
         return [what for what in missing if what == "traces" or exporter_name(what) != "none"]
 
-    def _found(self, what: Signal) -> _ResolvedProvider | None:
-        if self._given[what] is not None:
-            return _ResolvedProvider(what, self._given[what], "given")
-        provider = _global_provider(what)
-        return None if provider is None else _ResolvedProvider(what, provider, "global")
+    def _found(self, what: Signal) -> ResolvedProvider | None:
+        if self._arguments[what] is not None:
+            return ResolvedProvider(what, self._arguments[what], "given")
+        provider = global_provider(what)
+        return None if provider is None else ResolvedProvider(what, provider, "global")
 
-    def _build(self, what: Signal) -> _ResolvedProvider:
+    def _build(self, what: Signal) -> ResolvedProvider:
         assert self._parts is not None  # made before any signal is built
         try:
             provider, exporter = self._parts.provider(what), self._parts.exporter(what)
         except Exception as error:  # noqa: BLE001  (a wrong OTEL_ variable must not break the application's first request)
             _log.warning("%s are not exported, as no exporter could be built: %s", what, error)
-            return _nothing(what, f"no exporter could be built: {error}")
-        return _ResolvedProvider(
+            return no_provider(what, f"no exporter could be built: {error}")
+        return ResolvedProvider(
             what, provider, "own", exporter, "" if exporter else f"OTEL_{what.upper()}_EXPORTER=none"
         )
 
@@ -308,133 +290,9 @@ class Providers:
 
     def reset(self) -> None:
         """Go on without the threads: in a forked child. What was chosen stays."""
-        self._lock, self._warming, self._helper, self._at = Lock(), None, _Helper(), None
+        self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
         if self._chosen is not None and not self._closed:
             self._helper.start()
-
-
-@dataclass(frozen=True, slots=True)
-class _ResolvedProvider:
-    """One provider, whose it is, and our exporter behind it where it is ours and exports."""
-
-    what: Signal
-    provider: Any
-    which: Source
-    exporter: QuietExporter | None = None
-    note: str = ""
-
-    def flush(self) -> bool:
-        """Flush, without a deadline. For our own: whether everything came through."""
-        return self._delivers(getattr(self.provider, "force_flush", lambda: True))
-
-    def close(self) -> bool:
-        """Shut down, without a deadline; what is still held is exported first. Whether everything came through."""
-        return self._delivers(self.provider.shutdown)
-
-    def interrupt(self) -> None:
-        """End an export that waits for its next try."""
-        if self.exporter is not None:
-            self.exporter.shutdown()
-
-    def row(self) -> ProviderRow:
-        """Return the line for people."""
-        if self.exporter is None:
-            return ProviderRow(self.what, self.which, "", self.note)
-        return ProviderRow(self.what, self.which, self.exporter.endpoint, self.exporter.last())
-
-    def _delivers(self, send: Callable[[], Any]) -> bool:
-        failures = self.exporter.failures if self.exporter else 0
-        try:
-            said = send() is not False
-        except Exception as error:  # noqa: BLE001  (the SDK raises for readers out of time: it is this call's answer)
-            _log.debug("%s were not all sent: %s", self.what, error)
-            return False
-        if self.exporter is None:
-            return said
-        if self.exporter.unsupported:
-            return self.what != "traces"  # nobody waits for metrics and logs that the backend does not take
-        return said and self.exporter.delivered_since(failures)
-
-
-class _Helper:
-    """Runs calls that know no deadline, one after another, on one daemon thread, which starts with the first."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._queue: SimpleQueue[Callable[[], bool] | None] = SimpleQueue()
-        self._waiting: dict[Callable[[], bool], Future[bool]] = {}
-        self._thread: Thread | None = None
-
-    def start(self) -> None:
-        """Start the thread, if it does not run."""
-        with self._lock:
-            self._start()
-
-    def do(self, work: Callable[[], bool]) -> Future[bool]:
-        """Run work after what came before; the same work that still waits is not done twice. Does not block."""
-        with self._lock:
-            if work not in self._waiting:
-                future: Future[bool] = Future()
-                self._waiting[work] = future
-                if self._start():
-                    self._queue.put(work)
-                else:
-                    self._waiting.pop(work).set_result(False)
-                return future
-            return self._waiting[work]
-
-    def stop(self) -> None:
-        """Let the thread end after what it has."""
-        with self._lock:
-            if self._thread is not None:
-                self._queue.put(None)
-                self._thread = None
-
-    def _start(self) -> bool:
-        if self._thread is None:
-            try:
-                self._thread = start_daemon(self._work, "spanscore-flush")
-            except RuntimeError:  # the interpreter is exiting
-                return False
-        return True
-
-    def _work(self) -> None:
-        while (work := self._queue.get()) is not None:
-            with self._lock:
-                future = self._waiting.pop(work)
-            try:
-                future.set_result(work())
-            except Exception as error:  # noqa: BLE001  (handed to whoever waits)
-                future.set_exception(error)
-
-
-def _global_provider(what: Signal) -> Any:
-    """Return the provider that the application set globally; None when it set none. Never sets one."""
-    if what == "traces":
-        provider: Any = trace.get_tracer_provider()
-    elif what == "metrics":
-        provider = metrics.get_meter_provider()
-    else:
-        from opentelemetry import _logs
-
-        provider = _logs.get_logger_provider()
-    is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
-    return None if is_proxy else provider
-
-
-def _nothing(what: Signal, note: str = "") -> _ResolvedProvider:
-    """Return the API's own no-op; for metrics and logs its proxy, which a provider set later still fills."""
-    if sdk_disabled():
-        note = "OTEL_SDK_DISABLED=true"
-    elif exporter_name(what) == "none":
-        note = f"OTEL_{what.upper()}_EXPORTER=none"
-    if what == "traces":
-        return _ResolvedProvider(what, trace.NoOpTracerProvider(), "none", note=note)
-    if what == "metrics":
-        return _ResolvedProvider(what, metrics.get_meter_provider(), "none", note=note or NO_METRICS)
-    from opentelemetry import _logs
-
-    return _ResolvedProvider(what, _logs.get_logger_provider(), "none", note=note or "no provider is set")
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()

@@ -1,0 +1,108 @@
+"""ResolvedProvider: the provider that is used for a signal, whose it is, and whether what it holds came through."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from opentelemetry import metrics, trace
+
+from spanscore.otel.exporters import QuietExporter, Signal, exporter_name, sdk_disabled
+
+__all__ = ["NO_METRICS", "ProviderRow", "ResolvedProvider", "global_provider", "no_provider"]
+
+Origin = Literal["given", "global", "own", "none"]
+
+NO_METRICS = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
+
+_log = logging.getLogger("spanscore")
+
+
+class ProviderRow(NamedTuple):
+    """One line of ``describe()``.
+
+    Attributes:
+        what: ``traces``, ``metrics`` or ``logs``.
+        which: ``given`` as argument, ``global``, ``own`` or ``none``.
+        endpoint: where our own exporter sends, without credentials; empty for providers that are not ours.
+        last: the last result with its time, or why nothing is sent; empty for providers that are not ours.
+    """
+
+    what: str
+    which: str
+    endpoint: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedProvider:
+    """One provider, whose it is, and our exporter behind it where it is ours and exports."""
+
+    what: Signal
+    provider: Any
+    which: Origin
+    exporter: QuietExporter | None = None
+    note: str = ""
+
+    def flush(self) -> bool:
+        """Flush, without a deadline. For our own: whether everything came through."""
+        return self._delivers(getattr(self.provider, "force_flush", lambda: True))
+
+    def close(self) -> bool:
+        """Shut down, without a deadline; what is still held is exported first. Whether everything came through."""
+        return self._delivers(self.provider.shutdown)
+
+    def interrupt(self) -> None:
+        """End an export that waits for its next try."""
+        if self.exporter is not None:
+            self.exporter.shutdown()
+
+    def row(self) -> ProviderRow:
+        """Return the line for people."""
+        if self.exporter is None:
+            return ProviderRow(self.what, self.which, "", self.note)
+        return ProviderRow(self.what, self.which, self.exporter.endpoint, self.exporter.last())
+
+    def _delivers(self, send: Callable[[], Any]) -> bool:
+        failures = self.exporter.failures if self.exporter else 0
+        try:
+            said = send() is not False
+        except Exception as error:  # noqa: BLE001  (the SDK raises for readers out of time: it is this call's answer)
+            _log.debug("%s were not all sent: %s", self.what, error)
+            return False
+        if self.exporter is None:
+            return said
+        if self.exporter.unsupported:
+            return self.what != "traces"  # metrics and logs that the backend does not take are not waited for
+        return said and self.exporter.delivered_since(failures)
+
+
+def global_provider(what: Signal) -> Any:
+    """Return the provider that the application set globally; None when it set none. Never sets one."""
+    if what == "traces":
+        provider: Any = trace.get_tracer_provider()
+    elif what == "metrics":
+        provider = metrics.get_meter_provider()
+    else:
+        from opentelemetry import _logs
+
+        provider = _logs.get_logger_provider()
+    is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
+    return None if is_proxy else provider
+
+
+def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
+    """Return the API's own no-op; for metrics and logs its proxy, which a provider set later still fills."""
+    if sdk_disabled():
+        note = "OTEL_SDK_DISABLED=true"
+    elif exporter_name(what) == "none":
+        note = f"OTEL_{what.upper()}_EXPORTER=none"
+    if what == "traces":
+        return ResolvedProvider(what, trace.NoOpTracerProvider(), "none", note=note)
+    if what == "metrics":
+        return ResolvedProvider(what, metrics.get_meter_provider(), "none", note=note or NO_METRICS)
+    from opentelemetry import _logs
+
+    return ResolvedProvider(what, _logs.get_logger_provider(), "none", note=note or "no provider is set")
