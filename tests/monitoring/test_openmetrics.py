@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -21,6 +23,7 @@ from tests.live import QUESTION, Grounded, Trace, a_line, a_trace, rag
 from tests.servers.otlp import OtlpReceiver
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -210,6 +213,30 @@ def test_the_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyP
 
     with a_line() as (scorer, _), pytest.raises(ConfigurationError, match=r"spanscore\[prometheus\]"):
         scorer.serve_metrics(0)
+
+
+def test_a_client_that_hangs_up_is_no_news_to_the_application(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving() as (_, _, port):
+        client = socket.create_connection(("127.0.0.1", port), timeout=10)
+        client.send(b"GET /metrics HTTP/1.1\r\n")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its end is a reset
+        client.close()
+        ask(port)  # is accepted after it
+        for answering in [one for one in threading.enumerate() if "process_request" in one.name]:
+            answering.join(10)
+
+    assert capfd.readouterr().err == ""
+
+
+def test_a_collection_that_fails_is_an_error_on_the_page_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    endpoint = ScrapeEndpoint(lambda: str(1 / 0), port=0, host="127.0.0.1")
+    try:
+        response, words = ask(endpoint.port)
+    finally:
+        endpoint.close()
+
+    assert (response.status, words) == (500, "The metrics could not be read\n")
+    assert capfd.readouterr().err == ""
 
 
 def test_a_file_may_ask_for_it(tmp_path: Any) -> None:

@@ -2,6 +2,10 @@
 
 It has a meter provider of its own, as a reader can only be given to one that is being made, and the application's provider is
 not ours to make. So the numbers are there before the first run, and whichever provider the application sets gets them too.
+
+The server is ours, as ``prometheus_client.start_http_server`` (0.26, measured) prints a traceback in the application when a
+client hangs up and when a collection fails, keeps a thread for ever for a client that says nothing, and on 0.0.0.0 asks a name
+server who we are: 10 s where none answers. It also gives the metrics under any path and refuses HEAD.
 """
 
 from __future__ import annotations
@@ -16,8 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError
-from spanscore.monitoring import prometheus_client
-from spanscore.monitoring.families import Families
+from spanscore.monitoring.prometheus_client import Exposition
 from spanscore.otel.scope import scope
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.threads import start_daemon
@@ -52,17 +55,16 @@ class ScrapeEndpoint:
     """
 
     def __init__(self, service_name: Callable[[], str], *, port: int, host: str) -> None:
-        prometheus_client.require()
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.resources import Resource
 
+        self._exposition = Exposition()
         self._server = _listening(host, port, self._answer)
         self.host = host
         self.port = int(self._server.server_address[1])
         self._service_name = service_name
         self._reader = InMemoryMetricReader()
-        self._families = Families()
         self._lock = Lock()
         self.meter: Meter = MeterProvider([self._reader], Resource({}), shutdown_on_exit=False).get_meter(*scope())
         start_daemon(self._server.serve_forever, "spanscore-metrics")
@@ -80,12 +82,12 @@ class ScrapeEndpoint:
 
     def _answer(self, accept: str) -> tuple[bytes, str]:
         with self._lock:  # a collection and what is kept of it belong together
-            told = self._families.of(self._reader.get_metrics_data(), {SERVICE_NAME: self._service_name()})
-        return prometheus_client.render(told, accept)
+            collected = self._reader.get_metrics_data()
+            return self._exposition.text(collected, {SERVICE_NAME: self._service_name()}, accept)
 
 
 class _Server(ThreadingHTTPServer):
-    """Quiet: a scraper that hangs up is no news to the application."""
+    """Quiet: a client that hangs up is no news to the application."""
 
     daemon_threads = True
 
@@ -95,7 +97,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking a name server who we are, as ``HTTPServer`` does: 5 s and more where there is none."""
+        """Bind without asking a name server who we are, as ``HTTPServer`` does."""
         TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

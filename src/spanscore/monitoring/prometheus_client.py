@@ -1,55 +1,108 @@
-"""Families → the text that a scraper asked for, by prometheus-client: OpenMetrics with exemplars, or Prometheus' own."""
+"""The SDK's metrics data → the text that a scraper asked for: OpenMetrics with exemplars, or Prometheus' own.
+
+The SDK forgets its exemplars with each collection; a scraper that comes second, or a person who looks, would see none. The
+latest one of each bucket is kept here, as the Prometheus client libraries do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from itertools import accumulate, chain
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
 
 from spanscore.errors import MissingExtraError
-from spanscore.monitoring.families import Family
+from spanscore.monitoring import names
 
-__all__ = ["render", "require"]
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import HistogramDataPoint, MetricsData
+    from opentelemetry.sdk.metrics.export import Metric as Collected
+    from prometheus_client import Metric
+    from prometheus_client.samples import Exemplar
+
+__all__ = ["Exposition"]
+
+SCOPE_NAME, SCOPE_VERSION = "otel_scope_name", "otel_scope_version"
+"""The labels by which the OpenTelemetry specification tells the meter, as far as remote write has them too."""
 
 
-def require() -> None:
-    """Raise unless the library is there.
+class Exposition:
+    """Writes one collection after another; not for two threads at once.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: the library is not installed.
     """
-    try:
-        import prometheus_client  # noqa: F401  (only whether it is there)
-    except ImportError as error:
-        raise MissingExtraError("prometheus-client", "prometheus") from error
 
+    def __init__(self) -> None:
+        try:
+            import prometheus_client  # noqa: F401  (only whether it is there)
+        except ImportError as error:
+            raise MissingExtraError("prometheus-client", "prometheus") from error
+        self._latest: dict[tuple[str, ...], Exemplar] = {}
 
-def render(families: Iterable[Family], accept: str) -> tuple[bytes, str]:
-    """Return the text and its content type.
+    def text(self, collected: MetricsData | None, common: Mapping[str, str], accept: str) -> tuple[bytes, str]:
+        """Return the text and its content type.
 
-    Args:
-        families: what there is to tell.
-        accept: the request's ``Accept``; exemplars go out under ``application/openmetrics-text`` only.
-    """
-    from prometheus_client.exposition import choose_encoder
+        Args:
+            collected: cumulative; None = nothing was recorded yet.
+            common: labels that every series carries.
+            accept: the request's ``Accept``; exemplars go out under ``application/openmetrics-text`` only.
+        """
+        from prometheus_client.exposition import choose_encoder
 
-    encode, content_type = choose_encoder(accept)
-    return encode(_Collected(families)), content_type
+        scopes = [
+            scope for resource in (collected.resource_metrics if collected else ()) for scope in resource.scope_metrics
+        ]
+        families = [
+            self._family(metric, {SCOPE_NAME: scope.scope.name, SCOPE_VERSION: scope.scope.version or "", **common})
+            for scope in scopes
+            for metric in scope.metrics
+        ]
+        encode, content_type = choose_encoder(accept)
+        registry: Any = SimpleNamespace(collect=lambda: families)  # all that it asks of one
+        return encode(registry), content_type
 
-
-class _Collected:
-    """What the library calls a registry."""
-
-    def __init__(self, families: Iterable[Family]) -> None:
-        self._families = list(families)
-
-    def collect(self) -> Iterator[Any]:
+    def _family(self, collected: Collected, common: Mapping[str, str]) -> Metric:
         from prometheus_client import Metric
+
+        name, kind = names.family(collected.name, collected.unit or ""), _kind(collected.data)
+        family = Metric(name, collected.description or "", kind)
+        points: Iterable[Any] = collected.data.data_points
+        for point in points:
+            own = {names.label(key): str(value) for key, value in (point.attributes or {}).items()}
+            if kind == "histogram":
+                self._add_histogram(family, {**own, **common}, point)
+            else:
+                family.add_sample(f"{name}_total" if kind == "counter" else name, {**own, **common}, point.value)
+        return family
+
+    def _add_histogram(self, family: Metric, labels: dict[str, str], point: Any) -> None:
+        bounds = [str(float(bound)) for bound in point.explicit_bounds] + ["+Inf"]
+        series = [{**labels, "le": bound} for bound in bounds]
+        self._keep_exemplars(point, [_key(family, each) for each in series])
+        for each, count in zip(series, accumulate(point.bucket_counts), strict=True):
+            exemplar = self._latest.get(_key(family, each))
+            family.add_sample(f"{family.name}_bucket", each, count, exemplar=exemplar)
+        family.add_sample(f"{family.name}_count", labels, point.count)
+        family.add_sample(f"{family.name}_sum", labels, point.sum)
+
+    def _keep_exemplars(self, point: HistogramDataPoint, keys: list[tuple[str, ...]]) -> None:
         from prometheus_client.samples import Exemplar
 
-        for family in self._families:
-            metric = Metric(family.name, family.about, family.kind)
-            for sample in family.samples:
-                seen = sample.exemplar
-                exemplar = None if seen is None else Exemplar(dict(seen.labels), seen.value, seen.time_s)
-                metric.add_sample(sample.name, dict(sample.labels), sample.value, exemplar=exemplar)
-            yield metric
+        for one in point.exemplars:
+            if one.trace_id and one.span_id:
+                ids = {"trace_id": f"{one.trace_id:032x}", "span_id": f"{one.span_id:016x}"}
+                key = keys[bisect_left(point.explicit_bounds, one.value)]
+                self._latest[key] = Exemplar(ids, one.value, one.time_unix_nano / 1e9)
+
+
+def _key(family: Metric, labels: Mapping[str, str]) -> tuple[str, ...]:
+    return family.name, *chain.from_iterable(labels.items())
+
+
+def _kind(data: Any) -> Literal["counter", "gauge", "histogram"]:
+    """Tell by the form of the data, as its classes would have to be imported."""
+    if hasattr(data, "is_monotonic"):
+        return "counter" if data.is_monotonic else "gauge"
+    return "histogram" if hasattr(data, "aggregation_temporality") else "gauge"
