@@ -111,7 +111,7 @@ class Alert:
     scores: str = ""
     drop: str = ""
 
-    def told(self, **parts: str) -> str:
+    def message(self, **parts: str) -> str:
         """Return the text with what a tool fills in at run time."""
         text = self.text
         for name, part in parts.items():

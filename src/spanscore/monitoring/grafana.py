@@ -47,7 +47,7 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "for": promql.duration(alert.held_s),
         "annotations": {
             "summary": alert.summary,
-            "description": alert.told(
+            "description": alert.message(
                 value=_value("B", "%.3g"),
                 scores=_value("E", "%.0f"),
                 drop=_value("G", "%.3f"),
@@ -89,8 +89,8 @@ def _reduced(ref: str, of: str) -> dict[str, Any]:
 
 
 def _expression(ref: str, model: dict[str, Any]) -> dict[str, Any]:
-    given = {"refId": ref, "datasource": {"type": EXPRESSION, "uid": EXPRESSION}, **model}
-    return _step(ref, EXPRESSION, given)
+    whole = {"refId": ref, "datasource": {"type": EXPRESSION, "uid": EXPRESSION}, **model}
+    return _step(ref, EXPRESSION, whole)
 
 
 def _step(ref: str, source: str, model: dict[str, Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
 
 
 def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
-    text = alert.told(
+    text = alert.message(
         value='{{ $value | printf "%.3g" }}',
         scores=_asked(alert.scores, "%.0f"),
         drop=_asked(alert.drop, "%.3f"),

@@ -1,7 +1,7 @@
 """DeferredSpan: a span that is made when it ends, because no processor looks at it before.
 
 The SDK's span is there to be written to while its work goes on: a lock, a bounded mapping that cleans each value, a copy of
-itself at the end. That costs 50 µs, five times what a finished span costs. Ours are told after the fact, and the batch and
+itself at the end. That costs 50 µs, five times what a finished span costs. Ours are made after the fact, and the batch and
 the simple processor of the SDK look at finished spans only. Where a processor that looks at starts is there (one that stamps
 every span with a tenant, say), the SDK's own span is used.
 """
@@ -23,7 +23,7 @@ _PLAIN = frozenset({str, int, float, bool})
 
 
 class DeferredSpan(NonRecordingSpan):
-    """A span that keeps what it is told, and gives the processors of its tracer a finished one. Not for several threads.
+    """A span that keeps what is set on it, and gives the processors of its tracer a finished one. Not for several threads.
 
     Attributes:
         name: of the span.
@@ -98,7 +98,7 @@ class DeferredSpan(NonRecordingSpan):
 
 
 class Watchers:
-    """Knows whether anybody would see a tracer's spans before they end."""
+    """Knows whether a processor would see a tracer's spans before they end."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer

@@ -1,4 +1,4 @@
-"""OTEL_* variables → our own exporters and providers: quiet, remembering how it went, and stopping where they are not wanted.
+"""OTEL_* variables → our own exporters and providers: quiet, remembering how it went, and stopping where they are refused.
 
 Everything of the SDK is imported on first use: metrics, logs and the OTLP exporters cost 100 to 300 ms.
 """
@@ -62,14 +62,14 @@ _UNREACHABLE = {
         re.IGNORECASE,
     ),
 }
-"""Clause → how urllib3, gRPC and the system word it. Known at the first try: nobody is there."""
+"""Clause → how urllib3, gRPC and the system word it. Known at the first try."""
 _CODE = re.compile(r"code: (\d{3})\b")
 _GRPC_CODE = re.compile(r"StatusCode\.([A-Z_]+)")
 _TRANSIENT = re.compile(r"Transient error (.+?) encountered")
 _PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus}
 _LATE = re.compile(r"timed? ?out|DEADLINE_EXCEEDED", re.IGNORECASE)
 _QUEUE_FULL = "Queue full"
-"""How the SDK's batch processors begin to say that they drop what they are given."""
+"""How the SDK's batch processors begin to say that they drop what comes."""
 
 _exporting: ContextVar[QuietExporter | None] = ContextVar("spanscore_exporting", default=None)
 
@@ -95,7 +95,7 @@ def _hush_first(logger: logging.Logger) -> None:
 
 
 class QuietExporter:
-    """An SDK exporter of any signal that prints nothing, remembers how it went, and stops when it is not wanted.
+    """An SDK exporter of any signal that prints nothing, remembers how it went, and stops when it is refused.
 
     It stops for good after the first 404, 405 (Phoenix) or UNIMPLEMENTED: the backend does not take this signal.
 
@@ -106,7 +106,7 @@ class QuietExporter:
 
     Attributes:
         undelivered: spans, points or events of exports that failed, and those dropped as too many were waiting.
-        unreachable: whether nobody was there at the latest try; also while the exporter waits for its next.
+        unreachable: whether no backend was there at the latest try; also while the exporter waits for its next.
     """
 
     def __init__(self, inner: Any, endpoint: str = "", what: Signal = "traces") -> None:

@@ -1,6 +1,6 @@
-"""Head samplers whose answer is known without asking them.
+"""KnownDecision: head samplers whose answer is known without asking them.
 
-The SDK's default keeps every root, and every child of a span that was kept. To be told so costs as much as to make the span.
+The SDK's default keeps every root, and every child of a span that was kept. To ask it costs as much as to make the span.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Telemetry:
         counts: the ledger.
         gauges: instrument name (queue, hold and capture ones) → what reads it; a mapping is one point per ``reason``.
         segments: attribute or metadata key → the values that are told apart; every other value is ``other``.
-        max_sets: attribute sets per instrument; models, agents and series past it are folded into ``other``.
+        max_sets: attribute sets per instrument; models, agents and series past it are ``other``.
 
     Raises:
         ConfigurationError: a segment has the name of an attribute of ours.
@@ -142,7 +142,7 @@ class Telemetry:
 
     @property
     def overflowed(self) -> int:
-        """Measurements whose attributes were folded into ``other``, as the instrument had too many sets."""
+        """Measurements whose attributes became ``other``, as the instrument had too many sets."""
         return self._sums.overflowed
 
     def export_to(self, meter: Meter) -> None:

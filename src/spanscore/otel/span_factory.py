@@ -1,9 +1,9 @@
-"""PresetSpanFactory: spans whose ids, and whose head-sampling decision, were chosen before they are made.
+"""PresetSpanFactory: spans whose ids, and whose head-sampling decision, are settled before they are made.
 
-Where nobody looks at a span before it ends, it is an ``DeferredSpan``. Else the SDK makes it: its tracer asks its
-``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was chosen; the tracer itself,
-which every user of its scope shares, is not touched. A tracer that is not the SDK's chooses for itself, and nothing else can
-be done about it.
+Where no processor looks at a span before it ends, it is a ``DeferredSpan``. Else the SDK makes it: its tracer asks its
+``id_generator`` and its ``sampler``, and here a shallow copy of it asks two that repeat what was preset; the tracer itself,
+which every user of its scope shares, is not touched. A tracer that is not the SDK's settles both itself, and nothing can be
+done about it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlag
 
 
 class PresetSpanFactory:
-    """Starts spans that are chosen in all but their processors. One thread's, but for ``ids``, ``sampler`` and ``keeps``.
+    """Starts spans that are preset in all but their processors. One thread's, but for ``ids``, ``sampler`` and ``keeps``.
 
     Attributes:
-        ids: generates ids; whoever chooses asks it.
+        ids: generates ids; a caller that presets them asks it.
         sampler: the tracer's own head sampler.
         keeps: whether a span with this parent (None = it has none) is sampled for sure, and ``sampler`` need not be asked.
         watched: whether a processor looks at spans before they end.
@@ -51,13 +51,13 @@ class PresetSpanFactory:
         self.keeps, self.watched = KnownDecision(self.sampler).keeps, Watchers(tracer)
         self._own = tracer
         self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
-        self._ids, self._sampler = _Ids(self.ids), _Sampler(self.sampler)
+        self._ids, self._sampler = _PresetIds(self.ids), _PresetSampler(self.sampler)
         self._tracer = copy(tracer)
         self._tracer.id_generator, self._tracer.sampler = self._ids, self._sampler
 
     @classmethod
     def of(cls, tracer: Tracer) -> PresetSpanFactory | None:
-        """Return what starts chosen spans in this tracer's name; None for one that is not the SDK's."""
+        """Return what starts preset spans in this tracer's name; None for one that is not the SDK's."""
         is_known = type(tracer).__module__ == "opentelemetry.sdk.trace"
         is_known = is_known and hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")
         return cls(tracer) if is_known else None
@@ -120,8 +120,8 @@ def _within(parent: Span | None, context: Context) -> Context:
     return context if parent is None else set_span_in_context(parent, context)
 
 
-class _Ids:
-    """Repeats the chosen ids."""
+class _PresetIds:
+    """Repeats the preset ids."""
 
     __slots__ = ("_inner", "span_id", "trace_id")
 
@@ -131,19 +131,19 @@ class _Ids:
         self.trace_id: int | None = None
 
     def generate_span_id(self) -> Any:
-        """Return the chosen id, else a generated one."""
+        """Return the preset id, else a generated one."""
         return self._inner.generate_span_id() if self.span_id is None else self.span_id
 
     def generate_trace_id(self) -> Any:
-        """Return the chosen id, else a generated one."""
+        """Return the preset id, else a generated one."""
         return self._inner.generate_trace_id() if self.trace_id is None else self.trace_id
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-class _Sampler:
-    """Repeats the chosen decision."""
+class _PresetSampler:
+    """Repeats the preset decision."""
 
     __slots__ = ("_inner", "sampling")
 
@@ -152,7 +152,7 @@ class _Sampler:
         self.sampling: Any = None
 
     def should_sample(self, *arguments: Any, **named: Any) -> Any:
-        """Return the chosen decision, else a new one."""
+        """Return the preset decision, else a new one."""
         return self._inner.should_sample(*arguments, **named) if self.sampling is None else self.sampling
 
     def __getattr__(self, name: str) -> Any:

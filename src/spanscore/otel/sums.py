@@ -26,7 +26,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: name and value in a fixed order."""
 
 MAX_SETS = 1000
-"""Attribute sets per instrument; the SDK folds everything past 2,000 into one, and says nothing."""
+"""Attribute sets per instrument; the SDK makes one of all past 2,000, and says nothing."""
 OTHER = "other"
 _CLOSED = frozenset({semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.OUTCOME, semconv.TOKEN_TYPE})
 """Attributes with few values, which are never ``other``."""

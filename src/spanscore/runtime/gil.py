@@ -1,4 +1,4 @@
-"""Turns: a thread of ours that has much to do gives the application's threads the GIL in between.
+"""yield_gil: a thread of ours that has much to do gives the application's threads the GIL in between.
 
 Else each of them that has let go of it, for a system call as short as an event loop's look at its sockets, waits out a switch
 interval (5 ms) to get it back.

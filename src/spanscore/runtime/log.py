@@ -14,16 +14,16 @@ from spanscore.model.foreign import type_name
 __all__ = ["log_internal_error", "log_once"]
 
 _log = logging.getLogger("spanscore")
-_said: set[str] = set()
-_MAX_SAID = 100
-"""Different faults told of; a process that has more has been told."""
+_faults: set[str] = set()
+_MAX_CAUSES = 100
+"""Different causes, and different faults, that are logged; a process that has more has said enough."""
 _AGAIN_AFTER_S = 3600.0
-"""A cause that stays is told of again after this: who reads logs of today does not see yesterday's."""
-_told: dict[str, float] = {}
+"""A cause that stays is logged again after this: who reads logs of today does not see yesterday's."""
+_logged_at: dict[str, float] = {}
 
 
 def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: float | None = None) -> None:
-    """Log what somebody must act upon: the first time, and at most hourly again. Any thread; never raises.
+    """Log what the operator must act upon: the first time, and at most hourly again. Any thread; never raises.
 
     Args:
         cause: what tells it from other causes.
@@ -31,14 +31,14 @@ def log_once(cause: str, text: str, *, level: int = logging.WARNING, now_s: floa
         level: of ``logging``.
         now_s: seconds on any steady clock; None = the system's.
     """
-    if cause not in _told and len(_told) >= _MAX_SAID:
+    if cause not in _logged_at and len(_logged_at) >= _MAX_CAUSES:
         return
     now = monotonic() if now_s is None else now_s
-    before = _told.setdefault(cause, now)  # atomic: of several threads that meet a cause at once, one tells it
+    before = _logged_at.setdefault(cause, now)  # atomic: of several threads that meet a cause at once, one logs it
     if before is not now and now - before < _AGAIN_AFTER_S:
         return
-    _told[cause] = now
-    _say(level, "spanscore: %s", text)  # who speaks: a log line without its logger's name is nobody's
+    _logged_at[cause] = now
+    _say(level, "spanscore: %s", text)  # who speaks, as a line may be shown without its logger's name
 
 
 def log_internal_error(what: str, error: BaseException) -> None:
@@ -49,16 +49,16 @@ def log_internal_error(what: str, error: BaseException) -> None:
         error: why; the same class from the same line is the same fault, wherever it was met.
     """
     origin = _origin(error)
-    if origin in _said or len(_said) >= _MAX_SAID:
+    if origin in _faults or len(_faults) >= _MAX_CAUSES:
         return
-    _said.add(origin)
+    _faults.add(origin)
     _say(logging.WARNING, "spanscore could not %s (%s); the application is not affected, said once", what, origin)
 
 
 def _say(level: int, line: str, *words: str) -> None:
     try:
         _log.log(level, line, *words)
-    except BaseException as error:  # (a filter or handler of the application's logging; there is nobody left to tell)
+    except BaseException as error:  # (a filter or handler of the application's logging; there is no one left to tell)
         if threading.current_thread() is threading.main_thread() and not isinstance(error, Exception):
             raise  # a signal's; on a thread of ours it would end that thread
 

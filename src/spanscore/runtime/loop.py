@@ -70,7 +70,7 @@ class LoopThread:
         while not loop.is_closed():
             try:
                 loop.run_forever()
-            except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: whoever awaits the task has it too)
+            except BaseException as error:  # noqa: BLE001  (SystemExit out of some task: what awaits the task has it too)
                 log_internal_error("keep a judge's task from ending its loop", error)
 
     def reset(self) -> None:
@@ -114,7 +114,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
-    """asyncio prints what nobody awaited, traceback and message; it may quote a prompt."""
+    """asyncio prints the error of a task that nothing awaited, traceback and message; it may quote a prompt."""
     error = what.get("exception")
     if error is not None:
         log_internal_error("await a judge's background task", error)

@@ -54,7 +54,7 @@ class DaemonPool(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing: idle threads end by themselves, and nobody waits for the others."""
+        """Do nothing: idle threads end by themselves, and the others are not waited for."""
 
     def _start(self) -> None:
         try:
@@ -85,7 +85,7 @@ def _do(future: Future[Any], job: Callable[[], Any]) -> None:
         return
     try:
         future.set_result(job())
-    except BaseException as error:  # noqa: BLE001  (handed to whoever waits)
+    except BaseException as error:  # noqa: BLE001  (handed to the caller, who waits)
         future.set_exception(error)
 
 

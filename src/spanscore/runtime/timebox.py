@@ -38,7 +38,7 @@ _AGAIN_AFTER_S: Final = 60.0
 
 
 class Hung(BaseException):
-    """A hook did not return in its time. No ``Exception``: nobody on the way takes it for an error of the hook's own.
+    """A hook did not return in its time. No ``Exception``: no handler on the way takes it for an error of the hook's own.
 
     Attributes:
         outcome: of the unit whose sample it is.
@@ -53,7 +53,7 @@ class Hung(BaseException):
 
 
 class Hook:
-    """A function of the user. Called by work of a timebox it has a deadline, by anybody else it is called as it is.
+    """A function of the user. Called by work of a timebox it has a deadline, elsewhere it is called as it is.
 
     Args:
         what: what it is to its user.
@@ -69,7 +69,7 @@ class Hook:
         self.deadline_s = deadline_s
         self.hung = 0
 
-    def __call__(self, given: Any, /) -> Any:
+    def __call__(self, value: Any, /) -> Any:
         """Call the function.
 
         Raises:
@@ -79,10 +79,10 @@ class Hook:
             raise Hung(self)
         work = _here.work
         if work is None:
-            return self._function(given)
+            return self._function(value)
         work.enter(self)
         try:
-            return self._function(given)
+            return self._function(value)
         finally:
             work.leave(self)
 
@@ -114,7 +114,7 @@ class _Work(Generic[T]):
             self._hook = None
             if self._given_up:
                 hook.hung -= 1
-                raise Hung(hook)  # nobody wants the rest of the work
+                raise Hung(hook)  # the rest of the work has no reader
 
     def left_s(self, otherwise: float) -> float:
         """Return what is left of the running hook's time; a deadline's length where none runs, which is looked at then."""
@@ -189,7 +189,7 @@ class Timebox:
         return work.future.result()
 
     async def done(self, call: Callable[[], T]) -> T:
-        """Run a call of ours. Loop thread; as ``run``, and nobody waits."""
+        """Run a call of ours. Loop thread; as ``run``, without blocking."""
         work = self._begin(call)
         done = asyncio.wrap_future(work.future)
         try:
