@@ -15,7 +15,6 @@ from spanscore.model.sample import (
     ToolMessage,
     by_value,
     missing_fields,
-    render_conversation,
 )
 
 CALL = ToolCall(name="lookup", args={"q": "Lake Imber", "k": 4}, id="c1")
@@ -90,12 +89,14 @@ def test_a_conversation_renders_with_its_tools() -> None:
 
 
 def test_an_assistant_that_only_calls_tools_has_no_line_of_its_own() -> None:
-    assert render_conversation([AIMessage(tool_calls=[CALL])]) == "Tools:\n  lookup: {'q': 'Lake Imber', 'k': 4}"
+    conversation = MultiTurnSample(user_input=[AIMessage(tool_calls=[CALL])])
+
+    assert conversation.pretty() == "Tools:\n  lookup: {'q': 'Lake Imber', 'k': 4}"
 
 
 @pytest.mark.parametrize("message", [AIMessage(), AIMessage(tool_calls=[])])
 def test_an_assistant_that_says_nothing_renders_as_nothing(message: AIMessage) -> None:
-    assert render_conversation([message]) == ""
+    assert MultiTurnSample(user_input=[message]).pretty() == ""
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any
 
-from spanscore.codec.snapshot_types import (
-    ChoiceSnapshot,
-    CommandSnapshot,
-    DocumentSnapshot,
-    GenerationSnapshot,
-    MessageSnapshot,
-    PromptSnapshot,
-    ThreadSnapshot,
-)
+from spanscore.codec import snapshot_types as types
 
 __all__ = ["glance"]
 
@@ -69,12 +61,12 @@ _INSIDE: Mapping[type, Callable[[Any], tuple[Collection[Any], int]]] = {
     list: _items,
     tuple: _items,
     dict: lambda entries: (tuple(islice(entries.values(), 4 * _FEW)), 1),
-    ThreadSnapshot: lambda thread: _items(thread[1]),
-    MessageSnapshot: lambda message: (message[1:], 1),
-    PromptSnapshot: lambda prompt: (prompt, 1),
-    DocumentSnapshot: lambda document: (document[:1], 1),
-    CommandSnapshot: lambda command: (command, 1),
-    GenerationSnapshot: lambda generation: (generation[0], 1),
-    ChoiceSnapshot: lambda choice: (choice[:1], 1),
+    types.ThreadSnapshot: lambda thread: _items(thread[1]),
+    types.MessageSnapshot: lambda message: (message[1:], 1),
+    types.PromptSnapshot: lambda prompt: (prompt, 1),
+    types.DocumentSnapshot: lambda document: (document[:1], 1),
+    types.CommandSnapshot: lambda command: (command, 1),
+    types.GenerationSnapshot: lambda generation: (generation[0], 1),
+    types.ChoiceSnapshot: lambda choice: (choice[:1], 1),
 }
 """Type → what of it is looked at, and how many times it stands there."""

@@ -121,12 +121,7 @@ def _named(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
 
 def _response(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
     failed = {"status": "error"} if fields.get("status") == "error" else {}
-    return {
-        "type": "tool_call_response",
-        "id": fields.get("tool_call_id"),
-        "response": joined(content),
-        **failed,
-    }
+    return {"type": "tool_call_response", "id": fields.get("tool_call_id"), "response": joined(content), **failed}
 
 
 def _dict_message(item: dict[str, Any]) -> dict[str, Any]:

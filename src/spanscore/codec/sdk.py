@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
-from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire
+from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_values
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
 __all__ = ["exported", "span_data", "structured"]
@@ -46,7 +46,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
 
 def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as a span can hold them: content as text or JSON text, texts without lone surrogates."""
-    return {safe_text(name): _wire(name, value) for name, value in attributes.items() if value is not None}
+    return wire_values({safe_text(name): _wire(name, value) for name, value in attributes.items() if value is not None})
 
 
 def structured(attributes: Mapping[str, Any]) -> Attributes:
@@ -59,13 +59,9 @@ def structured(attributes: Mapping[str, Any]) -> Attributes:
 
 
 def _wire(name: str, value: Any) -> Any:
-    if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
-        return safe_text(value)
-    if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping):
-        return to_wire(value)
-    if isinstance(value, (list, tuple)):
-        return [safe_text(item) if isinstance(item, str) else item for item in value]
-    return value
+    if isinstance(value, str) and _is_text(name):
+        return value
+    return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else value
 
 
 def _structure(name: str, value: Any) -> Any:

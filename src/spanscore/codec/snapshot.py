@@ -148,15 +148,9 @@ def _thread(messages: list[Any]) -> ThreadSnapshot:
 
 
 def _assistant(message: Any) -> MessageSnapshot:
-    content = message.content
-    calls = message.tool_calls
-    return MessageSnapshot(
-        (
-            message,
-            content if type(content) is str else _blocks(content),
-            [_tool_call(c) for c in calls] if calls else None,
-        )
-    )
+    content, calls = message.content, message.tool_calls
+    said = content if type(content) is str else _blocks(content)
+    return MessageSnapshot((message, said, [_tool_call(call) for call in calls] if calls else None))
 
 
 def _tool_result(message: Any) -> MessageSnapshot:
@@ -356,18 +350,10 @@ _UNCHANGEABLE: tuple[type, ...] = (
 )
 _NUMBERS = frozenset({int, float})
 _LANGCHAIN: Mapping[type, Copier] = {
-    HumanMessage: _said,
-    HumanMessageChunk: _said,
-    SystemMessage: _said,
-    SystemMessageChunk: _said,
-    AIMessage: _assistant,
-    AIMessageChunk: _assistant,
-    ToolMessage: _said,
-    ToolMessageChunk: _said,
-    ChatMessage: _said,
-    FunctionMessage: _said,
-    RemoveMessage: _said,
-    BaseMessage: _said,
+    **dict.fromkeys((HumanMessage, HumanMessageChunk, SystemMessage, SystemMessageChunk), _said),
+    **dict.fromkeys((AIMessage, AIMessageChunk), _assistant),
+    **dict.fromkeys((ToolMessage, ToolMessageChunk), _said),
+    **dict.fromkeys((ChatMessage, FunctionMessage, RemoveMessage, BaseMessage), _said),
     Document: _document,
     ChatPromptValue: _chat_prompt,
     StringPromptValue: _text_prompt,

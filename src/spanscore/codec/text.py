@@ -178,7 +178,7 @@ class _Rendering:
         if value is None or kind is bool:
             return value
         if kind is str:
-            return self._cut(value)
+            return self.text(value)
         try:
             return self._structure(value, kind, depth)
         except Exception:  # noqa: BLE001 - one half-built foreign object is no reason to lose its neighbours
@@ -191,7 +191,7 @@ class _Rendering:
         plain = nearest(_PLAIN, kind)
         return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
 
-    def _cut(self, value: str) -> str:
+    def text(self, value: str, depth: int = 0) -> str:
         text = safe_text(value)[: max(0, self._chars)]
         self._chars -= len(text)
         return text
@@ -220,12 +220,9 @@ class _Rendering:
 
     def _key(self, key: Any) -> str:
         if is_a(key, str):
-            return self._cut(key)
+            return self.text(key)
         simple = self.render(key, 0)
         return simple if isinstance(simple, str) else _dumps(simple)
-
-    def text(self, value: str, depth: int) -> str:
-        return self._cut(value)
 
     def integer(self, value: int, depth: int) -> Any:
         plain = int.__index__(value)
@@ -244,7 +241,7 @@ class _Rendering:
 
     def printed(self, value: Any, depth: int) -> str:
         kind = nearest(_BUILT_IN_BASE, type(value))
-        return self._cut(str(kind.__str__(value)))
+        return self.text(str(kind.__str__(value)))
 
     def size(self, value: bytes, depth: int) -> dict[str, Any]:
         return {"type": "bytes", "size": bytes.__len__(value)}

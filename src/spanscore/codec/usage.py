@@ -70,13 +70,13 @@ def chat_attributes(
         generation: of ``snapshot_generation``; None = there was no answer.
     """
     run, asked = _dict(metadata), _dict(invocation_params)
-    temperature, tokens = _first_number(run, _LS_TEMPERATURE), _first_number(run, _LS_MAX_TOKENS)
+    temperature, tokens = _first_number(run, ("ls_temperature",)), _first_number(run, ("ls_max_tokens",))
     found: dict[str, Any] = {
-        semconv.REQUEST_MODEL: _first_text(run, _LS_MODEL) or _first_text(asked, _REQUEST_MODELS),
-        semconv.PROVIDER_NAME: _first_text(run, _LS_PROVIDER) or _provider(serialized_name),
-        semconv.REQUEST_TEMPERATURE: _first_number(asked, _TEMPERATURE) if temperature is None else temperature,
+        semconv.REQUEST_MODEL: _first_text(run, ("ls_model_name",)) or _first_text(asked, _REQUEST_MODELS),
+        semconv.PROVIDER_NAME: _first_text(run, ("ls_provider",)) or _provider(serialized_name),
+        semconv.REQUEST_TEMPERATURE: _first_number(asked, ("temperature",)) if temperature is None else temperature,
         semconv.REQUEST_MAX_TOKENS: _whole(_first_number(asked, _MAX_TOKENS) if tokens is None else tokens),
-        semconv.AGENT_NAME: _first_text(run, _LC_AGENT) or _subgraph(run.get("langgraph_checkpoint_ns")),
+        semconv.AGENT_NAME: _first_text(run, ("lc_agent_name",)) or _subgraph(run.get("langgraph_checkpoint_ns")),
     }
     if is_a(generation, GenerationSnapshot):
         _add_answer(found, generation)
@@ -90,9 +90,6 @@ def _subgraph(namespace: Any) -> str | None:
     return safe_text(above[-1].partition(":")[0]) if above else None
 
 
-_LC_AGENT = ("lc_agent_name",)
-_LS_MODEL, _LS_PROVIDER, _LS_TEMPERATURE = ("ls_model_name",), ("ls_provider",), ("ls_temperature",)
-_LS_MAX_TOKENS, _TEMPERATURE = ("ls_max_tokens",), ("temperature",)
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
 _REQUEST_MODELS = ("model", "model_name", "model_id")
 _RESPONSE_MODELS = ("model_name", "model", "model_id", "modelId")
@@ -130,14 +127,11 @@ def _add_usage(found: dict[str, Any], usage: Any) -> bool:
         return False
     found[semconv.USAGE_INPUT_TOKENS], found[semconv.USAGE_OUTPUT_TOKENS] = sent, received
     if details := _dict(usage.get("input_token_details")):
-        found[semconv.USAGE_CACHE_READ_INPUT_TOKENS] = _whole(_first_number(details, _CACHE_READ))
-        found[semconv.USAGE_CACHE_WRITE_INPUT_TOKENS] = _whole(_first_number(details, _CACHE_WRITE))
+        found[semconv.USAGE_CACHE_READ_INPUT_TOKENS] = _whole(_first_number(details, ("cache_read",)))
+        found[semconv.USAGE_CACHE_WRITE_INPUT_TOKENS] = _whole(_first_number(details, ("cache_creation",)))
     if details := _dict(usage.get("output_token_details")):
-        found[semconv.USAGE_REASONING_OUTPUT_TOKENS] = _whole(_first_number(details, _REASONING))
+        found[semconv.USAGE_REASONING_OUTPUT_TOKENS] = _whole(_first_number(details, ("reasoning",)))
     return True
-
-
-_CACHE_READ, _CACHE_WRITE, _REASONING = ("cache_read",), ("cache_creation",), ("reasoning",)
 
 
 def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:

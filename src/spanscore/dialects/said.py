@@ -13,7 +13,7 @@ from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.texts import holds
 from spanscore.dialects.view import GenAIMessage, ModelRun, View, last_human_text
 
-__all__ = ["Said", "final_text", "prompt_of"]
+__all__ = ["Said", "final_text"]
 
 _A_SENTENCE = 16
 """Characters from which on an answer is recognised in another prompt: ``yes`` stands in many."""
@@ -38,7 +38,7 @@ class Said:
     @cached_property
     def _prompts(self) -> list[str]:
         # Only where asked for: each of an agent's prompts holds all before it.
-        return [prompt_of(run) for run in self._runs]
+        return [_prompt_of(run) for run in self._runs]
 
     @cached_property
     def _structures(self) -> list[list[Mapping[str, Any]]]:
@@ -60,7 +60,7 @@ class Said:
         only = next((one[0] for one in found if len(one) == 1), None)
         if only is not None or answering is None:
             return only
-        answered = [text for text in texts if holds(prompt_of(answering), text)]
+        answered = [text for text in texts if holds(_prompt_of(answering), text)]
         return answered[0] if len(answered) == 1 and _is_sentence(answered[0]) else None
 
     def _places(self) -> Sequence[Callable[[str], bool]]:
@@ -113,7 +113,7 @@ class Said:
 
     def prompts_behind(self, answering: ModelRun) -> str:
         """Return the prompt of a run, and those of the runs whose answers stand in it: documents are read one by one, too."""
-        behind = [prompt_of(answering)]
+        behind = [_prompt_of(answering)]
         for run, prompt, words in list(zip(self._runs, self._prompts, self._words, strict=True))[-_MOST_RUNS:][::-1]:
             if run is not answering and len(words) >= _A_SENTENCE and any(words in reached for reached in behind):
                 behind.append(prompt)
@@ -141,7 +141,7 @@ def _is_sentence(text: str) -> bool:
     return len(text) >= _A_SENTENCE or len(text.split()) >= _WORDS
 
 
-def prompt_of(run: ModelRun) -> str:
+def _prompt_of(run: ModelRun) -> str:
     """Return all the text of a model's input, the answers of tools included."""
     texts = [text for message in run.asked for text in _texts_of(message)]
     return "\n".join(texts)

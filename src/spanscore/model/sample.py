@@ -27,7 +27,6 @@ __all__ = [
     "ToolMessage",
     "by_value",
     "missing_fields",
-    "render_conversation",
 ]
 
 
@@ -132,8 +131,8 @@ class MultiTurnSample(_Frozen):
         return messages
 
     def pretty(self) -> str:
-        """Return the conversation as text, one block per message."""
-        return render_conversation(self.user_input)
+        """Return the conversation as text, a line each: ``Human:``, ``AI:`` with its ``Tools:``, ``ToolOutput:``."""
+        return "\n".join(block for message in self.user_input for block in _blocks(message))
 
 
 def _check_answers_a_call(
@@ -212,11 +211,6 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
 def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:
     """Return those of the required fields that are None on the sample (an empty text or list is there)."""
     return [name for name in required if getattr(sample, name, None) is None]
-
-
-def render_conversation(messages: Iterable[Message]) -> str:
-    """Return messages as text: ``Human:``, ``AI:`` with its ``Tools:``, ``ToolOutput:``, joined by newlines."""
-    return "\n".join(block for message in messages for block in _blocks(message))
 
 
 def _blocks(message: Message) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["decode_threshold", "encode_threshold", "probability", "randomness_of_trace", "thinned", "threshold"]
+__all__ = ["decode_threshold", "probability", "randomness_of_trace", "thinned", "threshold"]
 
 _SPACE: Final = 1 << 56
 _MASK: Final = _SPACE - 1
@@ -22,11 +22,6 @@ def threshold(rate: float) -> int:
 def probability(t: int) -> float:
     """Return the probability with which R ≥ T."""
     return (_SPACE - t) / _SPACE
-
-
-def encode_threshold(t: int) -> str:
-    """Return T as the value of ``th``: 14 hex digits without trailing zeros, ``0`` for T = 0."""
-    return f"{t:0{_HEX_DIGITS}x}".rstrip("0") or "0"
 
 
 def decode_threshold(text: str) -> int | None:

@@ -40,9 +40,7 @@ class Hooks:
         for name in ("redactor", "keep"):
             hook = getattr(self, name)
             if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
-                raise ConfigurationError(
-                    f"{name} is a coroutine function, which is never awaited: give a plain function"
-                )
+                raise ConfigurationError(f"{name} is a coroutine function, which is never awaited: give a plain one")
 
     def within(self, box: Timebox) -> Hooks:
         """Return the same hooks, with deadlines."""

@@ -187,9 +187,8 @@ class Units:
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
         others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
         self.sources.update([source] if (source := result.sample_attributes.get(semconv.SAMPLE_SOURCE)) else ())
-        in_time = self._hold.release(
-            key, {**self._on_span(scores, others), **(result.sample_attributes if self._attach else {})}
-        )
+        made = result.sample_attributes if self._attach else {}
+        in_time = self._hold.release(key, {**self._on_span(scores, others), **made})
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
             self._hold.enqueue(ScoreBatch(self._sinks, result.unit, emitted), len(emitted))
