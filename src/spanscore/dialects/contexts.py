@@ -48,9 +48,9 @@ def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) 
         return _of_state(kept, retrieved)
     if retrieved is None:
         return Contexts(_first_held([_state_documents(view), _together(_tool_results(view, retrieval_tools))]))
-    standing = _standing(retrieved, prompt)
-    if standing or (kept is not None and standing is not None):  # a state that threw all of them away
-        return Contexts(standing, len(retrieved) - len(standing))
+    prompted = _in_prompt(retrieved, prompt)
+    if prompted or (kept is not None and prompted is not None):  # a state that threw all of them away
+        return Contexts(prompted, len(retrieved) - len(prompted))
     return Contexts(retrieved, 0)
 
 
@@ -81,7 +81,7 @@ def _first_held(found: Sequence[list[Retrieved] | None]) -> list[Retrieved] | No
 # --- in the prompt ----------------------------------------------------------------------------------------------
 
 
-def _standing(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retrieved] | None:
+def _in_prompt(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retrieved] | None:
     """Return the documents that stand in the prompt; None where it is not known."""
     if prompt is None:
         return None
@@ -129,11 +129,11 @@ def _tool_results(view: View, names: Sequence[str]) -> list[list[Retrieved]]:
     if not names:
         return []
     run = [tool.result for tool in view.tools if tool.name in names]
-    results = run if view.tools else _results_told(view.turn(), names)
+    results = run if view.tools else _results_in_messages(view.turn(), names)
     return [found for result in results if (found := documents_in(result)) is not None]
 
 
-def _results_told(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:
+def _results_in_messages(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:
     """Return what the named tools answered in a turn's messages, for spans that have no tool runs."""
     asked = {call.id for message in turn for call in tool_calls(message) if call.name in names and call.id}
     return [

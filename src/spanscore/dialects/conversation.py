@@ -52,18 +52,18 @@ def _conversations(
     """Give the conversations that could be, the best first."""
     opened, turn = _opened(view, question), _without_humans(view.turn(), answer)
     history = history_of(view, question, answering)
-    before = [*history, *(sample_messages(opened) if opened else _opening(question))]
+    before = [*history, *(sample_messages(opened) if opened else _said(HumanMessage, question))]
     calls = calls_of(view)
     hidden = hidden_calls(calls, turn)
     if not opened and (calls or history):
-        yield [*before, *in_order(calls), *_closing(answer)]
+        yield [*before, *in_order(calls), *_said(AIMessage, answer)]
     elif hidden:
         yield [*before, *with_hidden(turn, hidden, view.callers)]
     if calls_tools(turn) or (opened and (history or human_turns(opened) > 1)):
         yield [*before, *sample_messages(turn)]
     elif view.tools and not calls:
         called = AIMessage(tool_calls=list(map(call_of, view.tools)))
-        yield [*before, called, *map(result_of, view.tools), *_closing(answer)]
+        yield [*before, called, *map(result_of, view.tools), *_said(AIMessage, answer)]
 
 
 def _opened(view: View, question: str | None) -> Sequence[GenAIMessage]:
@@ -86,9 +86,5 @@ def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[Ge
     return [message for message in turn if not is_human(message)]
 
 
-def _opening(question: str | None) -> list[Message]:
-    return [] if question is None else [HumanMessage(content=question)]
-
-
-def _closing(answer: str | None) -> list[Message]:
-    return [] if answer is None else [AIMessage(content=answer)]
+def _said(by: type[HumanMessage | AIMessage], text: str | None) -> list[Message]:
+    return [] if text is None else [by(content=text)]

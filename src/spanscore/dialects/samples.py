@@ -117,11 +117,7 @@ def _referenced(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySa
         if expected.get(name) is None or name not in type(sample).model_fields:
             continue
         try:
-            sample = type(sample).model_validate({**_fields(sample), name: jsonable(expected[name])})
+            sample = type(sample).model_validate({**dict(sample), name: jsonable(expected[name])})
         except ValidationError as error:
             notes.append(f"expected {name} left out: {error.errors()[0]['msg']}")
     return sample, notes
-
-
-def _fields(sample: SingleTurnSample | MultiTurnSample) -> dict[str, Any]:
-    return {name: getattr(sample, name) for name in type(sample).model_fields}

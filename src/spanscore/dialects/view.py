@@ -173,8 +173,8 @@ def is_resume(value: Any) -> bool:
 
 def topmost(spans: Sequence[SpanData], under: Sequence[SpanData], unit: Unit) -> list[SpanData]:
     """Return the spans that are not inside one of ``under``: what an outer retriever gives is what the model saw."""
-    standing = {span.span_id for span in under}
-    return [span for span in spans if standing.isdisjoint(above.span_id for above in ancestors(span, unit))]
+    outer = {span.span_id for span in under}
+    return [span for span in spans if outer.isdisjoint(above.span_id for above in ancestors(span, unit))]
 
 
 def ancestors(span: SpanData, unit: Unit) -> list[SpanData]:

@@ -271,7 +271,7 @@ def unit_attributes(
     attributes: dict[str, Any] = {}
     for score in scores:
         attributes |= score_attributes(score)
-    return attributes | _verdict(scores) | _standing(scores, others, pending) | _unscored(scores, others)
+    return attributes | _verdict(scores) | _status_and_reason(scores, others, pending) | _unscored(scores, others)
 
 
 def _verdict(scores: Sequence[Score]) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _verdict(scores: Sequence[Score]) -> dict[str, Any]:
     return {semconv.VERDICT: "fail" if "fail" in labels else "pass"} if labels else {}
 
 
-def _standing(scores: Sequence[Score], others: Mapping[str, Outcome], pending: bool) -> dict[str, Any]:
+def _status_and_reason(scores: Sequence[Score], others: Mapping[str, Outcome], pending: bool) -> dict[str, Any]:
     outcomes = {score.outcome for score in scores} | set(others.values())
     reason = ",".join(sorted(outcomes - {Outcome.SCORED}))
     status = {semconv.STATUS: "pending" if pending else _status(outcomes)}

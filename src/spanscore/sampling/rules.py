@@ -36,9 +36,9 @@ class Rule:
     slower_than: float | None = None
     metadata: Mapping[str, Any] | None = None
 
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Refuse a name that was, with the new one; all else is for ``__init__``."""
-        if "min_duration_s" in given:
+    def __new__(cls, *_: Any, **settings: Any) -> Self:
+        """Refuse an old name and say the new one; the rest is for ``__init__``."""
+        if "min_duration_s" in settings:
             raise ConfigurationError("Rule(min_duration_s=…) is called slower_than: Rule(slower_than=2.0, …)")
         return object.__new__(cls)
 
@@ -52,17 +52,14 @@ class Rule:
         return all(_equal(facts.metadata.get(key), value) for key, value in (self.metadata or {}).items())
 
     def _matches_end(self, facts: Facts) -> bool:
-        if (
-            self.status is not None
-            and facts.status is not None
-            and (facts.status == "error") != (self.status == "error")
-        ):
+        failed = facts.status == "error"
+        if self.status is not None and facts.status is not None and failed != (self.status == "error"):
             return False
         if self.slower_than is None or facts.duration_ns is None:
             return True
         return facts.duration_ns >= self.slower_than * 1e9
 
 
-def _equal(given: Any, wanted: Any) -> bool:
+def _equal(value: Any, expected: Any) -> bool:
     """Compare a value of an application's metadata, which may be anything, as JSON has it: its own ``==`` may hang."""
-    return given is wanted or jsonable(given) == jsonable(wanted)
+    return value is expected or jsonable(value) == jsonable(expected)
