@@ -95,7 +95,7 @@ def spans_of(watched, *, caller=None, **options):
         {"span_limits": SpanLimits(max_span_attribute_length=3)},
         {"span_limits": SpanLimits(max_span_attributes=SpanLimits.UNSET)},
     ],
-    ids=str,
+    ids=["default", "always", "ratio", "adding", "four", "none", "short", "unset"],
 )
 def test_it_is_the_span_that_the_sdk_makes(options, caller):
     ours, theirs = spans_of(False, caller=caller, **options), spans_of(True, caller=caller, **options)

@@ -167,7 +167,9 @@ def test_the_switch_and_capture_turn_them_off(options: dict[str, Any]) -> None:
     assert status.notes == []
 
 
-@pytest.mark.parametrize("sampler", [TraceIdRatioBased(1.0), ParentBased(TraceIdRatioBased(1.0))], ids=repr)
+@pytest.mark.parametrize(
+    "sampler", [TraceIdRatioBased(1.0), ParentBased(TraceIdRatioBased(1.0))], ids=["ratio", "parent"]
+)
 def test_a_head_sampler_that_may_drop_runs_turns_them_off(sampler: Any) -> None:
     memory, status = counted(rag(), trace=a_trace(sampler=sampler))
 
@@ -175,7 +177,7 @@ def test_a_head_sampler_that_may_drop_runs_turns_them_off(sampler: Any) -> None:
     assert [note for note in status.notes if "the head sampler drops runs" in note]
 
 
-@pytest.mark.parametrize("sampler", [ALWAYS_ON, ParentBased(ALWAYS_ON)], ids=repr)
+@pytest.mark.parametrize("sampler", [ALWAYS_ON, ParentBased(ALWAYS_ON)], ids=["always", "parent"])
 def test_a_head_sampler_that_keeps_everything_leaves_them_on(sampler: Any) -> None:
     memory, status = counted(rag(), trace=a_trace(sampler=sampler))
 
