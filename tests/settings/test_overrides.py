@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spanscore.model.status import Status
 from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.metrics import ExactMatch
-from spanscore.model.status import Status
 from spanscore.sampling.rules import Rule
 
 FILE = """
