@@ -21,7 +21,6 @@ from spanscore.line.build import Line
 from spanscore.line.drain import drain
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
-from spanscore.line.status import Status
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
+    from spanscore.line.status import Status
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
 __all__ = ["OnlineScorer"]
@@ -287,32 +287,10 @@ class OnlineScorer:
 
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""
-        from spanscore.metrics.catalog.offline import offline_notes  # not for those who never look
+        from spanscore.line.status import status_of  # not for those who never look
 
-        line = self._line
-        outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}
-        for (metric, outcome), units in line.ledger.outcomes().items():
-            outcomes[metric][outcome.value] = units
-        return Status(
-            providers=[tuple(self._as_served(row)) for row in self._providers.describe()],
-            units=line.handler.units,
-            refused=line.handler.refused,
-            eligible=line.ledger.eligible(),
-            pending=line.ledger.pending(),
-            outcomes=outcomes,
-            reasons={f"{metric} {outcome}": why for (metric, outcome), why in list(line.units.reasons.items())},
-            sources=dict(line.units.sources),
-            judges={name: _judge_of(metric) for name, metric in line.metrics.items()},
-            queue=(len(line.queue), line.queue.capacity),
-            hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
-            closed=self._closed,
-            neighbours=neighbours(),
-            unpriced=list(line.units.unpriced),
-            overflowed=sum(part.overflowed for part in (line.telemetry, line.models) if part is not None),
-            rates=line.rates(),
-            means=line.means(),
-            notes=[*offline_notes(line.metrics.values()), *line.notes()],
-        )
+        providers = [self._as_served(row) for row in self._providers.describe()]
+        return status_of(self._line, providers=providers, closed=self._closed, neighbours=neighbours())
 
     def _as_served(self, row: ProviderRow) -> ProviderRow:
         """Return a provider's row; with metrics that nobody exports, but a Prometheus may fetch, it says where."""
@@ -431,11 +409,6 @@ class OnlineScorer:
         asked_for = self._endpoint is None and self._line.telemetry is not None
         if asked_for and any(row.last == NO_METRICS for row in self._providers.describe()):
             log_once(NO_METRICS, NO_METRICS, level=logging.INFO)
-
-
-def _judge_of(metric: Metric) -> str:
-    judge = getattr(metric, "_judge", None)
-    return judge.model if judge is not None else ""
 
 
 def _unit_of(span: trace.Span, end_ns: int) -> Unit:

@@ -8,9 +8,12 @@ from shutil import get_terminal_size
 from types import MappingProxyType
 from typing import Any
 
+from spanscore.line.build import Line
 from spanscore.line.tables import Fitting
+from spanscore.metrics.catalog.offline import offline_notes
+from spanscore.protocols import Metric
 
-__all__ = ["Status"]
+__all__ = ["Status", "status_of"]
 
 WIDTH = 110
 """Columns at most, and where no terminal says how many it has."""
@@ -190,3 +193,35 @@ def _mean(mean: tuple[float, float, float] | None) -> str:
         return "–"
     middle, low, high = mean
     return f"{middle:.2f}\n{low:.2f}–{high:.2f}"
+
+
+def status_of(line: Line, *, providers: Sequence[Sequence[str]], closed: bool, neighbours: Sequence[str]) -> Status:
+    """Return the state of a scorer; what its line does not know is given, as ``Status`` has it."""
+    outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}
+    for (metric, outcome), units in line.ledger.outcomes().items():
+        outcomes[metric][outcome.value] = units
+    return Status(
+        providers=[tuple(row) for row in providers],
+        units=line.handler.units,
+        refused=line.handler.refused,
+        eligible=line.ledger.eligible(),
+        pending=line.ledger.pending(),
+        outcomes=outcomes,
+        reasons={f"{metric} {outcome}": why for (metric, outcome), why in list(line.units.reasons.items())},
+        sources=dict(line.units.sources),
+        judges={name: _judge_of(metric) for name, metric in line.metrics.items()},
+        queue=(len(line.queue), line.queue.capacity),
+        hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
+        closed=closed,
+        neighbours=neighbours,
+        unpriced=list(line.units.unpriced),
+        overflowed=sum(part.overflowed for part in (line.telemetry, line.models) if part is not None),
+        rates=line.rates(),
+        means=line.means(),
+        notes=[*offline_notes(line.metrics.values()), *line.notes()],
+    )
+
+
+def _judge_of(metric: Metric) -> str:
+    judge = getattr(metric, "_judge", None)
+    return judge.model if judge is not None else ""

@@ -67,9 +67,9 @@ def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str]) -> str:
     """Return what was meant by a key that is not here: one with another name, one that stands elsewhere, or one of these."""
     if name in _RENAMED:
         return f"; write {_RENAMED[name]}"
-    near = difflib.get_close_matches(name, allowed, n=1)
-    elsewhere = [] if near else [path for path in _paths(tree) if path.endswith(f".{name}")]
-    meant = f"; did you mean {' or '.join(map(repr, near or elsewhere))}?" if near or elsewhere else "."
+    elsewhere = [path for path in _paths(tree) if path.endswith(f".{name}")]
+    likely = elsewhere or difflib.get_close_matches(name, allowed, n=1)
+    meant = f"; did you mean {' or '.join(map(repr, likely))}?" if likely else "."
     return f"{meant} Allowed here: {', '.join(allowed)}"
 
 
