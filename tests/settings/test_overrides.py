@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spanscore.model.status import Status
 from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.line.status import Status
 from spanscore.metrics import ExactMatch
 from spanscore.sampling.rules import Rule
 
