@@ -138,7 +138,7 @@ class OnlineScorer:
         inbox_bytes: int = 64_000_000,
         segments: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        options = Options.of(locals())  # which has no other name yet than the parameters
+        options = Options.of(locals())  # the parameters: nothing else has a name yet
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
         self._line = Line(metrics, options, self._providers, ready=self._ready)
         self._at_exit = exit_hook(self.shutdown)

@@ -179,7 +179,7 @@ def test_a_key_arrives_in_a_part_or_in_a_file(
     assert [place for place, value in usual.items() if made.get(place, "gone") != value], f"no part reads {path}"
 
 
-PLAIN = {key.path: option for option, key in KEYS.items() if key.read is None}
+PLAIN = {key.path: option for option, key in KEYS.items() if key.form is None}
 
 
 @pytest.mark.parametrize("path", PLAIN)

@@ -58,8 +58,7 @@ def given_in(settings: Settings) -> dict[str, Any]:
     Raises:
         ConfigurationError: a place where question, answer or contexts are to be found is none.
     """
-    found = {name: value_at(settings, key.path) for name, key in KEYS.items()}
-    return {name: value if (read := KEYS[name].read) is None else read(value) for name, value in found.items()}
+    return {name: key.read(value_at(settings, key.path)) for name, key in KEYS.items()}
 
 
 def value_at(settings: Settings, path: str) -> Any:
@@ -87,10 +86,9 @@ def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
             raise ConfigurationError(f"there is no option {name!r}{_meant(name, names)} There are {', '.join(names)}")
     left_out = {name for override in overrides for name in _OUTRANKED.get(override, ())}
     kept = {name: value for name, value in given.items() if name not in left_out}
-    if "metrics" in overrides and "rates" in kept:  # those of the file's metrics are of none that there is
-        kept["rates"] = {
-            metric.name: kept["rates"][metric.name] for metric in overrides["metrics"] if metric.name in kept["rates"]
-        }
+    if "metrics" in overrides and "rates" in kept:  # the others are of metrics that are no longer there
+        there = {metric.name for metric in overrides["metrics"]}
+        kept["rates"] = {name: rate for name, rate in kept["rates"].items() if name in there}
     return {**kept, **overrides}
 
 

@@ -1,11 +1,11 @@
 """The table of options: a line per knob, with its default, its bounds and its key in a configuration file.
 
 ``OnlineScorer(…)`` has the same names, the same defaults, and says what each means; ``line/configuration.py`` makes the keys of
-a configuration file from this table. Tests hold both against it.
+a configuration file from this table, and reads its annotations for that: they are no text here. Tests hold both against it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from spanscore.dialects.extract import Extract
@@ -32,12 +32,12 @@ class Key:
     Attributes:
         path: section and key; ``attach.*`` = all keys of ``form``, in that section.
         form: what stands there, where that is of another type than the option.
-        read: makes the option of what stands there; None = it is the option.
+        read: makes the option of what stands there.
     """
 
     path: str
     form: Any = None
-    read: Callable[[Any], Any] | None = None
+    read: Callable[[Any], Any] = lambda given: given
 
 
 def rules_in(given: Sequence[RuleSettings]) -> tuple[Rule, ...]:
@@ -100,13 +100,14 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Return the options that are among what is given, by value; None stands for the default."""
-        found = {option.name: given.get(option.name) for option in fields(cls)}
-        return cls(**{name: _copy(value) for name, value in found.items() if value is not None})
+        """Return the options that are among what is given, by value; None for a mapping is an empty one."""
+        return cls(**{option.name: _own(given[option.name], option) for option in fields(cls) if option.name in given})
 
 
-def _copy(value: Any) -> Any:
+def _own(value: Any, option: "Field[Any]") -> Any:
     """Return a value that stays as it is when the caller's list or dict does not."""
+    if value is None and option.default_factory is not MISSING:
+        return option.default_factory()
     if isinstance(value, Mapping):
         return dict(value)
     return tuple(value) if isinstance(value, list) else value
