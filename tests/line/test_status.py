@@ -156,7 +156,7 @@ def test_a_status_fits_the_terminal_and_breaks_no_word(columns, monkeypatch):
 
 
 def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(caplog):
-    log._told.clear()
+    log._logged_at.clear()
     with a_line(unreachable()) as (scorer, _):
         asked(scorer, 3)
 
@@ -170,7 +170,7 @@ def test_a_judge_that_cannot_be_reached_is_logged_once_without_content_or_keys(c
 
 
 def test_a_cause_is_told_again_after_an_hour(caplog):
-    log._told.clear()
+    log._logged_at.clear()
 
     for now_s in (0.0, 3599.0, 3600.0, 3601.0):
         log.log_once("a cause", "what to do", now_s=now_s)
@@ -179,7 +179,7 @@ def test_a_cause_is_told_again_after_an_hour(caplog):
 
 
 def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
-    log._told.clear()
+    log._logged_at.clear()
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
         status = asked(scorer)
 
@@ -189,7 +189,7 @@ def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
 
 
 def test_metrics_that_are_served_are_not_called_missing(caplog):
-    log._told.clear()
+    log._logged_at.clear()
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
         port = scorer.serve_metrics(0)
         status = asked(scorer)

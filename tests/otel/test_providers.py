@@ -44,7 +44,7 @@ def no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_told_yet() -> None:
-    log._told.clear()  # of other tests: a cause is told once an hour
+    log._logged_at.clear()  # of other tests: a cause is told once an hour
 
 
 @pytest.fixture

@@ -73,8 +73,8 @@ class _Ears(logging.Handler):
 def play(hazard: Hazard, capture: Any, *, scored: bool) -> Seen:
     """Run the host once; with a scorer: to the end of its shutdown."""
     capture.readouterr()
-    log._told.clear()  # by other scenes, or a first try of this one: a cause is told once an hour
-    log._said.clear()
+    log._logged_at.clear()  # by other scenes, or a first try of this one: a cause is told once an hour
+    log._faults.clear()
     ears = _Ears()
     logging.getLogger().addHandler(ears)
     gc.freeze()  # collecting only what the play leaves behind is ten times faster
