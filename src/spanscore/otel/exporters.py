@@ -324,33 +324,34 @@ class OwnParts:
 
     def provider(self, what: Signal) -> Any:
         """Make a provider with this exporter behind it. Its end is ours: the SDK's own exit hook has no deadline."""
+        # Each takes Any, as ours is no subclass of the SDK's exporters: that would import the SDK, and it serves three signals.
         make = {"traces": self._tracer_provider, "metrics": self._meter_provider, "logs": self._logger_provider}
         return make[what](self.exporter(what))
 
-    def _tracer_provider(self, exporter: QuietExporter | None) -> Any:
+    def _tracer_provider(self, exporter: Any) -> Any:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         provider = TracerProvider(resource=self.resource, shutdown_on_exit=False)
         if exporter is not None:
-            batches: Any = _QuietProcessor(BatchSpanProcessor(_as_any(exporter)), exporter)
+            batches: Any = _QuietProcessor(BatchSpanProcessor(exporter), exporter)
             provider.add_span_processor(batches)
         return provider
 
-    def _meter_provider(self, exporter: QuietExporter | None) -> Any:
+    def _meter_provider(self, exporter: Any) -> Any:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-        readers = [] if exporter is None else [PeriodicExportingMetricReader(_as_any(exporter))]
+        readers = [] if exporter is None else [PeriodicExportingMetricReader(exporter)]
         return MeterProvider(readers, resource=self.resource, shutdown_on_exit=False)
 
-    def _logger_provider(self, exporter: QuietExporter | None) -> Any:
+    def _logger_provider(self, exporter: Any) -> Any:
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 
         provider = LoggerProvider(resource=self.resource, shutdown_on_exit=False)
         if exporter is not None:
-            batches: Any = _QuietProcessor(BatchLogRecordProcessor(_as_any(exporter)), exporter)
+            batches: Any = _QuietProcessor(BatchLogRecordProcessor(exporter), exporter)
             provider.add_log_record_processor(batches)
         return provider
 
@@ -392,8 +393,3 @@ def _endpoint(what: Signal, transport: str) -> str:
         url = f"{url.removesuffix('/')}/v1/{what}"
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-def _as_any(exporter: QuietExporter) -> Any:
-    """It is no subclass of the SDK's exporters: that would import the SDK, and one class serves three signals."""
-    return exporter

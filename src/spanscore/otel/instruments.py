@@ -242,8 +242,7 @@ class Telemetry:
 
     def eligible(self) -> dict[Labels, float]:
         """Return the units that entered, per metric."""
-        entered = {**dict.fromkeys(self._names, 0), **self.counts.eligible()}
-        return {labels_of_metric(name): count for name, count in entered.items()}
+        return self._per_metric(self.counts.eligible())
 
     def evaluations(self) -> dict[Labels, float]:
         """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
@@ -253,8 +252,10 @@ class Telemetry:
 
     def pending(self) -> dict[Labels, float]:
         """Return the units between, per metric."""
-        between = {**dict.fromkeys(self._names, 0), **self.counts.pending()}
-        return {labels_of_metric(name): count for name, count in between.items()}
+        return self._per_metric(self.counts.pending())
+
+    def _per_metric(self, counted: Mapping[str, int]) -> dict[Labels, float]:
+        return {labels_of_metric(name): counted.get(name, 0) for name in self._names | counted.keys()}
 
     def reading(self, name: str) -> dict[Labels, float]:
         """Return what was handed in for an instrument; empty when nothing was, or when reading it failed."""

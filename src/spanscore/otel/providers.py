@@ -125,9 +125,7 @@ class Providers:
     def tracer(self, name: str = semconv.SCOPE) -> Tracer:
         """Return the tracer of a scope; likewise."""
         tracer = self._tracers.get(name)
-        if (
-            tracer is None
-        ):  # one for good: before 1.45 the SDK makes a new one at each call, and ids are a matter of the tracer
+        if tracer is None:  # before 1.45 the SDK makes a new one at each call, and ids are a matter of the tracer
             tracer = self._tracers.setdefault(name, self._provider("traces").get_tracer(*scope(name)))
         return tracer
 
@@ -185,12 +183,8 @@ class Providers:
         """Return one row per signal, for ``status()``."""
         if self._chosen is not None:
             return [chosen.row() for chosen in self._chosen.values()]
-        return [
-            ProviderRow(
-                what, "none" if self._arguments[what] is None else "given", "", "chosen when the first run starts"
-            )
-            for what in SIGNALS
-        ]
+        which = {what: "none" if given is None else "given" for what, given in self._arguments.items()}
+        return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
 
     def _provider(self, what: Signal) -> Any:
         self.resolve()

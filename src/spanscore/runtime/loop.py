@@ -54,7 +54,7 @@ class LoopThread:
                 self._thread = start_daemon(self._serve, self._name, self._loop)
             return self._loop
 
-    def here(self) -> bool:
+    def on_loop(self) -> bool:
         """Whether the caller runs on the loop's own thread."""
         return self._thread is not None and threading.get_ident() == self._thread.ident
 
@@ -84,23 +84,11 @@ class LoopThread:
 _judges = LoopThread("spanscore-loop", pool="spanscore-judge")
 
 
-def running() -> asyncio.AbstractEventLoop:
-    """Return the one loop of the judges, started if it was not. Safe from any thread."""
-    return _judges.running()
-
-
-def on_loop() -> bool:
-    """Whether the caller runs on that loop's own thread."""
-    return _judges.here()
-
-
-def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine on that loop; the future can be waited for from any other thread. Does not block."""
-    return _judges.submit(work)
+running, on_loop, submit = _judges.running, _judges.on_loop, _judges.submit
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on that loop and block until it is done; also inside another running loop (Jupyter).
+    """Run a coroutine on the loop of the judges and block until it is done; also inside another running loop (Jupyter).
 
     Raises:
         SpanscoreError: called on the loop's own thread, where it would wait for itself for ever.
