@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore import semconv
-from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_values
+from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
 __all__ = ["exported", "span_data", "structured"]
@@ -45,8 +45,9 @@ def span_data(readable: ReadableSpan) -> SpanData:
 
 
 def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as a span can hold them: content as text or JSON text, texts without lone surrogates."""
-    return wire_values({safe_text(name): _wire(name, value) for name, value in attributes.items() if value is not None})
+    """Return attributes as a span can hold them: content as text or JSON text; what OTLP cannot carry is left out."""
+    present = [(name, value) for name, value in attributes.items() if value is not None]
+    return {safe_text(name): wired for name, value in present if (wired := _wire(name, value)) is not None}
 
 
 def structured(attributes: Mapping[str, Any]) -> Attributes:
@@ -59,9 +60,9 @@ def structured(attributes: Mapping[str, Any]) -> Attributes:
 
 
 def _wire(name: str, value: Any) -> Any:
-    if isinstance(value, str) and _is_text(name):
-        return value
-    return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else value
+    if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
+        return safe_text(value)
+    return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else wire_value(value)
 
 
 def _structure(name: str, value: Any) -> Any:
