@@ -30,7 +30,7 @@ os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 
 from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
 from spanscore.judges import render
-from spanscore.judges.ballots import Ballots
+from spanscore.judges.ballots import BallotGatherer
 from spanscore.metrics.catalog.registry import BUILT_IN, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
@@ -133,7 +133,7 @@ class OurJudge:
     def __init__(self) -> None:
         self.sent: list[str] | None = []
         self._answers: dict[Any, Reply] = {}
-        self._ballots = Ballots(lambda prompt: (prompt.step, *render(prompt)))
+        self._ballots = BallotGatherer(lambda prompt: (prompt.step, *render(prompt)))
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer by the form; where nothing is counted, without a look at the ballot."""

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from spanscore.model.prompt import Prompt, Reply
 
-__all__ = ["Ballots"]
+__all__ = ["BallotGatherer"]
 
 One: TypeAlias = Callable[[Prompt], Awaitable[Reply]]
 Several: TypeAlias = Callable[[Prompt, int], Awaitable[list[Reply]]]
@@ -31,7 +31,7 @@ class _Round:
     request: asyncio.Task[None] | None = None
 
 
-class Ballots:
+class BallotGatherer:
     """Gathers questions that differ in their ballot only. Loop thread.
 
     Args:

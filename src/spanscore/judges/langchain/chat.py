@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeError, NotReadyError
-from spanscore.judges.ballots import Ballots
+from spanscore.judges.ballots import BallotGatherer
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.render import render
@@ -57,7 +57,7 @@ class LangChainJudge:
         self._calls = BlockingCalls()
         fields = getattr(type(model), "model_fields", {})
         several = "n" in fields and hasattr(model, "generate")
-        self._ballots = Ballots(_identity) if several else None
+        self._ballots = BallotGatherer(_identity) if several else None
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
