@@ -574,6 +574,10 @@ EMIT_AND_EXIT = """
     """
 
 
+EXIT_WITHIN_S = 8.0
+"""An end of five seconds, and the interpreter's own on a machine that others use too; unbounded it would be thirty."""
+
+
 def exit_of(code: str, **environment: str) -> tuple[float, str]:
     """Return how long the interpreter took after it printed the time, and what stood on stderr."""
     done = python(code, **environment)
@@ -589,7 +593,7 @@ def test_with_a_dead_collector_the_exit_is_bounded_and_one_line_says_why(protoco
     took_s, stderr = exit_of(EMIT_AND_EXIT, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
 
     assert stderr.splitlines() == [refused(endpoint)]
-    assert took_s < 5
+    assert took_s < EXIT_WITHIN_S
 
 
 @pytest.mark.parametrize(("with_", "told"), [(503, "(HTTP 503)"), ("hang", "")])
@@ -600,7 +604,7 @@ def test_with_a_sick_collector_the_exit_is_bounded_and_one_line_at_most_is_print
 
     assert len(stderr.splitlines()) == (1 if told else 0), stderr
     assert told in stderr
-    assert took_s < 5
+    assert took_s < EXIT_WITHIN_S
 
 
 def test_what_was_made_before_the_exit_arrives() -> None:
