@@ -31,7 +31,7 @@ os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
 from spanscore.judges import render
 from spanscore.judges.ballots import BallotGatherer
-from spanscore.metrics.catalog.registry import BUILT_IN, found
+from spanscore.metrics.catalog.registry import built_ins, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 from spanscore.runtime import loop
@@ -82,9 +82,9 @@ COUNTERPARTS: Mapping[str, Counterpart] = {
     "llm_context_precision_without_reference": Counterpart("LLMContextPrecisionWithoutReference", {}, {}),
     "llm_context_recall": Counterpart("LLMContextRecall", {}, {}),
     "noise_sensitivity": Counterpart("NoiseSensitivity", {}, {}),
-    "nv_accuracy": Counterpart("AnswerAccuracy", {}, {}),
-    "nv_context_relevance": Counterpart("ContextRelevance", {}, {}),
-    "nv_response_groundedness": Counterpart("ResponseGroundedness", {}, {}),
+    "answer_accuracy": Counterpart("AnswerAccuracy", {}, {}),
+    "context_relevance": Counterpart("ContextRelevance", {}, {}),
+    "response_groundedness": Counterpart("ResponseGroundedness", {}, {}),
     "topic_adherence": Counterpart("TopicAdherenceScore", {}, {}, multi=True),
     "agent_goal_accuracy_with_reference": Counterpart("AgentGoalAccuracyWithReference", {}, {}, multi=True),
     "agent_goal_accuracy_without_reference": Counterpart("AgentGoalAccuracyWithoutReference", {}, {}, multi=True),
@@ -323,12 +323,12 @@ def verdict(met: bool, what: str, figure: float, most: float) -> bool:
 
 async def measured(only: str | None) -> dict[str, Any]:
     """Return all rows."""
-    chosen = {n: c for n, c in COUNTERPARTS.items() if n in BUILT_IN and only in (None, n)}
+    chosen = {n: c for n, c in COUNTERPARTS.items() if n in built_ins() and only in (None, n)}
     return {
         "tokens": [await token_row(name, counterpart) for name, counterpart in chosen.items()],
         "time": [await time_row(name, chosen[name]) for name in TIMED if name in chosen],
         "growth_mb": await growth_mb(),
-        "not compared": sorted(set(COUNTERPARTS) - set(BUILT_IN)),
+        "not compared": sorted(set(COUNTERPARTS) - set(built_ins())),
     }
 
 

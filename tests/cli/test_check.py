@@ -338,3 +338,35 @@ def test_a_file_that_is_no_configuration_is_an_error_and_json_where_asked(tmp_pa
 def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is a folder"):
         raise CliRunner().invoke(app(), ["check", str(tmp_path)]).exception or AssertionError
+
+
+def test_the_name_that_a_metric_had_before_is_read_everywhere(tmp_path: Path) -> None:
+    text = """
+metrics: [nv_context_relevance, answer_accuracy]
+sampling: {rates: {nv_context_relevance: 0.5, nv_accuracy: 0.25}}
+alerts: {nv_context_relevance: {baseline: 0.8}, nv_accuracy: {baseline: 0.7}}
+"""
+
+    found = plan(tmp_path, text)
+
+    assert found["faults"] == []
+    assert {metric["name"]: metric["rate"] for metric in found["metrics"]} == {
+        "context_relevance": 0.5,
+        "answer_accuracy": 0.25,
+    }
+    assert [alert["metric"] for alert in found["alerts"]] == ["context_relevance", "answer_accuracy"]
+
+
+def test_a_name_from_before_that_is_kept_is_kept(tmp_path: Path) -> None:
+    text = """
+metrics: [{context_relevance: {name: nv_context_relevance}}]
+sampling: {rates: {nv_context_relevance: 0.5}}
+"""
+
+    found = plan(tmp_path, text)
+
+    assert (found["faults"], found["metrics"][0]["name"], found["metrics"][0]["rate"]) == (
+        [],
+        "nv_context_relevance",
+        0.5,
+    )

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError, SampleError
+from spanscore.metrics import AnswerAccuracy
 
 ROOT = Path(__file__).parents[2]
 RECORD = {"question": "Where?", "answer": "It is in Rome.", "contexts": ["It is in Rome."], "ground_truth": "Rome."}
@@ -203,3 +204,16 @@ def _wait_for_lines(file: Path, lines: int, process: subprocess.Popen[str]) -> N
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+def test_the_name_that_a_metric_had_before_picks_it_with_its_parameters(samples: Path, tmp_path: Path) -> None:
+    config = tmp_path / "spanscore.yaml"
+    config.write_text("metrics: [{nv_accuracy: {pass_at: 0.1}}]")
+
+    for name in ("nv_accuracy", "answer_accuracy"):
+        ran(samples, "--config", config, "-m", name, "--out", tmp_path / f"{name}.jsonl")
+
+    rows = [json.loads((tmp_path / f"{name}.jsonl").read_text()) for name in ("nv_accuracy", "answer_accuracy")]
+    assert [(row["metric"], row["version"]) for row in rows] == [
+        ("answer_accuracy", AnswerAccuracy("lexical", pass_at=0.1).version)
+    ] * 2

@@ -12,7 +12,7 @@ import pytest
 from spanscore import metrics
 from spanscore.errors import JudgeTimeout, JudgeUnavailable
 from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.metrics.catalog.registry import BUILT_IN, create, found
+from spanscore.metrics.catalog.registry import built_ins, create, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 from spanscore.model.score import Outcome
@@ -112,7 +112,7 @@ JUDGES: dict[str, Any] = {
     "broken": OneReply(KeyError("SECRET")),
 }
 
-names = pytest.mark.parametrize("name", sorted(BUILT_IN))
+names = pytest.mark.parametrize("name", sorted(built_ins()))
 
 
 def built(name: str, judge: Any = "lexical", /, **params: Any) -> Any:
@@ -259,9 +259,9 @@ SIDE_BY_SIDE = {
     "llm_context_precision_with_reference": len(CONTEXTS),
     "llm_context_precision_without_reference": len(CONTEXTS),
     "noise_sensitivity": 2 * len(CONTEXTS) + 1,
-    "nv_accuracy": 2,
-    "nv_context_relevance": 2,
-    "nv_response_groundedness": 2,
+    "answer_accuracy": 2,
+    "context_relevance": 2,
+    "response_groundedness": 2,
     "response_relevancy": 5,
     "rubrics_score": 5,
     "simple_criteria_score": 5,

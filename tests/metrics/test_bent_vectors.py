@@ -34,7 +34,7 @@ WRAPPED = {
 HOSTILE: list[Any] = [None, [], {}, "", -1, 2, 0.5, "yes", True, "1", [None], "\ud800"]
 ROWS = ("verify_", "classify_statements", "classify_reference_sentences", "extract_entities_")
 """Steps whose rows may stand in any order."""
-PLAIN_TEXT = {"context_relevancy_v0", "nv_accuracy", "nv_context_relevance", "nv_response_groundedness"}
+PLAIN_TEXT = {"context_relevancy_v0", "answer_accuracy", "context_relevance", "response_groundedness"}
 """Metrics that read an answer without JSON: prose is no wrapping there."""
 NAMES = list(metrics_with_cases())
 

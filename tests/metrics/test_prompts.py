@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.contracts.test_metrics import built
 
 from spanscore.judges import render
-from spanscore.metrics.catalog.registry import BUILT_IN
+from spanscore.metrics.catalog.registry import built_ins
 
 HELD = Path(__file__).with_name("prompt_hashes.json")
 
@@ -21,7 +21,7 @@ HELD = Path(__file__).with_name("prompt_hashes.json")
 def hashes() -> dict[str, dict[str, str]]:
     """Return metric → step → hash of what a model is sent, and the metric's version beside it."""
     found = {}
-    for name in sorted(BUILT_IN):
+    for name in sorted(built_ins()):
         metric = built(name)
         steps = {step.name: _hash("\n".join(render(step.prompt({"evidence": "x"})))) for step in metric.steps.values()}
         found[name] = {"version": metric.version, **steps}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spanscore.metrics.catalog.registry import BUILT_IN
+from spanscore.metrics.catalog.registry import RENAMED, built_ins
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
 from spanscore.model.score import Score
 from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
@@ -15,11 +15,13 @@ from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
 VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 FUNCTIONS = ("ensember", "ragas_score")
 """Files about a function rather than a metric."""
+_FILE = {name: before for before, name in RENAMED.items()}
+"""Metric → its file, where that has the name that the metric had before."""
 
 
 def content_of(name: str) -> dict[str, Any]:
     """Return a file, one without cases where there is none: a metric of our own."""
-    file = VECTORS / f"{name}.json"
+    file = VECTORS / f"{_FILE.get(name, name)}.json"
     return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {"metric": name, "cases": []}
 
 
@@ -30,7 +32,7 @@ def cases_of(name: str) -> list[dict[str, Any]]:
 
 def metrics_with_cases() -> Iterator[str]:
     """Yield the names of the metrics that have a file."""
-    yield from (name for name in sorted(BUILT_IN) if cases_of(name))
+    yield from (name for name in sorted(built_ins()) if cases_of(name))
 
 
 def run(name: str, case: dict[str, Any], judge: ScriptedJudge) -> Score:

@@ -4,6 +4,7 @@ import pytest
 from tests.live import QUESTION, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.metrics import ContextRelevance
 
 WHOLE = """
 judge: {model: lexical}
@@ -115,3 +116,17 @@ def test_a_status_prints_as_a_small_table(tmp_path):
 
     assert "faithfulness" in text
     assert max(map(len, text.splitlines())) <= 110
+
+
+def test_a_rate_is_found_under_the_name_that_its_metric_had_before(tmp_path):
+    text = "metrics: [context_relevance]\nsampling: {rates: {nv_context_relevance: 0.25}}"
+    own = ContextRelevance("lexical")
+
+    with (
+        OnlineScorer.from_config(write(tmp_path, text)) as scorer,
+        OnlineScorer.from_config(write(tmp_path, text), metrics=[own]) as other,
+        OnlineScorer(metrics=[own], rates={"nv_context_relevance": 0.25}) as direct,
+    ):
+        rates = [one.status().rates for one in (scorer, other, direct)]
+
+    assert rates == [{"context_relevance": (0.25, 0.25)}] * 3

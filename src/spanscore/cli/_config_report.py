@@ -18,7 +18,7 @@ from spanscore.judges.keys import missing_key
 from spanscore.line.configuration import Configuration, options_of, value_at
 from spanscore.line.options import Options, rules_in
 from spanscore.metrics.catalog.configured import entries, judge_of
-from spanscore.metrics.catalog.registry import create
+from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.model.score import refuse_taken_name
 from spanscore.otel.instruments import checked_segments
 from spanscore.protocols import Metric
@@ -85,6 +85,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if embeddings:
         problems += _embeddings_problems(settings)
     made, unmade = _metrics(settings, problems)
+    settings = _in_current_names(settings, [*unmade, *(metric.name for metric in made)])
     if read.all_metrics:
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     problems += _part_problems(settings)
@@ -108,6 +109,17 @@ def _metrics(settings: Settings, problems: list[ConfigurationError]) -> tuple[li
             unmade.append(str(parameters.get("name", name)))
             problems.append(_problem(error, _of_metric(name, error)))
     return made, unmade
+
+
+def _in_current_names(settings: Settings, metrics: Sequence[str]) -> Settings:
+    """Return settings whose rates and alerts are of the names that the metrics have now."""
+    sampling, rates = value_at(settings, "sampling"), value_at(settings, "sampling.rates")
+    return settings.model_copy(
+        update={
+            "sampling": sampling.model_copy(update={"rates": under_current_names(rates, metrics)}),
+            "alerts": under_current_names(settings.alerts, metrics),
+        }
+    )
 
 
 def _problem(error: ConfigurationError, told: str) -> ConfigurationError:

@@ -20,7 +20,7 @@ from spanscore.cli._plan import FOUND
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
-from spanscore.metrics.catalog.registry import ALIASES, BUILT_IN, built_in, found
+from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, own_name
 from spanscore.metrics.catalog.tiktoken_count import counter
 
 __all__ = ["metrics"]
@@ -59,7 +59,7 @@ def metrics(
 
     [bold]spanscore metrics --metric faithfulness[/bold] tells its formula, its blind spot, its source and where it deviates.
     """
-    names = [built_in(metric)] if metric else sorted(BUILT_IN)
+    names = [own_name(metric)] if metric else sorted(built_ins())
     rows = [row for row in map(_row, names) if row["group"] == ONLINE or metric or not online]
     if as_json:
         typer.echo(json.dumps(rows[0] if metric else rows, indent=2))
@@ -77,7 +77,7 @@ def _row(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "group": _group(requires, cost),
-        "aliases": [alias for alias, stands_for in ALIASES.items() if stands_for == name],
+        "aliases": [alias for alias, stands_for in {**ALIASES, **RENAMED}.items() if stands_for == name],
         **doc,
         "requires": requires,
         "parameters": _parameters(kind),
@@ -112,11 +112,13 @@ def _parameters(kind: Any) -> dict[str, Any]:
     if not callable(kind):
         return {}
     given = inspect.signature(kind).parameters.values()
-    return {one.name: _default(one) for one in given if one.name not in _NOT_PARAMETERS}
+    return {one.name: _default(kind, one) for one in given if one.name not in _NOT_PARAMETERS}
 
 
-def _default(parameter: inspect.Parameter) -> Any:
+def _default(kind: Any, parameter: inspect.Parameter) -> Any:
     value = parameter.default
+    if value is None and parameter.name == "name":
+        return getattr(kind, "name", None)  # it stands in the class
     if value is inspect.Parameter.empty:
         return "(must be given)"
     return value if value is None or isinstance(value, str | int | float) else str(value)

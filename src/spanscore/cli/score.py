@@ -21,7 +21,7 @@ from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.configured import entries, judge_of
-from spanscore.metrics.catalog.registry import create
+from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Judge, Metric
 from spanscore.settings.tree import Settings
 
@@ -176,7 +176,7 @@ def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: st
     listed = [] if settings is None else list(entries(settings))
     if names:
         configured = {str(parameters.get("name", name)): (name, parameters) for name, parameters in listed}
-        listed = [configured.get(name, (name, {})) for name in names]
+        listed = [configured.get(name) or configured.get(current_name(name), (name, {})) for name in names]
     if not listed:
         raise ConfigurationError("say what to score: --metrics faithfulness,exact_match or --config spanscore.yaml")
     judging = _judge(settings, asked)

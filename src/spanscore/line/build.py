@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.options import Options
 from spanscore.line.span_thread import SpanThread
-from spanscore.metrics.catalog.registry import by_name
+from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.model.span import UnitKey
 from spanscore.otel.instruments import Telemetry
@@ -68,8 +68,8 @@ class Line:
     def __init__(
         self, metrics: Sequence[Metric], options: Options, providers: Providers, *, ready: Callable[[], None]
     ) -> None:
-        self.metrics = {metric.name: metric for metric in _checked(metrics, options)}
-        self.options = options
+        self.metrics = _checked(metrics)
+        self.options = replace(options, rates=_rates(options, self.metrics))
         self.providers = providers
         self.content = _exports_content() if options.capture_content is None else options.capture_content
         self._tracer: Tracer | None = None
@@ -256,19 +256,24 @@ class Line:
         }
 
 
-def _checked(metrics: Sequence[Metric], options: Options) -> Sequence[Metric]:
+def _checked(metrics: Sequence[Metric]) -> dict[str, Metric]:
     if not metrics:
         raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
     named = by_name(metrics)
     for name in named:
         refuse_taken_name(name)
-    unknown = sorted(set(options.rates) - set(named))
+    return named
+
+
+def _rates(options: Options, metrics: Collection[str]) -> dict[str, float]:
+    rates = under_current_names(options.rates, metrics)
+    unknown = sorted(rates.keys() - set(metrics))
     if unknown:
-        known = ", ".join(named)
+        known = ", ".join(metrics)
         raise ConfigurationError(
             f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {known}"
         )
-    return metrics
+    return rates
 
 
 def _within(box: Timebox, extract: Extract) -> Extract:

@@ -11,6 +11,7 @@ from pydantic import create_model
 
 from spanscore.errors import ConfigurationError
 from spanscore.line.options import Key, Options, key_of
+from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.settings.tree import Settings, SettingsPart
 
 __all__ = ["KEYS", "Configuration", "given_in", "options_of", "overridden", "value_at"]
@@ -86,9 +87,10 @@ def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
             raise ConfigurationError(f"there is no option {name!r}{_meant(name, names)} There are {', '.join(names)}")
     left_out = {name for override in overrides for name in _OUTRANKED.get(override, ())}
     kept = {name: value for name, value in given.items() if name not in left_out}
-    if "metrics" in overrides and "rates" in kept:  # the others are of metrics that are no longer there
-        there = {metric.name for metric in overrides["metrics"]}
-        kept["rates"] = {name: rate for name, rate in kept["rates"].items() if name in there}
+    if "metrics" in overrides and "rates" in kept:  # those of the file's metrics are of none that there is
+        names = [metric.name for metric in overrides["metrics"]]
+        rates = under_current_names(kept["rates"], names)
+        kept["rates"] = {name: rates[name] for name in names if name in rates}
     return {**kept, **overrides}
 
 

@@ -1,92 +1,52 @@
-"""Sample → Score: the metrics, and what one needs to write another."""
+"""Sample → Score: the metrics, and what one needs to write another. A metric that stands here is built in."""
 
-from spanscore.metrics.agent_goal import (
-    AgentGoalAccuracy,
-    AgentGoalAccuracyWithoutReference,
-    AgentGoalAccuracyWithReference,
-)
-from spanscore.metrics.answer_accuracy import AnswerAccuracy
-from spanscore.metrics.answer_correctness import AnswerCorrectness
-from spanscore.metrics.aspect_critic import AspectCritic
-from spanscore.metrics.catalog.registry import create
-from spanscore.metrics.context_entity_recall import ContextEntityRecall
-from spanscore.metrics.context_ids import IDBasedContextPrecision, IDBasedContextRecall
+from spanscore.metrics.agent_goal import AgentGoalAccuracy as AgentGoalAccuracy
+from spanscore.metrics.agent_goal import AgentGoalAccuracyWithoutReference as AgentGoalAccuracyWithoutReference
+from spanscore.metrics.agent_goal import AgentGoalAccuracyWithReference as AgentGoalAccuracyWithReference
+from spanscore.metrics.answer_accuracy import AnswerAccuracy as AnswerAccuracy
+from spanscore.metrics.answer_correctness import AnswerCorrectness as AnswerCorrectness
+from spanscore.metrics.aspect_critic import AspectCritic as AspectCritic
+from spanscore.metrics.catalog.registry import create as create
+from spanscore.metrics.context_entity_recall import ContextEntityRecall as ContextEntityRecall
+from spanscore.metrics.context_ids import IDBasedContextPrecision as IDBasedContextPrecision
+from spanscore.metrics.context_ids import IDBasedContextRecall as IDBasedContextRecall
+from spanscore.metrics.context_precision import ContextPrecision as ContextPrecision
+from spanscore.metrics.context_precision import ContextUtilization as ContextUtilization
 from spanscore.metrics.context_precision import (
-    ContextPrecision,
-    ContextUtilization,
-    LLMContextPrecisionWithoutReference,
-    LLMContextPrecisionWithReference,
+    LLMContextPrecisionWithoutReference as LLMContextPrecisionWithoutReference,
 )
-from spanscore.metrics.context_recall import ContextRecall, LLMContextRecall
-from spanscore.metrics.context_relevance import ContextRelevance
-from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0
-from spanscore.metrics.context_strings import NonLLMContextPrecisionWithReference, NonLLMContextRecall
-from spanscore.metrics.exact_match import ExactMatch
-from spanscore.metrics.factual_correctness import FactualCorrectness
-from spanscore.metrics.faithfulness import Faithfulness
-from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM
-from spanscore.metrics.function import metric
-from spanscore.metrics.kit.base import BaseMetric, Finding
-from spanscore.metrics.majority_vote import majority_vote
-from spanscore.metrics.noise_sensitivity import NoiseSensitivity
-from spanscore.metrics.ragas_score import ragas_score
-from spanscore.metrics.response_groundedness import ResponseGroundedness
-from spanscore.metrics.response_relevancy import ResponseRelevancy
-from spanscore.metrics.rouge_score import Rouge
-from spanscore.metrics.rubrics import InstanceRubrics, Rubrics
-from spanscore.metrics.sacrebleu import Bleu, Chrf
-from spanscore.metrics.semantic_similarity import SemanticSimilarity
-from spanscore.metrics.simple_criteria import SimpleCriteria
-from spanscore.metrics.string_presence import StringPresence
-from spanscore.metrics.string_similarity import NonLLMStringSimilarity, StringSimilarity
-from spanscore.metrics.tool_call_accuracy import ToolCallAccuracy
-from spanscore.metrics.tool_calls import ToolCallF1
-from spanscore.metrics.topic_adherence import TopicAdherence
+from spanscore.metrics.context_precision import LLMContextPrecisionWithReference as LLMContextPrecisionWithReference
+from spanscore.metrics.context_recall import ContextRecall as ContextRecall
+from spanscore.metrics.context_recall import LLMContextRecall as LLMContextRecall
+from spanscore.metrics.context_relevance import ContextRelevance as ContextRelevance
+from spanscore.metrics.context_relevancy_v0 import ContextRelevancyV0 as ContextRelevancyV0
+from spanscore.metrics.context_strings import NonLLMContextPrecisionWithReference as NonLLMContextPrecisionWithReference
+from spanscore.metrics.context_strings import NonLLMContextRecall as NonLLMContextRecall
+from spanscore.metrics.exact_match import ExactMatch as ExactMatch
+from spanscore.metrics.factual_correctness import FactualCorrectness as FactualCorrectness
+from spanscore.metrics.faithfulness import Faithfulness as Faithfulness
+from spanscore.metrics.faithfulness_with_hhem import FaithfulnessWithHHEM as FaithfulnessWithHHEM
+from spanscore.metrics.function import metric as metric
+from spanscore.metrics.kit.base import BaseMetric as BaseMetric
+from spanscore.metrics.kit.base import Finding as Finding
+from spanscore.metrics.majority_vote import majority_vote as majority_vote
+from spanscore.metrics.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
+from spanscore.metrics.ragas_score import ragas_score as ragas_score
+from spanscore.metrics.response_groundedness import ResponseGroundedness as ResponseGroundedness
+from spanscore.metrics.response_relevancy import ResponseRelevancy as ResponseRelevancy
+from spanscore.metrics.rouge_score import Rouge as Rouge
+from spanscore.metrics.rubrics import InstanceRubrics as InstanceRubrics
+from spanscore.metrics.rubrics import Rubrics as Rubrics
+from spanscore.metrics.sacrebleu import Bleu as Bleu
+from spanscore.metrics.sacrebleu import Chrf as Chrf
+from spanscore.metrics.semantic_similarity import SemanticSimilarity as SemanticSimilarity
+from spanscore.metrics.simple_criteria import SimpleCriteria as SimpleCriteria
+from spanscore.metrics.string_presence import StringPresence as StringPresence
+from spanscore.metrics.string_similarity import NonLLMStringSimilarity as NonLLMStringSimilarity
+from spanscore.metrics.string_similarity import StringSimilarity as StringSimilarity
+from spanscore.metrics.tool_call_accuracy import ToolCallAccuracy as ToolCallAccuracy
+from spanscore.metrics.tool_calls import ToolCallF1 as ToolCallF1
+from spanscore.metrics.topic_adherence import TopicAdherence as TopicAdherence
 
-__all__ = [
-    "AgentGoalAccuracy",
-    "AgentGoalAccuracyWithReference",
-    "AgentGoalAccuracyWithoutReference",
-    "AnswerAccuracy",
-    "AnswerCorrectness",
-    "AspectCritic",
-    "BaseMetric",
-    "Bleu",
-    "Chrf",
-    "ContextEntityRecall",
-    "ContextPrecision",
-    "ContextRecall",
-    "ContextRelevance",
-    "ContextRelevancyV0",
-    "ContextUtilization",
-    "ExactMatch",
-    "FactualCorrectness",
-    "Faithfulness",
-    "FaithfulnessWithHHEM",
-    "Finding",
-    "IDBasedContextPrecision",
-    "IDBasedContextRecall",
-    "InstanceRubrics",
-    "LLMContextPrecisionWithReference",
-    "LLMContextPrecisionWithoutReference",
-    "LLMContextRecall",
-    "NoiseSensitivity",
-    "NonLLMContextPrecisionWithReference",
-    "NonLLMContextRecall",
-    "NonLLMStringSimilarity",
-    "ResponseGroundedness",
-    "ResponseRelevancy",
-    "Rouge",
-    "Rubrics",
-    "SemanticSimilarity",
-    "SimpleCriteria",
-    "StringPresence",
-    "StringSimilarity",
-    "ToolCallAccuracy",
-    "ToolCallF1",
-    "TopicAdherence",
-    "create",
-    "majority_vote",
-    "metric",
-    "ragas_score",
-]
+# Names that were imported, and not the modules that importing them bound.
+__all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

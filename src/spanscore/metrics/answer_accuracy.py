@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.ratings import Rating024, TwoRatings
@@ -41,23 +40,14 @@ class AnswerAccuracy(TwoRatings):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "answer_accuracy"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "reference")}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "nv_accuracy",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        questions = (JUDGE_ACCURACY_1, JUDGE_ACCURACY_2)
-        super().__init__(judge, questions=questions, name=name, pass_at=pass_at, prompts=prompts)
+    questions = (JUDGE_ACCURACY_1, JUDGE_ACCURACY_2)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Rate the answer by the reference, and the reference by the answer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.ratings import Rating012, TwoRatings
@@ -45,25 +44,15 @@ class ContextRelevance(TwoRatings):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "context_relevance"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts")}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "nv_context_relevance",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        questions = (JUDGE_RELEVANCE_1, JUDGE_RELEVANCE_2)
-        super().__init__(
-            judge, questions=questions, name=name, pass_at=pass_at, prompts=prompts, both="judge_relevance"
-        )
+    questions = (JUDGE_RELEVANCE_1, JUDGE_RELEVANCE_2)
+    both = "judge_relevance"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Rate the contexts together."""

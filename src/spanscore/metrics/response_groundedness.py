@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.ratings import Rating012, TwoRatings
@@ -47,25 +46,15 @@ class ResponseGroundedness(TwoRatings):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "response_groundedness"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "retrieved_contexts")}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "nv_response_groundedness",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        questions = (JUDGE_GROUNDEDNESS_1, JUDGE_GROUNDEDNESS_2)
-        super().__init__(
-            judge, questions=questions, name=name, pass_at=pass_at, prompts=prompts, both="judge_groundedness"
-        )
+    questions = (JUDGE_GROUNDEDNESS_1, JUDGE_GROUNDEDNESS_2)
+    both = "judge_groundedness"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Rate the response against the contexts together."""

@@ -10,7 +10,7 @@ import pytest
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import AspectCritic, BaseMetric, ExactMatch, Faithfulness, create, metric
-from spanscore.metrics.catalog.registry import ALIASES, BUILT_IN, found
+from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, under_current_names
 from spanscore.testing import ScriptedJudge
 
 
@@ -58,10 +58,27 @@ def test_the_name_can_be_a_parameter() -> None:
 def test_an_alias_stands_for_a_built_in_and_names_its_scores(alias: str, name: str) -> None:
     made = create(alias, judge="lexical")
 
-    assert name in BUILT_IN
-    assert alias not in BUILT_IN
+    assert name in built_ins()
+    assert alias not in built_ins()
     assert (type(made), found(alias)) == (found(name), found(name))
     assert (made.name, create(alias, judge="lexical", name="mine").name) == (alias, "mine")
+
+
+@pytest.mark.parametrize(("before", "name"), sorted(RENAMED.items()))
+def test_the_name_a_metric_had_before_makes_it_under_the_one_it_has(before: str, name: str) -> None:
+    made = create(before, judge="lexical")
+
+    assert (type(made), made.name) == (found(name), name)
+    assert create(before, judge="lexical", name=before).name == before
+    assert before not in {*built_ins(), *ALIASES}
+
+
+def test_what_is_said_of_metrics_is_said_under_their_current_names() -> None:
+    rates = {"nv_accuracy": 0.1, "nv_context_relevance": 0.2, "faithfulness": 0.3}
+
+    said = under_current_names(rates, {"answer_accuracy", "nv_context_relevance", "faithfulness"})
+
+    assert said == {"answer_accuracy": 0.1, "nv_context_relevance": 0.2, "faithfulness": 0.3}
 
 
 def test_an_alias_nearly_hit_is_proposed() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spanscore.judges import judge
-from spanscore.metrics.catalog.registry import create
+from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Judge, Metric
 from spanscore.settings.tree import Settings
 
@@ -46,6 +46,6 @@ def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the registry name and the parameters of each metric a configuration lists."""
     for entry in settings.metrics:
         if isinstance(entry, str):
-            yield entry, {}
+            yield current_name(entry), {}
         else:
-            yield from ((name, parameters or {}) for name, parameters in entry.items())
+            yield from ((current_name(name), parameters or {}) for name, parameters in entry.items())

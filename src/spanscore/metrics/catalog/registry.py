@@ -3,77 +3,63 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
+from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
 
-__all__ = ["ALIASES", "BUILT_IN", "built_in", "by_name", "create", "found"]
+__all__ = [
+    "ALIASES",
+    "RENAMED",
+    "built_ins",
+    "by_name",
+    "create",
+    "current_name",
+    "found",
+    "own_name",
+    "under_current_names",
+]
 
-BUILT_IN: Mapping[str, str] = MappingProxyType(
-    {
-        "agent_goal_accuracy": "spanscore.metrics.agent_goal:AgentGoalAccuracy",
-        "agent_goal_accuracy_with_reference": "spanscore.metrics.agent_goal:AgentGoalAccuracyWithReference",
-        "agent_goal_accuracy_without_reference": "spanscore.metrics.agent_goal:AgentGoalAccuracyWithoutReference",
-        "answer_correctness": "spanscore.metrics.answer_correctness:AnswerCorrectness",
-        "aspect_critic": "spanscore.metrics.aspect_critic:AspectCritic",
-        "bleu_score": "spanscore.metrics.sacrebleu:Bleu",
-        "chrf_score": "spanscore.metrics.sacrebleu:Chrf",
-        "context_entity_recall": "spanscore.metrics.context_entity_recall:ContextEntityRecall",
-        "context_relevancy_v0": "spanscore.metrics.context_relevancy_v0:ContextRelevancyV0",
-        "exact_match": "spanscore.metrics.exact_match:ExactMatch",
-        "factual_correctness": "spanscore.metrics.factual_correctness:FactualCorrectness",
-        "faithfulness": "spanscore.metrics.faithfulness:Faithfulness",
-        "faithfulness_with_hhem": "spanscore.metrics.faithfulness_with_hhem:FaithfulnessWithHHEM",
-        "id_based_context_precision": "spanscore.metrics.context_ids:IDBasedContextPrecision",
-        "id_based_context_recall": "spanscore.metrics.context_ids:IDBasedContextRecall",
-        "instance_rubrics": "spanscore.metrics.rubrics:InstanceRubrics",
-        "llm_context_precision_with_reference": "spanscore.metrics.context_precision:LLMContextPrecisionWithReference",
-        "llm_context_precision_without_reference": "spanscore.metrics.context_precision:LLMContextPrecisionWithoutReference",
-        "llm_context_recall": "spanscore.metrics.context_recall:LLMContextRecall",
-        "noise_sensitivity": "spanscore.metrics.noise_sensitivity:NoiseSensitivity",
-        "non_llm_context_precision": "spanscore.metrics.context_strings:NonLLMContextPrecisionWithReference",
-        "non_llm_context_recall": "spanscore.metrics.context_strings:NonLLMContextRecall",
-        "non_llm_string_similarity": "spanscore.metrics.string_similarity:StringSimilarity",
-        "nv_accuracy": "spanscore.metrics.answer_accuracy:AnswerAccuracy",
-        "nv_context_relevance": "spanscore.metrics.context_relevance:ContextRelevance",
-        "nv_response_groundedness": "spanscore.metrics.response_groundedness:ResponseGroundedness",
-        "response_relevancy": "spanscore.metrics.response_relevancy:ResponseRelevancy",
-        "rouge_score": "spanscore.metrics.rouge_score:Rouge",
-        "rubrics_score": "spanscore.metrics.rubrics:Rubrics",
-        "semantic_similarity": "spanscore.metrics.semantic_similarity:SemanticSimilarity",
-        "simple_criteria_score": "spanscore.metrics.simple_criteria:SimpleCriteria",
-        "string_presence": "spanscore.metrics.string_presence:StringPresence",
-        "tool_call_accuracy": "spanscore.metrics.tool_call_accuracy:ToolCallAccuracy",
-        "tool_call_f1": "spanscore.metrics.tool_calls:ToolCallF1",
-        "topic_adherence": "spanscore.metrics.topic_adherence:TopicAdherence",
-    }
-)
-"""Name → where its class stands. A new metric is a new file and a line here."""
+T = TypeVar("T")
 
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
-        "answer_accuracy": "nv_accuracy",
         "answer_relevancy": "response_relevancy",
         "context_precision": "llm_context_precision_with_reference",
         "context_recall": "llm_context_recall",
-        "context_relevance": "nv_context_relevance",
-        "response_groundedness": "nv_response_groundedness",
     }
 )
 """What people call a built-in → its name. A metric made by its alias calls its scores so, unless ``name`` says otherwise."""
+RENAMED: Mapping[str, str] = MappingProxyType(
+    {
+        "nv_accuracy": "answer_accuracy",
+        "nv_context_relevance": "context_relevance",
+        "nv_response_groundedness": "response_groundedness",
+    }
+)
+"""What a built-in was called before → its name, which its scores carry. Still read wherever a metric is named."""
+
+
+@cache
+def built_ins() -> Mapping[str, type[BaseMetric]]:
+    """Return the metrics that ``spanscore.metrics`` exports, by the names that their scores carry by default."""
+    exported = vars(import_module("spanscore.metrics")).values()  # not above: it imports this file
+    kinds = [thing for thing in exported if isinstance(thing, type) and issubclass(thing, BaseMetric)]
+    return MappingProxyType({_default_name(kind): kind for kind in kinds if kind is not BaseMetric})
 
 
 def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **params: Any) -> Metric:
     """Return a metric by name.
 
     Args:
-        metric: a built-in (``"faithfulness"``), an alias of one (``"context_relevance"``), or ``"my_pkg.metrics:Politeness"``
+        metric: a built-in (``"faithfulness"``), an alias of one (``"context_recall"``), or ``"my_pkg.metrics:Politeness"``
             from outside: a class, a function that returns a metric, or a metric itself.
         judge: handed on to metrics that take one; ignored by the others.
         embeddings: likewise; the offline ones when None beside the offline judge.
@@ -127,9 +113,24 @@ def _how_to_make(name: str) -> str:
     return f"{name!r} is the name of a metric, not a metric: write {write}, or {create}"
 
 
-def built_in(metric: str) -> str:
-    """Return a built-in's own name for its alias, any other name as it is."""
-    return ALIASES.get(metric, metric)
+def own_name(metric: str) -> str:
+    """Return a built-in's own name for its alias or the name that it had before; any other name as it is."""
+    return ALIASES.get(metric) or current_name(metric)
+
+
+def current_name(metric: str) -> str:
+    """Return a built-in's name for the one that it had before, any other name as it is."""
+    return RENAMED.get(metric, metric)
+
+
+def under_current_names(given: Mapping[str, T], metrics: Container[str]) -> dict[str, T]:
+    """Return what is given by metric with the current names in the place of those that built-ins had before.
+
+    Args:
+        given: metric → what is said of it.
+        metrics: the names there are; one that a user keeps (``name="nv_accuracy"``) stays as it is.
+    """
+    return {name if name in metrics else current_name(name): value for name, value in given.items()}
 
 
 def found(metric: str) -> Any:
@@ -138,11 +139,13 @@ def found(metric: str) -> Any:
     Raises:
         ConfigurationError: there is none.
     """
-    path = BUILT_IN.get(built_in(metric), metric)
-    module, colon, attribute = path.partition(":")
+    ours = built_ins()
+    if (kind := ours.get(own_name(metric))) is not None:
+        return kind
+    module, colon, attribute = metric.partition(":")
     if not colon:
-        close = get_close_matches(metric, [*BUILT_IN, *ALIASES], n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(BUILT_IN))}."
+        close = get_close_matches(metric, [*ours, *ALIASES], n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(ours))}."
         raise ConfigurationError(
             f"unknown metric {metric!r}: {hint} One from outside is written 'my_pkg.metrics:Politeness'"
         )
@@ -152,6 +155,10 @@ def found(metric: str) -> Any:
         raise ConfigurationError(f"metric {metric!r}: {error}") from error
     except AttributeError as error:
         raise ConfigurationError(f"metric {metric!r}: module {module} has no {attribute}") from error
+
+
+def _default_name(kind: type[BaseMetric]) -> str:
+    return str(getattr(kind, "name", None) or inspect.signature(kind).parameters["name"].default)
 
 
 def _as_it_is(metric: str, made: Any, params: Mapping[str, Any]) -> Metric:

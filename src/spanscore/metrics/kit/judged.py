@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -17,7 +17,7 @@ from spanscore.metrics.kit.step import Step, overridden
 from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge
 
-__all__ = ["JudgedMetric", "checked_name", "passing_at", "together"]
+__all__ = ["DeclaredMetric", "JudgedMetric", "checked_name", "passing_at", "together"]
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -38,7 +38,8 @@ class JudgedMetric(BaseMetric):
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; part of the version.
 
     Raises:
-        ConfigurationError: one of these is none of that.
+        ConfigurationError: there is no such judge, the name is none or taken, ``pass_at`` is outside of 0…1, or
+            ``prompts`` names no step of the metric.
     """
 
     _judge: Judge
@@ -64,6 +65,33 @@ class JudgedMetric(BaseMetric):
         """Ask a step, in the user's words where there are any."""
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
         return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
+
+
+class DeclaredMetric(JudgedMetric):
+    """A metric with a judge of which all else is said by its class: ``name``, ``scale`` and these.
+
+    Attributes:
+        questions: its steps.
+
+    Args:
+        judge: a LangChain chat model, a Judge, or a name.
+        name: under which its scores appear; the class's own when None.
+        pass_at: lowest quality (0…1) that passes; the scale's own when None.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; part of the version.
+    """
+
+    questions: ClassVar[tuple[Step[Any], ...]]
+
+    def __init__(
+        self,
+        judge: Any,
+        *,
+        name: str | None = None,
+        pass_at: float | None = None,
+        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        name, steps = self.name if name is None else name, self.questions
+        super().__init__(judge, steps=steps, name=name, scale=self.scale, pass_at=pass_at, prompts=prompts)
 
 
 def checked_name(name: str) -> str:

@@ -7,7 +7,7 @@ questions are about the same texts, a chat model is asked both at once: the text
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, field_validator
@@ -16,10 +16,10 @@ from spanscore.errors import JudgeUnparseable
 from spanscore.judges.effects.effect import reads_instructions
 from spanscore.judges.render import render
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.judged import DeclaredMetric
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import cast_ballots
-from spanscore.model.score import UNIT_INTERVAL, Ballots
+from spanscore.model.score import Ballots
 
 __all__ = ["Rating012", "Rating024", "TwoRatings"]
 
@@ -74,43 +74,26 @@ class Both012(_Rated):
     second: int
 
 
-class TwoRatings(JudgedMetric):
+class TwoRatings(DeclaredMetric):
     """The mixin of a metric that is the mean of two ratings, each divided by the highest.
 
-    Args:
-        judge: a LangChain chat model, a Judge, or a name.
+    Attributes:
         questions: the two steps; their outputs are of one class.
-        name: under which its scores appear.
-        pass_at: lowest quality that passes.
-        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
         both: name of the step that asks both questions at once, where they are about the same texts.
     """
 
     votes = 2
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        questions: Sequence[Step[Any]],
-        name: str,
-        pass_at: float | None,
-        prompts: Mapping[str, Mapping[str, Any]] | None,
-        both: str | None = None,
-    ) -> None:
-        super().__init__(judge, steps=questions, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
-        self._questions = tuple(self.steps.values())
-        self._both = _together(both, self._questions) if both else None
+    both: ClassVar[str | None] = None
 
     async def _rated(self, *evidence: Mapping[str, Any]) -> Finding:
         """Ask both questions side by side, each with its evidence, and return the mean of the ratings that came back."""
-        both = self._both if reads_instructions(self._judge) else None
+        both = self._joined() if reads_instructions(self._judge) else None
         found = await self._at_once(both, evidence[0]) if both else []
         if not found:
-            asked = list(zip(self._questions, evidence, strict=True))
+            asked = list(zip(self.steps.values(), evidence, strict=True))
             tried = 1 if both else 0
             found = await cast_ballots(lambda place: self._rating(*asked[place], tried), len(asked))
-        top = self._questions[0].output.allowed[-1]
+        top = self.questions[0].output.allowed[-1]
         told = " and ".join(map(str, found))
         lost = "" if len(found) == self.votes else "; the other rating could not be had"
         return Finding(
@@ -149,15 +132,14 @@ class TwoRatings(JudgedMetric):
 
     def _identity(self) -> dict[str, Any]:
         """Return what the version is a hash of: the question of both, too."""
-        both = {} if self._both is None else {self._both.name: render(self._both.prompt({}))}
-        known = super()._identity()
-        return {**known, "prompts": {**known["prompts"], **both}}
+        both, known = self._joined(), super()._identity()
+        joined = {} if both is None else {both.name: render(both.prompt({}))}
+        return {**known, "prompts": {**known["prompts"], **joined}}
 
-
-def _together(name: str, questions: Sequence[Step[Any]]) -> Step[Both012] | None:
-    """Return two questions as one; None where a user gave one of them examples, which are of that one's form."""
-    if any(question.examples for question in questions):
-        return None
-    first, second = (question.instruction for question in questions)
-    instruction = f"Give two ratings, each on its own.\nFirst: {first}\nSecond: {second}"
-    return Step(name=name, instruction=instruction, output=Both012)
+    def _joined(self) -> Step[Both012] | None:
+        """Return both questions as one; None where a user gave one of them examples, which are of that one's form."""
+        if self.both is None or any(question.examples for question in self.steps.values()):
+            return None
+        first, second = (question.instruction for question in self.steps.values())
+        instruction = f"Give two ratings, each on its own.\nFirst: {first}\nSecond: {second}"
+        return Step(name=self.both, instruction=instruction, output=Both012)
