@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.judged import DeclaredMetric
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import MultiTurnSample
 from spanscore.model.score import BINARY
@@ -55,19 +55,11 @@ the desired outcome was reached, in whatever words and whatever way; 0 when a pa
 )
 
 
-class _AgentGoalAccuracy(JudgedMetric):
+class _GoalAccuracy(DeclaredMetric):
     """What all have in common: two questions, one after the other."""
 
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str,
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        steps = (INFER_GOAL_OUTCOME, COMPARE_OUTCOME)
-        super().__init__(judge, steps=steps, name=name, scale=BINARY, pass_at=pass_at, prompts=prompts)
+    scale = BINARY
+    questions = (INFER_GOAL_OUTCOME, COMPARE_OUTCOME)
 
     async def _judged_goal(self, sample: MultiTurnSample, desired: str | None) -> Finding:
         """Find out how it ended, then compare; with the inferred goal where none is given."""
@@ -79,7 +71,7 @@ class _AgentGoalAccuracy(JudgedMetric):
         return Finding(value=float(compared.verdict), explanation=explanation)
 
 
-class AgentGoalAccuracy(_AgentGoalAccuracy):
+class AgentGoalAccuracy(_GoalAccuracy):
     """Did the agent bring about what was to be reached, or, where nobody said what that is, what the user wanted?
 
     Formula: the judge says what the user wanted and how the conversation ended, then whether the end is the reference, or, in a
@@ -96,29 +88,20 @@ class AgentGoalAccuracy(_AgentGoalAccuracy):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes; 1 when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "agent_goal_accuracy"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input",)}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "agent_goal_accuracy",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Compare the end with the reference, else with what the user wanted."""
         return await self._judged_goal(sample, sample.reference)
 
 
-class AgentGoalAccuracyWithReference(_AgentGoalAccuracy):
+class AgentGoalAccuracyWithReference(_GoalAccuracy):
     """Did the conversation end with the outcome that was to be reached?
 
     Formula: the judge says how the conversation ended, then whether that is the reference: 1 or 0. Range {0, 1}, higher is
@@ -135,29 +118,20 @@ class AgentGoalAccuracyWithReference(_AgentGoalAccuracy):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes; 1 when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "agent_goal_accuracy_with_reference"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference")}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "agent_goal_accuracy_with_reference",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Compare the end with the reference."""
         return await self._judged_goal(sample, sample.reference)
 
 
-class AgentGoalAccuracyWithoutReference(_AgentGoalAccuracy):
+class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
     """Did the user get what they came for?
 
     Formula: the judge says what the user wanted and how the conversation ended, then whether the two agree: 1 or 0. Range
@@ -174,22 +148,13 @@ class AgentGoalAccuracyWithoutReference(_AgentGoalAccuracy):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes; 1 when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "agent_goal_accuracy_without_reference"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input",)}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "agent_goal_accuracy_without_reference",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Compare the end with what the user wanted."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from pydantic import BaseModel
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.judged import DeclaredMetric, together
 from spanscore.metrics.kit.step import Step
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["ContextEntityRecall"]
 
@@ -34,7 +32,7 @@ Copy each as the text writes it, once, without articles or titles. A text withou
 EXTRACT_ENTITIES_CONTEXTS = replace(EXTRACT_ENTITIES_REFERENCE, name="extract_entities_contexts")
 
 
-class ContextEntityRecall(JudgedMetric):
+class ContextEntityRecall(DeclaredMetric):
     """Which share of the reference's names, dates and figures do the retrieved contexts mention?
 
     Formula: different entities that are in both / different entities of the reference. Entities are equal when they are so
@@ -51,23 +49,14 @@ class ContextEntityRecall(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "context_entity_recall"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("reference", "retrieved_contexts")}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "context_entity_recall",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        steps = (EXTRACT_ENTITIES_REFERENCE, EXTRACT_ENTITIES_CONTEXTS)
-        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+    questions = (EXTRACT_ENTITIES_REFERENCE, EXTRACT_ENTITIES_CONTEXTS)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """List the entities of both sides, then compare."""

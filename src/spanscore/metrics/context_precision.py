@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import BaseModel
 
 from spanscore.metrics.kit.averages import average_precision
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.judged import DeclaredMetric, together
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = [
     "ContextPrecision",
@@ -41,9 +40,10 @@ Give a short reason first.""",
 )
 
 
-class _LLMContextPrecision(JudgedMetric):
+class _LLMContextPrecision(DeclaredMetric):
     """What both judged forms share; ``_answer`` names the field that is shown as the answer."""
 
+    questions = (JUDGE_CONTEXT,)
     _answer: ClassVar[str]
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
@@ -74,25 +74,14 @@ class LLMContextPrecisionWithReference(_LLMContextPrecision):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "llm_context_precision_with_reference"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts", "reference")}
     _answer = "reference"
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "llm_context_precision_with_reference",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        super().__init__(
-            judge, steps=(JUDGE_CONTEXT,), name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts
-        )
 
 
 class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
@@ -113,25 +102,14 @@ class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "llm_context_precision_without_reference"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts", "response")}
     _answer = "response"
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "llm_context_precision_without_reference",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        super().__init__(
-            judge, steps=(JUDGE_CONTEXT,), name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts
-        )
 
 
 ContextPrecision = LLMContextPrecisionWithReference

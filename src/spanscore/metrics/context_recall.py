@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.judged import DeclaredMetric
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["ContextRecall", "LLMContextRecall"]
 
@@ -40,7 +38,7 @@ What you know from elsewhere does not count. Give one row per sentence, in order
 )
 
 
-class LLMContextRecall(JudgedMetric):
+class LLMContextRecall(DeclaredMetric):
     """Which share of the reference answer do the retrieved contexts hold?
 
     Formula: sentences of the reference that the contexts support / all its sentences. Range [0, 1], higher is better.
@@ -56,23 +54,14 @@ class LLMContextRecall(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "llm_context_recall"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts", "reference")}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "llm_context_recall",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        steps = (CLASSIFY_REFERENCE_SENTENCES,)
-        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+    questions = (CLASSIFY_REFERENCE_SENTENCES,)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Look for each sentence of the reference in the contexts."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.judged import DeclaredMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["Faithfulness"]
 
 
-class Faithfulness(JudgedMetric):
+class Faithfulness(DeclaredMetric):
     """Which share of what the answer claims do the retrieved contexts support?
 
     Formula: supported statements / all statements. Range [0, 1], higher is better. A single statement that is not
@@ -35,23 +33,14 @@ class Faithfulness(JudgedMetric):
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear.
+        name: under which its scores appear; its own when None.
         pass_at: lowest quality that passes.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours.
     """
 
+    name = "faithfulness"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "retrieved_contexts")}
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        name: str = "faithfulness",
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        steps = (EXTRACT_STATEMENTS, VERIFY_STATEMENTS)
-        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+    questions = (EXTRACT_STATEMENTS, VERIFY_STATEMENTS)
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Take the answer apart, then check the parts."""
