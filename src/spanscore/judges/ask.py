@@ -84,7 +84,7 @@ def read(text: str, output: type[BaseModel]) -> BaseModel | None:
     return None
 
 
-def _plain(text: str, prompt: Prompt) -> BaseModel | None:
+def _from_plain_text(text: str, prompt: Prompt) -> BaseModel | None:
     """Return what the answer's shape reads in a text without JSON, None when it reads none."""
     from_plain_text = getattr(prompt.output, "from_plain_text", None)
     if from_plain_text is None:
@@ -117,7 +117,7 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
             record(JudgeCall(step=prompt.step, model=judge.model, duration_s=left_s, error_type=error.error_type))
             raise
         took_s = time.perf_counter() - started if reply.duration_s is None else reply.duration_s
-        answer = read(reply.text, prompt.output) or _plain(reply.text, prompt)
+        answer = read(reply.text, prompt.output) or _from_plain_text(reply.text, prompt)
         record(
             JudgeCall(
                 step=prompt.step,

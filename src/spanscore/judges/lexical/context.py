@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.statements import stated, verdicts
 from spanscore.judges.lexical.support import among, objection
 from spanscore.judges.lexical.words import Words, sentences, words
@@ -89,14 +89,14 @@ _KINDS = (
 
 def _judge_context(prompt: Prompt) -> Mapping[str, Any]:
     """Useful for the answer: it holds one of its statements, or most of its words."""
-    context, answer = str(prompt.evidence.get("context", "")), str(prompt.evidence.get("answer", ""))
+    context, answer = text_in(prompt, "context"), text_in(prompt, "answer")
     if any(objection(statement, context) is None for statement in stated(answer)):
         return {"reason": "A statement of the answer is there.", "verdict": 1}
     return {"reason": "No statement of the answer is there.", "verdict": 0}
 
 
 def _classify_reference_sentences(prompt: Prompt) -> Mapping[str, Any]:
-    rows = verdicts(sentences(str(prompt.evidence.get("answer", ""))), str(prompt.evidence.get("context", "")))
+    rows = verdicts(sentences(text_in(prompt, "answer")), text_in(prompt, "context"))
     return {
         "classifications": [
             {"statement": row["statement"], "reason": row["reason"], "attributed": row["verdict"]} for row in rows
@@ -112,7 +112,7 @@ def _relevance_by_words(prompt: Prompt) -> Mapping[str, Any]:
 
 def _relevance_by_kind(prompt: Prompt) -> Mapping[str, Any]:
     """1 when a place gives something of the kind that is asked for, 2 when it speaks of it too; no kind known: the words."""
-    if _kind(str(prompt.evidence.get("question", ""))) is None:
+    if _kind(text_in(prompt, "question")) is None:
         return _relevance_by_words(prompt)
     best = max((share for share, fits in _places(prompt) if fits), default=None)
     return {"rating": 0 if best is None else 1 + (best >= _SPEAKS_OF_IT)}
@@ -124,14 +124,14 @@ def _relevance(prompt: Prompt) -> Mapping[str, Any]:
 
 def _extract_sentences(prompt: Prompt) -> Mapping[str, Any]:
     """The sentences that speak of what is asked."""
-    question = str(prompt.evidence.get("question", ""))
-    wanted, said = words(question), sentences(str(prompt.evidence.get("context", "")))
+    question = text_in(prompt, "question")
+    wanted, said = words(question), sentences(text_in(prompt, "context"))
     return {"sentences": [sentence for sentence in said if _share(wanted, words(sentence)) >= _SPEAKS_OF_IT]}
 
 
 def _places(prompt: Prompt) -> Iterator[tuple[float, bool]]:
     """Yield for each two neighbouring sentences of the context the share of the question's words, and whether the kind fits."""
-    question, context = (str(prompt.evidence.get(name, "")) for name in ("question", "context"))
+    question, context = (text_in(prompt, name) for name in ("question", "context"))
     wanted = words(question)
     kind = _kind(question)
     said = sentences(context)

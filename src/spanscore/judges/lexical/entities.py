@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.words import sentences, words
 from spanscore.model.prompt import Prompt
 
@@ -19,7 +19,7 @@ _ENTITY = re.compile(rf"{_CAPITALISED}(?: (?:(?:of|de|van|von|la) )?{_CAPITALISE
 
 def _extract_entities(prompt: Prompt) -> Mapping[str, Any]:
     """Runs of capitalised words, and numbers. A word that only opens a sentence is a name when it is one elsewhere too."""
-    text = str(prompt.evidence.get("text", ""))
+    text = text_in(prompt, "text")
     inside = words(text).names
     found: dict[str, None] = {}
     for sentence in sentences(text):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.statements import stated
 from spanscore.judges.lexical.support import objection
 from spanscore.judges.lexical.words import sentences
@@ -20,17 +20,17 @@ def _agreement(prompt: Prompt) -> Mapping[str, Any]:
 
     One direction: the other question of the pair has the two change places.
     """
-    share = _backed(stated(_text(prompt, "reference")), _text(prompt, "answer"))
+    share = _backed(stated(text_in(prompt, "reference")), text_in(prompt, "answer"))
     return {"rating": 2 * _grade(share, some=0.5)}
 
 
 def _groundedness_by_clause(prompt: Prompt) -> Mapping[str, Any]:
-    share = _backed(stated(_text(prompt, "response")), _text(prompt, "context"))
+    share = _backed(stated(text_in(prompt, "response")), text_in(prompt, "context"))
     return {"rating": _grade(share, some=0.01)}
 
 
 def _groundedness_by_sentence(prompt: Prompt) -> Mapping[str, Any]:
-    share = _backed(sentences(_text(prompt, "response")), _text(prompt, "context"))
+    share = _backed(sentences(text_in(prompt, "response")), text_in(prompt, "context"))
     return {"rating": _grade(share, some=0.5)}
 
 
@@ -48,10 +48,6 @@ def _backed(statements: list[str], text: str) -> float:
     if not statements:
         return 0.0
     return sum(objection(statement, text) is None for statement in statements) / len(statements)
-
-
-def _text(prompt: Prompt, name: str) -> str:
-    return str(prompt.evidence.get(name, ""))
 
 
 ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(

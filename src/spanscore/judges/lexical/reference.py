@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.statements import stated, states_nothing, verdicts
-from spanscore.judges.lexical.support import among, objection
+from spanscore.judges.lexical.support import objection, share_of
 from spanscore.judges.lexical.words import sentences, words
 from spanscore.model.prompt import Prompt
 
@@ -30,15 +30,15 @@ _OPEN_SCALE = (1, 5)
 
 
 def _extract(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": stated(_text(prompt, "answer"))}
+    return {"statements": stated(text_in(prompt, "answer"))}
 
 
 def _decompose(prompt: Prompt) -> Mapping[str, Any]:
-    return {"claims": stated(_text(prompt, "response"))}
+    return {"claims": stated(text_in(prompt, "response"))}
 
 
 def _verify(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": verdicts(prompt.evidence.get("statements", ()), _text(prompt, "context"))}
+    return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
 
 
 def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
@@ -72,9 +72,11 @@ def _grade(field: str) -> LexicalAnswer:
 
     def answer(prompt: Prompt) -> Mapping[str, Any]:
         low, high = _scale(prompt)
-        said = _text(prompt, "response") or _end(_text(prompt, "user_input"))
-        against = next((text for name in _BESIDE if (text := _text(prompt, name))), "")
-        share = 0.0 if all(map(states_nothing, sentences(said))) else _share(against, said)
+        said = text_in(prompt, "response") or _end(text_in(prompt, "user_input"))
+        against = next((text for name in _BESIDE if (text := text_in(prompt, name))), "")
+        share = (
+            0.0 if all(map(states_nothing, sentences(said))) else share_of(words(against), words(said), of_nothing=0.0)
+        )
         reason = f"It has {share:.0%} of the words it is compared with; a comparison of words sees no more."
         return {field: reason, "score": low + round(share * (high - low))}
 
@@ -86,16 +88,16 @@ _BESIDE = ("reference", "reference_contexts", "retrieved_contexts", "user_input"
 
 def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
     """What the user said, and what was said last to them."""
-    talk = _text(prompt, "workflow")
+    talk = text_in(prompt, "workflow")
     return {"user_goal": " ".join(turn.strip() for turn in _ASKED.findall(talk)), "end_state": _end(talk)}
 
 
 def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
     """Reached when it holds half of the wanted outcome's words and numbers, and does not say that something failed."""
-    wanted, arrived = _text(prompt, "desired_outcome"), _text(prompt, "arrived_outcome")
+    wanted, arrived = text_in(prompt, "desired_outcome"), text_in(prompt, "arrived_outcome")
     if _FAILED.search(arrived) and not _FAILED.search(wanted):
         return {"reason": "It says that something failed.", "verdict": 0}
-    share = _share(wanted, arrived)
+    share = share_of(words(wanted), words(arrived), of_nothing=0.0)
     return {"reason": f"It holds {share:.0%} of what was wanted.", "verdict": int(share >= _REACHED)}
 
 
@@ -117,11 +119,6 @@ ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
 )
 
 
-def _text(prompt: Prompt, name: str) -> str:
-    value = prompt.evidence.get(name, "")
-    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
 def _list(prompt: Prompt, name: str) -> list[str]:
     return [str(item) for item in prompt.evidence.get(name, ())]
 
@@ -134,14 +131,6 @@ def _end(talk: str) -> str:
     """Return what was said or found last in a rendered conversation; a text that is none, as it is."""
     said = [text.strip() for text in _LAST.findall(talk)]
     return said[-1] if said else "" if _ASKED.search(talk) else talk
-
-
-def _share(wanted: str, text: str) -> float:
-    """Return the share of a text's content words and numbers that another holds."""
-    looked_for, held = words(wanted), words(text)
-    of = len(looked_for.content) + len(looked_for.numbers)
-    found = sum(among(stem, held.content) for stem in looked_for.content) + len(looked_for.numbers & held.numbers)
-    return found / of if of else 0.0
 
 
 def _scale(prompt: Prompt) -> tuple[int, int]:

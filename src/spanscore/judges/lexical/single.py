@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.statements import gives_up, states_nothing
 from spanscore.judges.lexical.words import sentences
 from spanscore.model.prompt import Prompt
@@ -23,7 +23,7 @@ def _critique(prompt: Prompt) -> Mapping[str, Any]:
 
     Of a conversation the whole text counts.
     """
-    said = str(prompt.evidence.get("response", prompt.evidence.get("user_input", "")))
+    said = text_in(prompt, "response" if "response" in prompt.evidence else "user_input")
     if not said.strip():
         return {"reason": "There is no answer.", "verdict": 0}
     if _INSULT.search(said):
@@ -36,7 +36,7 @@ def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
 
     Beside a refusal, what the assistant is there for ("I answer questions about our ferries.") commits to nothing either.
     """
-    said = sentences(str(prompt.evidence.get("response", "")))
+    said = sentences(text_in(prompt, "response"))
     refused = any(map(gives_up, said))
     stating = [one for one in said if not states_nothing(one) and not (refused and _OWN_WORK.match(one))]
     if not stating:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.support import objection
 from spanscore.judges.lexical.words import sentences, words
 from spanscore.model.prompt import Prompt
@@ -46,11 +46,11 @@ def verdicts(statements: Any, context: str) -> list[dict[str, Any]]:
 
 
 def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": stated(str(prompt.evidence.get("answer", "")))}
+    return {"statements": stated(text_in(prompt, "answer"))}
 
 
 def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": verdicts(prompt.evidence.get("statements", ()), str(prompt.evidence.get("context", "")))}
+    return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
 
 
 ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from operator import itemgetter
 
 from spanscore.judges.lexical.words import OPPOSITES, Words, akin, sentences, words
 
-__all__ = ["among", "objection"]
+__all__ = ["among", "objection", "share_of"]
 
 _SUPPORTED = 0.5
 """Least share of a statement's content words that one place of its context must hold. Tuned on the tuning half alone."""
@@ -24,8 +25,7 @@ def objection(statement: str, context: str) -> str | None:
         return f"The context does not have {', '.join(foreign)}."
     if foreign := sorted(name for name in said.names if not _held(name, everywhere)):
         return f"The context does not name {', '.join(foreign)}."
-    best = max(places, key=lambda place: _share(said, place))
-    share = _share(said, best)
+    share, best = max(((share_of(said, place, of_nothing=1.0), place) for place in places), key=itemgetter(0))
     if share < _SUPPORTED:
         return f"Only {share:.0%} of its words are in any one place of the context."
     return _contradiction(said, best)
@@ -64,9 +64,8 @@ def among(stem: str, stems: Iterable[str]) -> bool:
     return any(akin(stem, other) for other in stems)
 
 
-def _share(said: Words, place: Words) -> float:
-    """Return the share of the statement's words and numbers that a place of the context holds."""
-    wanted = len(said.content) + len(said.numbers)
-    if not wanted:
-        return 1.0
-    return (sum(_held(stem, place) for stem in said.content) + len(said.numbers & place.numbers)) / wanted
+def share_of(wanted: Words, place: Words, *, of_nothing: float) -> float:
+    """Return the share of a text's content words and numbers that another holds; ``of_nothing`` where it has none."""
+    count = len(wanted.content) + len(wanted.numbers)
+    held = sum(_held(stem, place) for stem in wanted.content) + len(wanted.numbers & place.numbers)
+    return held / count if count else of_nothing

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.support import among
 from spanscore.judges.lexical.words import words
 from spanscore.model.prompt import Prompt
@@ -35,7 +35,7 @@ def _extract_topics(prompt: Prompt) -> Mapping[str, Any]:
 
 def _check_refusal(prompt: Prompt) -> Mapping[str, Any]:
     """Whether what followed the turn with this topic declines."""
-    topic = str(prompt.evidence.get("topic", ""))
+    topic = text_in(prompt, "topic")
     replies = [reply for turn, reply in _turns(prompt) if _topic(turn) == topic or _share_of(topic, turn) >= _ON_TOPIC]
     return {"refused_to_answer": any(_REFUSAL.search(reply) for reply in replies)}
 
@@ -62,7 +62,7 @@ ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
 
 def _turns(prompt: Prompt) -> list[tuple[str, str]]:
     """Return each of the user's turns in a rendered conversation, with all that followed it up to the next."""
-    pieces = _SPEAKER.split(str(prompt.evidence.get("user_input", "")))[1:]
+    pieces = _SPEAKER.split(text_in(prompt, "user_input"))[1:]
     turns: list[tuple[str, str]] = []
     for speaker, text in zip(pieces[::2], pieces[1::2], strict=True):
         if speaker == "Human":

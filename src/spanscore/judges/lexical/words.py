@@ -98,7 +98,7 @@ def words(text: str) -> Words:
     plain = unicodedata.normalize("NFKC", text).replace("’", "'").replace("rather than", "not")
     tokens = _TOKEN.findall(_UN.sub("not ", plain))
     lowered = [token.casefold() for token in tokens]
-    numbers = [_number(token) for token in lowered]
+    numbers = [_digits(token) for token in lowered]
     names = {_stem(low) for low in _names(tokens, lowered)}
     return Words(
         content=tuple(_stem(low) for low in lowered if _says_something(low)),
@@ -118,7 +118,7 @@ def akin(one: str, other: str) -> bool:
 
 def _says_something(low: str) -> bool:
     """Whether a word carries meaning of its own: no number, no function word, no punctuation."""
-    return low[0].isalpha() and _number(low) is None and low not in _STOP and not _denies(low)
+    return low[0].isalpha() and _digits(low) is None and low not in _STOP and not _denies(low)
 
 
 def _denies(low: str) -> bool:
@@ -153,7 +153,7 @@ def _reached(lowered: list[str]) -> list[str]:
     return stems
 
 
-def _number(token: str) -> str | None:
+def _digits(token: str) -> str | None:
     """Return a number as plain digits: ``1,200`` and ``1200`` are the same, as are ``3.60`` and ``3.6``."""
     if token in _NUMBERS:
         return _NUMBERS[token]
