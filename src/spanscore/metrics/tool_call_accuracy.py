@@ -13,13 +13,13 @@ from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.kit.assignment import best_pairing
 from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.kit.judged import checked_name, passing_at
-from spanscore.metrics.tool_calls import alike
-from spanscore.model.sample import AIMessage, MultiTurnSample, SingleTurnSample, ToolCall
+from spanscore.metrics.tool_calls import alike, calls_in
+from spanscore.model.sample import MultiTurnSample, SingleTurnSample, ToolCall
 from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["ToolCallAccuracy"]
 
-Comparison: TypeAlias = Callable[[Any, Any], float]
+ValueComparison: TypeAlias = Callable[[Any, Any], float]
 Table: TypeAlias = list[list[float]]
 
 
@@ -56,7 +56,7 @@ class ToolCallAccuracy(BaseMetric):
         *,
         name: str = "tool_call_accuracy",
         strict_order: bool = True,
-        arg_comparison: str | Comparison | None = None,
+        arg_comparison: str | ValueComparison | None = None,
         pass_at: float | None = None,
     ) -> None:
         if not (arg_comparison is None or isinstance(arg_comparison, str) or callable(arg_comparison)):
@@ -72,8 +72,7 @@ class ToolCallAccuracy(BaseMetric):
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Pair the calls, then look at their arguments."""
         reference = sample.reference_tool_calls or []
-        spoken = [message for message in sample.user_input if isinstance(message, AIMessage)]
-        made = [call for message in spoken for call in message.tool_calls or ()]
+        made = calls_in(sample.user_input)
         if not made and not reference:
             return Finding(value=1.0, explanation="No call was expected and none was made.")
         expected = f"{len(made)} calls were made, {len(reference)} were expected."

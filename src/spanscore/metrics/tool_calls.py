@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isclose
 from typing import Any
 
 from spanscore.metrics.kit.base import BaseMetric, Finding
 from spanscore.metrics.kit.judged import checked_name, passing_at
-from spanscore.model.sample import AIMessage, MultiTurnSample, ToolCall
+from spanscore.model.sample import AIMessage, Message, MultiTurnSample, ToolCall
 from spanscore.model.score import UNIT_INTERVAL
 
-__all__ = ["ToolCallF1"]
+__all__ = ["ToolCallF1", "alike", "calls_in"]
 
 
 class ToolCallF1(BaseMetric):
@@ -45,15 +45,21 @@ class ToolCallF1(BaseMetric):
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Pair the calls off."""
         reference = sample.reference_tool_calls or []
-        spoken = [message for message in sample.user_input if isinstance(message, AIMessage)]
-        made = [call for message in spoken for call in message.tool_calls or ()]
+        made = calls_in(sample.user_input)
         if not made and not reference:
-            return Finding(value=1.0 if spoken else 0.0, explanation="No call was expected and none was made.")
+            spoke = any(isinstance(message, AIMessage) for message in sample.user_input)
+            return Finding(value=float(spoke), explanation="No call was expected and none was made.")
         right = _right(made, reference)
         return Finding(
             value=2 * right / (len(made) + len(reference)),
             explanation=f"{right} of {len(made)} calls were right; {len(reference)} were expected.",
         )
+
+
+def calls_in(messages: Iterable[Message]) -> list[ToolCall]:
+    """Return the calls that the assistant made, in order."""
+    spoken = [message for message in messages if isinstance(message, AIMessage)]
+    return [call for message in spoken for call in message.tool_calls or ()]
 
 
 def _right(made: Sequence[ToolCall], reference: Sequence[ToolCall]) -> int:
@@ -79,10 +85,14 @@ def alike(one: Any, other: Any) -> bool:
     """Whether two argument values are equal: deeply, by type, numbers with tolerance."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
+    if _are(int | float, one, other):
         return one == other or _close(one, other)
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
+    if _are(Mapping, one, other):
         return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+    if _are(list | tuple, one, other):
         return len(one) == len(other) and all(map(alike, one, other))
     return type(one) is type(other) and bool(one == other)
+
+
+def _are(kind: Any, *values: Any) -> bool:
+    return all(isinstance(value, kind) for value in values)

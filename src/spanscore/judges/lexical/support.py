@@ -28,25 +28,27 @@ def objection(statement: str, context: str) -> str | None:
     share, best = max(((share_of(said, place, of_nothing=1.0), place) for place in places), key=itemgetter(0))
     if share < _SUPPORTED:
         return f"Only {share:.0%} of its words are in any one place of the context."
-    return _contradiction(said, best)
+    return _denial(said, best) or _opposite(said, best)
 
 
-def _contradiction(said: Words, place: Words) -> str | None:
-    if not any(among(stem, place.denied) for stem in said.denied):  # else both deny the same
-        if denied := sorted(stem for stem in said.affirmed if _only_denied(stem, place)):
-            return f"The context denies it: {', '.join(denied)}."
-        if denied := sorted(stem for stem in said.denied if among(stem, place.affirmed)):
-            return f"The context says so, the statement denies it: {', '.join(denied)}."
-        if said.denied and not place.denied:
-            return "The statement denies something, the context does not."
-    opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
-    if opposed := [stem for stem in opposed if not _held(stem, place)]:
-        return f"The context says the opposite of {', '.join(opposed)}."
-    return None
+def _denial(said: Words, place: Words) -> str | None:
+    if any(among(stem, place.denied) for stem in said.denied):
+        return None  # both deny the same
+    if denied := sorted(stem for stem in said.affirmed if _only_denied(stem, place)):
+        return f"The context denies it: {', '.join(denied)}."
+    if denied := sorted(stem for stem in said.denied if among(stem, place.affirmed)):
+        return f"The context says so, the statement denies it: {', '.join(denied)}."
+    return "The statement denies something, the context does not." if said.denied and not place.denied else None
 
 
 def _only_denied(stem: str, place: Words) -> bool:
     return among(stem, place.denied) and not among(stem, place.affirmed)
+
+
+def _opposite(said: Words, place: Words) -> str | None:
+    opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
+    opposed = [stem for stem in opposed if not _held(stem, place)]
+    return f"The context says the opposite of {', '.join(opposed)}." if opposed else None
 
 
 def _windows(context: str) -> list[Words]:

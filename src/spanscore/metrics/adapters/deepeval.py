@@ -13,6 +13,7 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.metrics.adapters.foreign import ForeignMetric, parameters_of, silenced, snake
 from spanscore.metrics.kit.base import MULTI_TURN, SINGLE_TURN, Finding
 from spanscore.metrics.kit.judged import passing_at
+from spanscore.metrics.tool_calls import calls_in
 from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Sample, ToolCall, ToolMessage
 from spanscore.model.score import Direction, Scale
 
@@ -257,18 +258,24 @@ def _turns(messages: Sequence[Message]) -> list[Any]:
 
 def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
     """Return the last question with its answer and the tools called in between."""
-    asked = max((place for place, said in enumerate(sample.user_input) if isinstance(said, HumanMessage)), default=-1)
-    since = sample.user_input[asked + 1 :]
-    answers = [said for said in since if isinstance(said, AIMessage)]
-    calls = [call for answer in answers for call in answer.tool_calls or ()]
+    question, since = _since_last_question(sample.user_input)
+    answers = [said.content for said in since if isinstance(said, AIMessage) and said.content]
     expected = sample.reference_tool_calls
     return {
-        "input": sample.user_input[asked].content if asked >= 0 else "",
-        "actual_output": next((answer.content for answer in reversed(answers) if answer.content), ""),
+        "input": question,
+        "actual_output": answers[-1] if answers else "",
         "expected_output": sample.reference,
-        "tools_called": _called(calls, [said for said in since if isinstance(said, ToolMessage)]) or [],
+        "tools_called": _called(calls_in(since), [said for said in since if isinstance(said, ToolMessage)]) or [],
         "expected_tools": None if expected is None else _called(expected, ()) or [],
     }
+
+
+def _since_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+    """Return the last question and what followed it; no question and all where none is asked."""
+    for place in reversed(range(len(messages))):
+        if isinstance(messages[place], HumanMessage):
+            return messages[place].content, messages[place + 1 :]
+    return "", messages
 
 
 def _called(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any] | None:
