@@ -240,7 +240,7 @@ def _a_scorer() -> OnlineScorer:
 
 def _close_books(scorer: OnlineScorer) -> dict[str, Any]:
     flushed = scorer.flush(SETTLE_S)
-    left = len(scorer.handler.open_roots())
+    left = sum(scorer.status().pending.values())
     scorer.shutdown(10)
     status = scorer.status()
     eligible, pending = sum(status.eligible.values()), sum(status.pending.values())

@@ -147,6 +147,11 @@ def a_line(*metrics: Any, trace: Trace | None = None, **options: Any):
         scorer.shutdown(timeout=2)
 
 
+def open_roots(handler: Any) -> list[Any]:
+    """The recorded roots that have not ended."""
+    return [root for root in list(handler._roots.values()) if not root.ignored]
+
+
 def identity_holds(scorer: OnlineScorer) -> bool:
     """Eligible = Σ outcomes + pending, for each metric."""
     status = scorer.status()

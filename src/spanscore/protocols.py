@@ -1,6 +1,6 @@
 """Every seam of the library, in the order in which a run meets them: the map to read first.
 
-    Inbox → Recorded → Assembler → Sampler → Dialect → (Redactor, Filter) → Sampler → Queue → Metric(Judge) → Sink, Hold
+    Receiver → Recorded → Sampler → Dialect → (Redactor, Filter) → Queue → Metric(Judge, Embedder) → Sink
 
 Each protocol says on which thread it is called; a built-in and a user's own implementation pass the same contract suite.
 """
@@ -26,6 +26,7 @@ __all__ = [
     "Metric",
     "PendingSpan",
     "Queue",
+    "Receiver",
     "Recorded",
     "Redactor",
     "Sampler",
@@ -40,8 +41,39 @@ class Admission(Protocol):
         """Count one unit as eligible and ended in one step, for every metric. Any thread; O(1)."""
 
 
+class Receiver(Protocol):
+    """Where units come in. It puts events of its own into the inbox, from any thread, and the span thread drives it.
+
+    What it makes of them it hands on to ``Recorded``. Span thread, where nothing else is said.
+    """
+
+    def handle(self, event: Any, now_ns: int) -> None:
+        """Read one of its events, in the order in which they were put."""
+
+    def due(self, now_ns: int) -> None:
+        """Do what has come due without an event; called after each batch of events, and at ``next_due_ns`` at the latest."""
+
+    def next_due_ns(self) -> int | None:
+        """Return when there will be something to do, None while nothing waits for a time."""
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the units whose root has ended and that it has not handed on yet: a flush waits for them."""
+
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        """Hand on every unit as it is, and return those that had not ended: what comes of them later is not heard."""
+
+    def unread(self) -> int:
+        """Return how many units came in of which no event was read. Any thread, when the span thread will read no more."""
+
+    def close(self) -> None:
+        """Let no further unit in. Any thread."""
+
+    def reset(self) -> None:
+        """Be as new: in a forked child."""
+
+
 class Recorded(Protocol):
-    """Where the recorder hands on what it made of a run. Span thread only."""
+    """Where receivers hand on what they heard. Span thread only."""
 
     def opened(self, key: UnitKey, now_ns: int) -> None:
         """Say that a unit began."""
@@ -57,6 +89,16 @@ class Recorded(Protocol):
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Say that events of a unit were lost: it will end ``incomplete``."""
+
+    def submitted(
+        self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
+    ) -> None:
+        """Hand over a unit whose samples are there already.
+
+        Args:
+            pending: its root span; None where that is another's, who ends it.
+            sampled: whether the rates apply; else every metric takes it.
+        """
 
 
 class PendingSpan(Protocol):
@@ -80,7 +122,7 @@ class Sampler(Protocol):
         """What ``may`` will say of the first span of a new trace; None where more than its ids decides."""
 
     def decide(self, facts: Facts, metric: str) -> Decision:
-        """At the unit's close, and again with the sample's facts."""
+        """At the unit's close: whether this metric takes it, and how probable that was."""
 
 
 class Dialect(Protocol):

@@ -7,34 +7,31 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from opentelemetry import trace
-
-from spanscore import semconv
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
 from spanscore.line.drain import drain
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
-from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
+from spanscore.model.sample import Sample
 from spanscore.model.score import Outcome
-from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.otel.resolved import NO_METRICS, ProviderRow
-from spanscore.protocols import Filter, Metric, PendingSpan, Redactor, Sink
+from spanscore.protocols import Filter, Metric, Redactor, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
+from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.neighbours import announce, neighbours
-from spanscore.receivers.callback.recorder import LiveSpan
+from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import log_once
 from spanscore.sampling.rules import Rule
-from spanscore.units.content_size import size_bytes_of
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -45,11 +42,6 @@ if TYPE_CHECKING:
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
 __all__ = ["OnlineScorer"]
-
-_SUBMITTED_SPAN = "sample"
-_SUBMITTED = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
-_SUBMITTED_NS = 1_000
-"""How long a sample's own span lasts: one that ends where it starts is an error of clocks to a trace store."""
 
 
 class OnlineScorer:
@@ -140,15 +132,17 @@ class OnlineScorer:
     ) -> None:
         options = Options.of(locals())  # the parameters: nothing else has a name yet
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
-        self._line = Line(metrics, options, self._providers, ready=self._ready)
+        self._line = Line(metrics, options, self._providers)
         self._at_exit = exit_hook(self.shutdown)
-        self._installation = Installation(self._line.handler)
+        self._models = ModelMetrics() if options.capture and options.capture_metrics else None
+        self._handler = self._receive_callbacks()
+        self._submitted = self._receive_submitted()
+        self._installation = Installation(self._handler)
         self._ready_for_roots = False
         self._endpoint: ScrapeEndpoint | None = None
         self._closed = False
         self._whole = False
         self._renew()
-        self._last_error = ""
         reset_in_child(self, OnlineScorer.reset)
         self._providers.warm_up()
 
@@ -187,7 +181,7 @@ class OnlineScorer:
     @property
     def handler(self) -> SpanCallbackHandler:
         """The callback to attach; one instance for everything."""
-        return self._line.handler
+        return self._handler
 
     def install(self) -> None:
         """Attach to every chain of the process that starts from now on; nothing needs to be passed.
@@ -230,8 +224,8 @@ class OnlineScorer:
 
             self._endpoint = ScrapeEndpoint(self._providers.service_name, port=port, host=host)
             telemetry.export_to(self._endpoint.meter)
-            if self._line.models is not None:
-                self._line.models.export_to(self._endpoint.meter)
+            if self._models is not None:
+                self._models.export_to(self._endpoint.meter)
             return self._endpoint.port
 
     # --- scoring by hand ---------------------------------------------------------------------------------------
@@ -253,36 +247,13 @@ class OnlineScorer:
         if self._closed:
             return None
         self._ready()
-        if not self._line.inbox.admits():
-            self._line.handler.refused += 1
-            self._line.ledger.record_rejected(Outcome.REFUSED)
-            return None
-        return self._submit(item, sampled=sample)
-
-    def _submit(self, item: Sample, *, sampled: bool) -> str | None:
-        line, now = self._line, time_ns()
-        span, pending = trace.get_current_span(), None
-        ids, end_ns = span.get_span_context(), now
-        if not ids.is_valid or not line.claim(UnitKey(ids.trace_id, ids.span_id)):
-            span = line.tracer().start_span(_SUBMITTED_SPAN, attributes=_SUBMITTED, start_time=now)
-            end_ns = now + _SUBMITTED_NS
-            ids = span.get_span_context()
-            pending = LiveSpan(span, end_ns, None, 1_000)
-        if not ids.trace_flags & 1:
-            line.ledger.record_rejected(Outcome.NOT_EXPORTED)
-            return None
-        unit = _unit_of(span, end_ns)
-        taken = by_value(item)
-        samples = Samples(multi=taken) if isinstance(taken, MultiTurnSample) else Samples(single=taken)
-        size_bytes = size_bytes_of(unit, samples)
-        line.inbox.post(lambda: _take_in(line, unit, samples, pending, sampled), size_bytes=size_bytes)
-        return f"{ids.trace_id:032x}"
+        return self._submitted.submit(item, sampled=sample)
 
     # --- looking -----------------------------------------------------------------------------------------------
 
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
-        known = self._line.handler.trace_id(run_id)
+        known = self._handler.trace_id(run_id)
         return None if known is None else f"{known:032x}"
 
     def status(self) -> Status:
@@ -290,7 +261,15 @@ class OnlineScorer:
         from spanscore.line.status import status_of  # not for those who never look
 
         providers = [self._as_served(row) for row in self._providers.describe()]
-        return status_of(self._line, providers=providers, closed=self._closed, neighbours=neighbours())
+        return status_of(
+            self._line,
+            units=self._handler.units,
+            providers=providers,
+            closed=self._closed,
+            neighbours=neighbours(),
+            overflowed=0 if self._models is None else self._models.overflowed,
+            notes=self._notes_of_models(),
+        )
 
     def _as_served(self, row: ProviderRow) -> ProviderRow:
         """Return a provider's row; with metrics that nobody exports, but a Prometheus may fetch, it says where."""
@@ -352,17 +331,60 @@ class OnlineScorer:
         """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
         self._renew()
         if self._closed:
-            self._line.handler.close()
+            self._line.close_receivers()
             self._ended.set()  # by nobody else: whoever was at it is in the parent
         if self._endpoint is not None and self._line.telemetry is not None:
             self._endpoint.close_in_child()
             self._line.telemetry.abandon(self._endpoint.meter)
-            if self._line.models is not None:
-                self._line.models.abandon(self._endpoint.meter)
+            if self._models is not None:
+                self._models.abandon(self._endpoint.meter)
             self._endpoint = None
         self._line.reset()
 
     # --- inside ------------------------------------------------------------------------------------------------
+
+    def _receive_callbacks(self) -> SpanCallbackHandler:
+        line, options = self._line, self._line.options
+        handler = SpanCallbackHandler(
+            line.inbox,
+            line.sampler,
+            line.ledger,
+            tracer=line.tracer,
+            ready=self._ready,
+            content=line.content,
+            steps=options.steps,
+        )
+        recorder = Recorder(
+            handler,
+            line.units,
+            line.ledger,
+            tracer=line.tracer,
+            content=line.content,
+            redactor=line.hooks.redactor,
+            box=line.box,
+            models=self._models,
+            scores=line.most_scores,
+        )
+        if not options.capture:
+            recorder.close()
+        line.receive(recorder, prepare=self._count_models, gauges=recorder.gauges())
+        return handler
+
+    def _count_models(self) -> None:
+        if self._models is not None:
+            self._models.start(self._line.tracer(), self._providers)
+
+    def _notes_of_models(self) -> list[str]:
+        if self._models is None:
+            return []
+        ended = self._line.ledger.outcomes()
+        return self._models.notes(some_not_exported=any(outcome is Outcome.NOT_EXPORTED for _, outcome in ended))
+
+    def _receive_submitted(self) -> SubmittedSamples:
+        line = self._line
+        submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer)
+        line.receive(submitted)
+        return submitted
 
     def _renew(self) -> None:
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
@@ -409,23 +431,3 @@ class OnlineScorer:
         asked_for = self._endpoint is None and self._line.telemetry is not None
         if asked_for and any(row.last == NO_METRICS for row in self._providers.describe()):
             log_once(NO_METRICS, NO_METRICS, level=logging.INFO)
-
-
-def _unit_of(span: trace.Span, end_ns: int) -> Unit:
-    ids, parent = span.get_span_context(), getattr(span, "parent", None)
-    began_ns = getattr(span, "start_time", None)  # the SDK's; the API and a span of another process do not tell
-    root = SpanData(
-        trace_id=ids.trace_id,
-        span_id=ids.span_id,
-        parent_id=parent.span_id if parent is not None else None,
-        name=getattr(span, "name", _SUBMITTED_SPAN),
-        start_ns=began_ns if isinstance(began_ns, int) else end_ns - _SUBMITTED_NS,
-        end_ns=end_ns,
-        trace_flags=int(ids.trace_flags),
-        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
-    )
-    return Unit(UnitKey(ids.trace_id, ids.span_id), (root,))
-
-
-def _take_in(line: Line, unit: Unit, samples: Samples, pending: PendingSpan | None, sampled: bool) -> None:
-    line.units.submitted(unit, samples, pending, sampled=sampled, now_ns=line.span_thread.now_ns())

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from spanscore import protocols
+
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 MAP = (ROOT / "docs" / "architecture.md").read_text()
@@ -60,6 +62,12 @@ def test_optional_library_is_imported_only_in_the_file_that_carries_its_name(mod
     optional = {name.split(".")[0] for name in _imports(module)} - _always_there()
 
     assert all(name.replace("_", "") in MODULES[module].stem.replace("_", "") for name in optional), optional
+
+
+def test_every_seam_is_used() -> None:
+    used = {name for module in INSIDE for name in _imports(module)}
+
+    assert [name for name in protocols.__all__ if f"spanscore.protocols.{name}" not in used] == []
 
 
 def _may(module: str, name: str) -> bool:

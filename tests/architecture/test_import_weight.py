@@ -50,3 +50,7 @@ def _loaded_after(statement: str) -> list[str]:
     answer = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout.split()
+
+
+def test_the_line_loads_no_receiver_of_a_library() -> None:
+    assert [name for name in _loaded_after("import spanscore.line.build") if name.startswith("langchain")] == []

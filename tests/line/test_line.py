@@ -322,7 +322,7 @@ def test_units_that_never_became_jobs_give_their_places_back_at_shutdown():
 
 def test_a_full_inbox_refuses_new_units_and_counts_them():
     with a_line(inbox_size=1) as (scorer, _):
-        scorer._line.inbox.put(None)  # the span thread does not run yet
+        scorer._line.inbox.put(None, None)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         status = scorer.status()
         scorer._line.inbox.take()
@@ -333,7 +333,7 @@ def test_a_full_inbox_refuses_new_units_and_counts_them():
 
 def test_an_inbox_full_of_bytes_refuses_new_units_too():
     with a_line(inbox_bytes=1_000) as (scorer, _):
-        scorer._line.inbox.put(None, 1_000)  # the span thread does not run yet
+        scorer._line.inbox.put(None, None, 1_000)  # the span thread does not run yet
         answer = rag().invoke(QUESTION, config=config(scorer))
         turned_away = scorer.submit(spanscore.SingleTurnSample(user_input="?"))
         status = scorer.status()

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 from uuid import uuid4
 
-from tests.live import QUESTION, Failing, Grounded, Held, a_line, model, rag
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, model, open_roots, rag
 from tests.servers.server import poll
 
 from spanscore import JudgeError
@@ -88,7 +88,7 @@ def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
 def test_an_incomplete_unit_says_so_of_every_metric() -> None:
     with a_line(Grounded(), Grounded("other")) as (scorer, trace):
         scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
-        scorer._line.span_thread._clock = ManualClock(scorer.handler.open_roots()[0].start_ns + HOUR_NS)
+        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR_NS)
         scorer._line.inbox.nudge()
         assert scorer.flush(5)
 

@@ -5,6 +5,7 @@ import threading
 from spanscore.runtime.inbox import Inbox
 
 LONG_S = 60.0
+ANYONE = None
 
 
 class Reader(threading.Thread):
@@ -50,12 +51,19 @@ def test_what_is_posted_is_read_at_once_and_takes_what_was_left_along():
 
 def test_what_is_abandoned_is_read_by_nobody_else():
     inbox = Inbox(soft=10)
-    inbox.put("first")
-    inbox.put("second")
+    inbox.put(ANYONE, "first")
 
-    left = inbox.abandon()
+    inbox.abandon()
 
-    assert (list(left), inbox.take(), len(inbox)) == (["first", "second"], None, 0)
+    assert (inbox.take(), len(inbox)) == (None, 0)
+
+
+def test_an_event_carries_whom_it_is_for():
+    inbox = Inbox(soft=10)
+    inbox.put("one receiver", "an event", 5)
+    inbox.put("another", "its event")
+
+    assert [inbox.take(), inbox.take()] == [("one receiver", "an event", 5), ("another", "its event", 0)]
 
 
 def test_what_is_left_wakes_a_reader_that_sleeps():
@@ -80,9 +88,9 @@ def _until(holds, event):
 def test_new_units_are_refused_past_the_bytes_of_what_waits():
     inbox = Inbox(soft=10, soft_bytes=100)
 
-    inbox.put("an event", 60)
+    inbox.put(ANYONE, "an event", 60)
     assert inbox.admits()
-    inbox.post("a command", 40)
+    inbox.put(ANYONE, "another", 40)
     assert not inbox.admits()
     inbox.take()
 
@@ -91,16 +99,16 @@ def test_new_units_are_refused_past_the_bytes_of_what_waits():
 
 def test_events_are_dropped_past_four_times_the_bytes_but_not_those_of_a_root():
     inbox = Inbox(soft=10, soft_bytes=100)
-    inbox.put("heavy", 400)
+    inbox.put(ANYONE, "heavy", 400)
 
-    assert not inbox.put("a child", 1)
-    assert inbox.put("a root", 1, must=True)
+    assert not inbox.put(ANYONE, "a child", 1)
+    assert inbox.put(ANYONE, "a root", 1, must=True)
     assert (inbox.dropped, inbox.is_full(), len(inbox)) == (1, True, 2)
 
 
 def test_an_empty_inbox_weighs_nothing_whatever_was_miscounted():
     inbox = Inbox(soft=10, soft_bytes=100)
-    inbox.put("an event", 60)
+    inbox.put(ANYONE, "an event", 60)
     inbox._bytes = 1_000  # as if threads had got into each other's way
 
     inbox.take()

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from spanscore.model.foreign import is_a, type_name
 from spanscore.protocols import Redactor
 
-__all__ = ["redacted"]
+__all__ = ["redacted", "redacted_content"]
+
+_WRITTEN: Final = frozenset(
+    {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
+    | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
+)
+"""Keys that the codec writes; any other is the application's, and may itself be what must not leave."""
 
 
 def redacted(text: str, redactor: Redactor) -> str:
@@ -19,3 +28,26 @@ def redacted(text: str, redactor: Redactor) -> str:
     if not is_a(clean, str):
         raise TypeError(f"the redactor returned {type_name(clean)}, not a text")
     return str.__str__(clean)
+
+
+def redacted_content(content: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
+    """Return content with all that is the application's redacted: texts, and keys that the codec did not write.
+
+    Raises:
+        BaseException: as ``redacted`` does.
+    """
+    return {name: _redacted(value, redactor) for name, value in content.items()}
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redacted(value, redactor)
+    if isinstance(value, Mapping):
+        return {_redacted_key(key, redactor): _redacted(item, redactor) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item, redactor) for item in value]
+    return value
+
+
+def _redacted_key(key: Any, redactor: Redactor) -> Any:
+    return redacted(key, redactor) if isinstance(key, str) and key not in _WRITTEN else key

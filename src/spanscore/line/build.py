@@ -18,14 +18,9 @@ from spanscore.line.options import Options
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.model.score import Outcome, refuse_taken_name
-from spanscore.model.span import UnitKey
-from spanscore.otel.instruments import Telemetry
+from spanscore.otel.instruments import Reading, Telemetry
 from spanscore.otel.providers import Providers
-from spanscore.protocols import Metric, Sink
-from spanscore.receivers.callback.handler import SpanCallbackHandler
-from spanscore.receivers.callback.model_metrics import ModelMetrics, why_not
-from spanscore.receivers.callback.recorder import Recorder
-from spanscore.receivers.callback.runs import Event
+from spanscore.protocols import Metric, Receiver, Sink
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
@@ -50,24 +45,17 @@ _REMEMBERED = 250
 """Closed units remembered: the recorder lets no span of ours come late, so they are few."""
 _PER_METRIC = 3
 """Attributes of a score on a unit's span: value, label and probability."""
-_SOME_MISSING = "runs below spans that were sampled away are missing in the metrics of model runs"
-_CLAIMS = 4_096
-"""Spans remembered as taken by a submitted sample."""
 
 
 class Line:
     """The parts of one scorer, from the inbox to the sinks.
 
-    Args:
-        ready: called on the application's thread before each root.
-
     Attributes:
+        receivers: where units come in: those that ``receive`` was told of.
         over: the scorer is being shut down: there is no meter to be had any more.
     """
 
-    def __init__(
-        self, metrics: Sequence[Metric], options: Options, providers: Providers, *, ready: Callable[[], None]
-    ) -> None:
+    def __init__(self, metrics: Sequence[Metric], options: Options, providers: Providers) -> None:
         self.metrics = _checked(metrics)
         self.options = replace(options, rates=_rates(options, self.metrics))
         self.providers = providers
@@ -76,24 +64,24 @@ class Line:
         self._open = False
         self.over = False
         self._sinks: list[Sink] = []
-        self._claimed: dict[UnitKey, None] = {}
-        self._make_parts(ready)
+        self._prepared: list[Callable[[], None]] = []
+        self.receivers: list[Receiver] = []
+        self._make_parts()
 
-    def _make_parts(self, ready: Callable[[], None]) -> None:
+    def _make_parts(self) -> None:
         options = self.options
         self.ledger = Ledger(self.metrics)
         self.telemetry = self._telemetry() if "instruments" in options.attach else None
-        self.models = ModelMetrics() if options.capture and options.capture_metrics else None
-        self.inbox: Inbox[Event] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
+        self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         self.queue = MemoryQueue(options.queue_size, options.queue_bytes)
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
         self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=key)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
-        hooks = Hooks(options.redactor, options.keep).within(self.box)
+        self.hooks = Hooks(options.redactor, options.keep).within(self.box)
         dialect = GenAIDialect(_within(self.box, options.extract or Extract()), options.score_abandoned)
-        pipeline = Pipeline([dialect], hooks, self.box)
+        pipeline = Pipeline([dialect], self.hooks, self.box)
         self.engine = Engine(
             self.queue,
             pipeline,
@@ -103,29 +91,36 @@ class Line:
         )
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.units = self._units()
-        self.handler = SpanCallbackHandler(
-            self.inbox,
-            self.sampler,
-            self.ledger,
-            tracer=self.tracer,
-            ready=ready,
-            content=self.content,
-            steps=options.steps,
-        )
-        if not options.capture:
-            self.handler.close()
-        self.recorder = Recorder(
-            self.units,
-            self.ledger,
-            tracer=self.tracer,
-            forget=self.handler.forget,
-            content=self.content,
-            redactor=hooks.redactor,
-            box=self.box,
-            models=self.models,
-            scores=_PER_METRIC * len(self.metrics) if "span" in options.attach else 0,
-        )
-        self.span_thread = SpanThread(self.inbox, self.recorder, self.units, self.hold, prepare=self._open_sinks)
+        self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
+
+    def receive(
+        self,
+        receiver: Receiver,
+        *,
+        prepare: Callable[[], None] | None = None,
+        gauges: Mapping[str, Reading] | None = None,
+    ) -> None:
+        """Have units come in by this receiver, too. Before the first of them.
+
+        Args:
+            prepare: what it has to do first of all on the span thread.
+            gauges: instruments of its own.
+        """
+        self.receivers.append(receiver)
+        if prepare is not None:
+            self._prepared.append(prepare)
+        if self.telemetry is not None:
+            self.telemetry.gauges |= gauges or {}
+
+    def close_receivers(self) -> None:
+        """Let no further unit in."""
+        for receiver in self.receivers:
+            receiver.close()
+
+    @property
+    def most_scores(self) -> int:
+        """Attributes that scores add to a unit's span, at most."""
+        return _PER_METRIC * len(self.metrics) if "span" in self.options.attach else 0
 
     def _base_rates(self) -> dict[str, float]:
         return {name: self.options.rates.get(name, self.options.sample_rate) for name in self.metrics}
@@ -170,23 +165,14 @@ class Line:
             self._tracer = self.providers.tracer(semconv.CAPTURE_SCOPE)
         return self._tracer
 
-    def claim(self, key: UnitKey) -> bool:
-        """Whether a submitted sample may ride on this span: the first one may."""
-        if key in self._claimed:
-            return False
-        self._claimed[key] = None
-        if len(self._claimed) > _CLAIMS:
-            self._claimed.pop(next(iter(self._claimed)), None)
-        return True
-
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
         for part in self._resettable():
             part.reset()
 
     def _resettable(self) -> Sequence[Forkable]:
-        stores: list[Forkable] = [self.handler, self.ledger, self.inbox, self.queue, self.hold, self.assembler]
-        return [*stores, self.recorder, self.units, self.engine, self.box, self.evaluation, self.span_thread]
+        stores: list[Forkable] = [self.ledger, self.inbox, self.queue, self.hold, self.assembler]
+        return [*self.receivers, *stores, self.units, self.engine, self.box, self.evaluation, self.span_thread]
 
     def watch_for_shutdown(self) -> None:
         """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
@@ -209,11 +195,17 @@ class Line:
         if self.telemetry is not None:
             self.telemetry.close()
 
-    def _open_sinks(self) -> None:
-        """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
+    def _prepare(self) -> None:
+        """On the span thread, as the SDK's metrics and logs cost 170 ms to import."""
         if self._open:
             return
         self._open = True
+        self._open_sinks()
+        if not self.over:
+            for prepare in self._prepared:
+                prepare()
+
+    def _open_sinks(self) -> None:
         from spanscore.sinks.evaluation_span import EvaluationSpans
         from spanscore.sinks.event import Events
         from spanscore.sinks.instruments import Instruments
@@ -225,23 +217,7 @@ class Line:
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
             self._sinks.append(Instruments(self.telemetry))
-        if self.models is not None and not self.over:
-            self._count_models(self.models)
         self._sinks.extend(self.options.sinks)
-
-    def _count_models(self, models: ModelMetrics) -> None:
-        models.off = why_not(self.tracer(), self.providers.meter_provider)
-        if not models.off:
-            models.export_to(self.providers.meter())
-
-    def notes(self) -> list[str]:
-        """Return what must be known of the metrics of the application's models, for ``status()``."""
-        if self.models is None:
-            return []
-        if self.models.off:
-            return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.models.off}"]
-        dropped = any(outcome is Outcome.NOT_EXPORTED for _, outcome in self.ledger.outcomes())
-        return [_SOME_MISSING] if dropped else []
 
     def _gauges(self) -> dict[str, Callable[[], float | Mapping[str, float]]]:
         return {
@@ -250,9 +226,7 @@ class Line:
             semconv.HOLD_UNITS: lambda: len(self.hold),
             semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **self.hold.released},
             semconv.HOLD_LOST: lambda: self.hold.lost,
-            semconv.CAPTURE_UNITS: lambda: self.handler.units,
-            semconv.CAPTURE_REFUSED: lambda: self.handler.refused,
-            semconv.CAPTURE_ABANDONED: lambda: self.recorder.abandoned,
+            semconv.CAPTURE_REFUSED: lambda: self.ledger.refused,
         }
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
 from spanscore.line.span_thread import SpanThread
 from spanscore.model.score import Outcome
-from spanscore.receivers.callback.handler import SpanCallbackHandler
-from spanscore.receivers.callback.recorder import Recorder
-from spanscore.receivers.callback.runs import Event
+from spanscore.protocols import Receiver
 from spanscore.runtime.inbox import Inbox
 from spanscore.scoring.workers import Engine
 from spanscore.units.ledger import Ledger
@@ -26,14 +24,19 @@ _STOP_S = 0.5
 class Drainable(Protocol):
     """The parts that an end goes through."""
 
-    handler: SpanCallbackHandler
-    recorder: Recorder
     units: Units
     hold: SpanBuffer
     ledger: Ledger
     engine: Engine
     span_thread: SpanThread
-    inbox: Inbox[Event]
+    inbox: Inbox[Receiver]
+
+    @property
+    def receivers(self) -> Sequence[Receiver]:
+        """Where units come in."""
+
+    def close_receivers(self) -> None:
+        """Let no further unit in. Any thread."""
 
     def close_sinks(self) -> None:
         """Let the sinks go. Span thread."""
@@ -50,7 +53,7 @@ def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = mo
     def left() -> float:
         return max(0.0, until - clock())
 
-    parts.handler.close()
+    parts.close_receivers()
     thread = parts.span_thread
     released = thread.call(lambda: _release(parts), left())
     whole = released and thread.flush(left())
@@ -67,7 +70,8 @@ def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = mo
 
 def _release(parts: Drainable) -> None:
     now_ns = parts.span_thread.now_ns()
-    parts.units.give_up(parts.recorder.detach(now_ns), now_ns)
+    for receiver in parts.receivers:
+        parts.units.give_up(receiver.detach(now_ns), now_ns)
     parts.units.tick(now_ns)
     parts.hold.release_all()
     parts.units.flush_ready(now_ns)
@@ -75,13 +79,14 @@ def _release(parts: Drainable) -> None:
 
 def _count_unread(parts: Drainable) -> None:
     """Count the units of which a stuck span thread has not even read that they began."""
-    for run, end_ns, _, _ in list(parts.inbox.abandon()):  # a run that goes on may just be adding to it
-        if run is run.root and not end_ns:
-            parts.ledger.record_rejected(Outcome.SHUTDOWN)
+    parts.inbox.abandon()
+    for _ in range(sum(receiver.unread() for receiver in parts.receivers)):
+        parts.ledger.record_rejected(Outcome.SHUTDOWN)
 
 
 def _give_up(parts: Drainable) -> None:
     now_ns = parts.span_thread.now_ns()
-    parts.recorder.detach(now_ns)  # what was let in while the door closed
+    for receiver in parts.receivers:
+        receiver.detach(now_ns)  # what was let in while the door closed
     parts.units.give_up(list(parts.units.in_flight), now_ns)
     parts.units.flush_ready(now_ns, unpaced=True)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from spanscore.model.span import UnitKey
-from spanscore.receivers.callback.recorder import Recorder
-from spanscore.receivers.callback.runs import Event
+from spanscore.protocols import Receiver
 from spanscore.runtime.gil import begin_turn, yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.threads import start_daemon
-from spanscore.units.span_buffer import SpanBuffer
 from spanscore.units.tracker import Units
 
 __all__ = ["SpanThread"]
@@ -25,27 +24,26 @@ _SLOW_TICK_S = 10.0
 
 
 class SpanThread:
-    """Reads the inbox and drives recorder, units and hold. Started on first use; a daemon.
+    """Reads the inbox and drives receivers and units. Started on first use; a daemon.
 
     Args:
+        receivers: whose events are in the inbox.
         prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
         clock: nanoseconds since the epoch.
     """
 
     def __init__(
         self,
-        inbox: Inbox[Event],
-        recorder: Recorder,
+        inbox: Inbox[Receiver],
+        receivers: Sequence[Receiver],
         units: Units,
-        hold: SpanBuffer,
         *,
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._inbox = inbox
-        self._recorder = recorder
+        self._receivers = receivers
         self._units = units
-        self._hold = hold
         self._prepare = prepare
         self._clock = clock
         self.reset()
@@ -120,7 +118,8 @@ class SpanThread:
             posted.append(item)
         self._read(len(self._inbox))
         now_ns = self._clock()
-        self._safely(lambda: self._recorder.due(now_ns))
+        for receiver in self._receivers:
+            self._safely(partial(receiver.due, now_ns))
         for work in posted:
             self._safely(work)
             yield_gil()
@@ -128,12 +127,13 @@ class SpanThread:
         self._answer_markers()
 
     def _read(self, events: int) -> None:
-        take, handle, clock = self._inbox.take, self._recorder.handle, self._clock
+        take, clock = self._inbox.take, self._clock
         for _ in range(events):
-            event = take()
-            if event is not None:
+            entry = take()
+            if entry is not None:
+                receiver, event, _ = entry
                 try:
-                    handle(event, clock())
+                    receiver.handle(event, clock())
                 except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
                     log_internal_error("keep track of a unit", error)
             yield_gil()
@@ -146,18 +146,22 @@ class SpanThread:
             log_internal_error("keep track of a unit", error)
 
     def _timeout_s(self) -> float | None:
-        due = [t for t in (self._recorder.next_due_ns(), self._hold.next_due_ns()) if t is not None]
+        times = [self._units.next_due_ns(), *(receiver.next_due_ns() for receiver in self._receivers)]
+        due = [time_ns for time_ns in times if time_ns is not None]
         if due:
             return min(max(0.001, (min(due) - self._clock()) / 1e9), _SLOW_TICK_S)
-        return _SLOW_TICK_S if self._recorder.open_units() or self._units.in_flight else None
+        return _SLOW_TICK_S if self._units.in_flight else None
+
+    def _in_flight(self) -> set[UnitKey]:
+        return set(self._units.in_flight).union(*(receiver.in_flight() for receiver in self._receivers))
 
     def _mark(self, done: threading.Event) -> None:
-        self._markers.append((set(self._units.in_flight) | set(self._recorder.closing_units()), done))
+        self._markers.append((self._in_flight(), done))
 
     def _answer_markers(self) -> None:
         if not self._markers:
             return
-        waiting = set(self._units.in_flight) | set(self._recorder.closing_units())
+        waiting = self._in_flight()
         self._markers = [(keys & waiting, done) for keys, done in self._markers]
         for keys, done in self._markers:
             if not keys:

@@ -195,15 +195,24 @@ def _mean(mean: tuple[float, float, float] | None) -> str:
     return f"{middle:.2f}\n{low:.2f}–{high:.2f}"
 
 
-def status_of(line: Line, *, providers: Sequence[Sequence[str]], closed: bool, neighbours: Sequence[str]) -> Status:
-    """Return the state of a scorer; what its line does not know is given, as ``Status`` has it."""
+def status_of(
+    line: Line,
+    *,
+    units: int,
+    providers: Sequence[Sequence[str]],
+    closed: bool,
+    neighbours: Sequence[str],
+    overflowed: int,
+    notes: Sequence[str],
+) -> Status:
+    """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
     outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}
-    for (metric, outcome), units in line.ledger.outcomes().items():
-        outcomes[metric][outcome.value] = units
+    for (metric, outcome), count in line.ledger.outcomes().items():
+        outcomes[metric][outcome.value] = count
     return Status(
         providers=[tuple(row) for row in providers],
-        units=line.handler.units,
-        refused=line.handler.refused,
+        units=units,
+        refused=line.ledger.refused,
         eligible=line.ledger.eligible(),
         pending=line.ledger.pending(),
         outcomes=outcomes,
@@ -215,10 +224,10 @@ def status_of(line: Line, *, providers: Sequence[Sequence[str]], closed: bool, n
         closed=closed,
         neighbours=neighbours,
         unpriced=list(line.units.unpriced),
-        overflowed=sum(part.overflowed for part in (line.telemetry, line.models) if part is not None),
+        overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
         rates=line.rates(),
         means=line.means(),
-        notes=[*offline_notes(line.metrics.values()), *line.notes()],
+        notes=[*offline_notes(line.metrics.values()), *notes],
     )
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Inbox"]
 
-Event = TypeVar("Event")
+_To = TypeVar("_To")
+"""Who reads an event: a receiver, of which this floor knows nothing."""
 
 
-class Inbox(Generic[Event]):
+class Inbox(Generic[_To]):
     """A deque with two bounds and a sleeping reader.
 
     Args:
@@ -41,8 +41,8 @@ class Inbox(Generic[Event]):
 
     def reset(self) -> None:
         """Forget everything: in a forked child."""
-        self._events: deque[tuple[Event, int]] = deque()
-        self._urgent: deque[tuple[Any, int]] = deque()
+        self._events: deque[tuple[_To, Any, int]] = deque()
+        self._urgent: deque[Any] = deque()
         self._bytes = 0  # no lock: what a race loses is set right whenever the inbox is empty
         self._wake = threading.Event()
         self._asleep = False
@@ -62,19 +62,20 @@ class Inbox(Generic[Event]):
         """Whether a hard bound was reached."""
         return len(self._events) >= self._hard or self._bytes >= self._hard_bytes
 
-    def put(self, event: Event, size_bytes: int = 0, *, must: bool = False) -> bool:
+    def put(self, to: _To, event: Any, size_bytes: int = 0, *, must: bool = False) -> bool:
         """Append an event, O(1), never blocking. False: a hard bound was reached and the event is dropped.
 
         Args:
+            to: who is to be handed the event.
             size_bytes: bytes of its content, roughly.
-            must: never dropped, for the two events of a root: roots are bounded where they are admitted.
+            must: never dropped, for what begins a unit or ends it: units are bounded where they are admitted.
         """
         events = self._events
         if not must and self.is_full():
             self.dropped += 1
             return False
         self._bytes += size_bytes
-        events.append((event, size_bytes))
+        events.append((to, event, size_bytes))
         if self._asleep:  # a lost race here is found by the reader, which looks again before it sleeps
             self._asleep = False
             self._wake.set()
@@ -83,20 +84,18 @@ class Inbox(Generic[Event]):
             self._full.set()
         return True
 
-    def abandon(self) -> Iterable[Event]:
-        """Return the events that its reader has not taken, and never will: it is gone, or stuck for good. Any thread."""
-        left, self._events = self._events, deque()
-        return [event for event, _ in left]
+    def abandon(self) -> None:
+        """Forget the events that its reader has not taken, and never will: it is gone, or stuck for good. Any thread."""
+        self._events = deque()
 
-    def post(self, item: Any, size_bytes: int = 0) -> None:
+    def post(self, item: Any) -> None:
         """Hand over a command of ours, read at once: unbounded here because it is bounded where it is made."""
-        self._bytes += size_bytes
-        self._urgent.append((item, size_bytes))
+        self._urgent.append(item)
         self.nudge()
 
     def leave(self, item: Any) -> None:
         """Hand over something of ours that is read with the next batch (scores): no wake-up for each."""
-        self._urgent.append((item, 0))
+        self._urgent.append(item)
         if self._asleep:
             self._asleep = False
             self._wake.set()
@@ -132,17 +131,15 @@ class Inbox(Generic[Event]):
         self._full.clear()
         return bool(self._events or self._urgent)
 
-    def take(self) -> Event | None:
-        """Return the oldest event, None when there is none. Reader only."""
-        return self._taken(self._events)
+    def take(self) -> tuple[_To, Any, int] | None:
+        """Return whose the oldest event is, the event and its size; None when there is none. Reader only."""
+        events = self._events  # for good: they may just be abandoned
+        if not events:
+            return None
+        entry = events.popleft()
+        self._bytes = self._bytes - entry[2] if events else 0
+        return entry
 
     def take_posted(self) -> Any | None:
         """Return the oldest posted item, None when there is none. Reader only."""
-        return self._taken(self._urgent)
-
-    def _taken(self, waiting: deque[tuple[Any, int]]) -> Any | None:
-        if not waiting:
-            return None
-        item, size_bytes = waiting.popleft()
-        self._bytes = self._bytes - size_bytes if self._events or self._urgent else 0
-        return item
+        return self._urgent.popleft() if self._urgent else None

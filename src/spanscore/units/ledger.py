@@ -16,7 +16,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Counts how each eligible (unit × metric) ended; also the library's ``Admission``, and what its instruments read.
+    """Counts how each eligible (unit × metric) ended; also the ``Admission`` and ``Counts`` of the library.
 
     Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
 

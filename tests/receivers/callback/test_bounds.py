@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from tests.live import QUESTION, a_line, rag
+from tests.live import QUESTION, a_line, open_roots, rag
 
 from spanscore.testing import ManualClock
 
@@ -16,7 +16,7 @@ def start(handler, run_id=None, name="endless"):
 def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
     with a_line() as (scorer, trace):
         start(scorer.handler)
-        clock = ManualClock(scorer.handler.open_roots()[0].start_ns)
+        clock = ManualClock(open_roots(scorer.handler)[0].start_ns)
         scorer._line.span_thread._clock = clock
         scorer.flush(5)
         assert scorer.status().pending == {"grounded": 1}
@@ -34,7 +34,7 @@ def test_an_end_after_that_changes_nothing():
     late = uuid4()
     with a_line() as (scorer, trace):
         start(scorer.handler, late)
-        clock = ManualClock(scorer.handler.open_roots()[0].start_ns + HOUR * 10**9)
+        clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR * 10**9)
         scorer._line.span_thread._clock = clock
         scorer.flush(5)
         scorer._line.inbox.nudge()

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnablePar
 from langgraph import types
 from langgraph._internal._runnable import RunnableCallable, RunnableSeq
 from langgraph.graph import END, START, StateGraph
-from tests.live import QUESTION, a_line, identity_holds, rag
+from tests.live import QUESTION, a_line, identity_holds, open_roots, rag
 from tests.receivers.callback.tree import captured, tree
 
 from spanscore.receivers.callback.tasks import is_over
@@ -80,8 +80,8 @@ def test_a_task_is_over_when_it_is_done_or_forgotten_or_its_loop_is_closed():
 def goes_on(run: Any, roots: int = 1) -> bool:
     """Whether the roots are open still, once the span thread has looked for tasks that are over."""
     assert run.scorer.flush(5)
-    recorder = run.scorer._line.recorder
-    return (len(recorder.open_units()), recorder.closing_units()) == (roots, [])
+    recorder = run.scorer._line.receivers[0]
+    return (len(recorder._open), recorder.in_flight()) == (roots, set())
 
 
 async def read(stream: Any) -> None:
@@ -105,7 +105,7 @@ async def test_only_what_is_awaited_whole_is_bound_to_its_task(way, bound):
     with captured() as run:
 
         def look(question: Any) -> Any:
-            found.extend(root.task is not None for root in run.scorer.handler.open_roots())
+            found.extend(root.task is not None for root in open_roots(run.scorer.handler))
             return question
 
         await way(RunnableLambda(look) | RunnableLambda(look), run.config())
@@ -208,5 +208,5 @@ def test_what_ends_after_the_shutdown_leaves_no_second_span_and_no_memory():
         RunnableLambda(outlive).invoke(QUESTION, config={"callbacks": [scorer.handler]})
 
         assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
-        assert (scorer.handler.open_roots(), scorer.handler.remembered()) == ([], 0)
+        assert (open_roots(scorer.handler), scorer.handler.remembered()) == ([], 0)
     assert [span.attributes["spanscore.reason"] for span in trace.spans] == ["shutdown"]

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from opentelemetry import trace as api
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
-from tests.live import QUESTION, Grounded, a_line, a_trace, model, rag
+from tests.live import QUESTION, Grounded, a_line, a_trace, model, open_roots, rag
 from tests.receivers.callback.test_neighbours import patched
 from tests.sinks.memory import Memory
 
@@ -121,7 +121,7 @@ def test_a_run_that_was_given_up_has_no_duration() -> None:
     memory = Memory()
     with a_line(meter_provider=memory.meter_provider) as (scorer, trace):
         scorer.handler.on_chat_model_start(None, [[HumanMessage("q")]], run_id=uuid4(), name="endless")
-        scorer._line.span_thread._clock = ManualClock(scorer.handler.open_roots()[0].start_ns + HOUR_NS)
+        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR_NS)
         scorer._line.inbox.nudge()
         assert scorer.flush(5)
 

@@ -21,7 +21,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableGenerator, RunnableLambda, RunnableParallel
 from langchain_core.tools import tool
-from tests.live import ANSWER, QUESTION, Grounded, Library, model, rag
+from tests.live import ANSWER, QUESTION, Grounded, Library, model, open_roots, rag
 from tests.receivers.callback.tree import captured, ended, tree
 
 from spanscore import metric
@@ -185,7 +185,7 @@ def test_a_half_read_stream_does_not_hold_up_others():
         rag().invoke(QUESTION, config=run.config())
         assert run.scorer.flush(5)
         assert run.scorer.status().outcomes["grounded"] == {"scored": 1}
-        assert len(run.scorer.handler.open_roots()) == 1
+        assert len(open_roots(run.scorer.handler)) == 1
         stream.close()
 
     first, second = run.trees()

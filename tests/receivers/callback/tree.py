@@ -9,7 +9,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 from opentelemetry.trace import SpanKind
-from tests.live import Trace, a_line, identity_holds
+from tests.live import Trace, a_line, identity_holds, open_roots
 
 _CLIENTS = ("chat", "text_completion", "retrieval")
 
@@ -55,9 +55,10 @@ class Captured:
     def clean(self) -> None:
         """Assert that nothing is open, held or remembered, and that the ledger adds up."""
         line, handler = self.scorer._line, self.scorer.handler
-        assert (line.recorder.open_units(), line.recorder.closing_units()) == ([], [])
+        recorder = line.receivers[0]
+        assert (recorder._open, recorder.in_flight()) == ({}, set())
         assert (line.units.in_flight, len(line.assembler), len(line.hold), len(line.hold._running)) == ({}, 0, 0, 0)
-        assert (handler.open_roots(), handler.remembered()) == ([], 0)
+        assert (open_roots(handler), handler.remembered()) == ([], 0)
         assert identity_holds(self.scorer)
         ids = [s.context.span_id for s in self.trace.spans]
         assert len(ids) == len(set(ids))
@@ -70,7 +71,7 @@ class Captured:
 async def ended(run: Captured, roots: int = 0) -> None:
     """Let the loop end what it has left (it closes the inner generators of a broken stream later), then flush."""
     for _ in range(1_000):
-        if len(run.scorer.handler.open_roots()) <= roots:
+        if len(open_roots(run.scorer.handler)) <= roots:
             break
         await asyncio.sleep(0)
     await asyncio.to_thread(run.scorer.flush, 10)

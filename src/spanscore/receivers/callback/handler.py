@@ -1,91 +1,32 @@
-"""SpanCallbackHandler: what happens on the application's thread, and nothing more.
-
-Per run: a look-up of the run id, the clock, a snapshot where content is wanted, and at the end one append to the inbox.
-Of a root its ids, its head-sampling decision and the ambient parent are real at once; the spans are made by the span
-thread, with their true times. Parents come from ``parent_run_id``; no context is
-ever attached.
-"""
+"""SpanCallbackHandler: LangChain's callbacks → what ``RunCapture`` does with a run, on the application's thread."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from inspect import CO_COROUTINE
-from sys import _getframe, modules
+from collections.abc import Sequence
 from time import time_ns
-from types import FrameType
 from typing import Any, Final
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.runnables.config import var_child_runnable_config
-from opentelemetry import context as otel_context
-from opentelemetry import trace
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
-from spanscore import context, semconv
+from spanscore import semconv
 from spanscore.codec import langchain as codec
-from spanscore.codec.glance import glance
-from spanscore.codec.text import safe_text
-from spanscore.model.foreign import bases_of, class_name, plain_text
-from spanscore.model.score import Outcome
-from spanscore.model.span import Facts
-from spanscore.protocols import Admission, Sampler
+from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.inline import give_back_the_start
-from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
-from spanscore.receivers.callback.langgraph import hear_graphs
-from spanscore.receivers.callback.runs import Event, Root, Run
-from spanscore.receivers.callback.spans import RunSpans
-from spanscore.receivers.callback.tasks import own_task
-from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 
-__all__ = ["SpanCallbackHandler", "conversation_id"]
+__all__ = ["SpanCallbackHandler"]
 
-_LINGER_NS: Final = 5_000_000_000
-"""How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
-_SWEEP_NS: Final = 100_000_000
-"""How much longer the first of them waits for others: forgotten together they cost a third of what they cost one by one."""
-_MAX_TRACE_IDS: Final = 1_000
-"""Recent roots whose trace can be asked for: 0.3 kB each."""
-_CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
-_CONTROL_FLOW: Final = "GraphBubbleUp"
-"""langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
-_HAND_OVER: Final = "ParentCommand"
 _AGENT: Final = "langchain_create_agent"
 _HISTORY_STEP: Final = "load_history"
 """The step of RunnableWithMessageHistory that gives what was said before: it stands in no other place than prompts."""
 
 
-def conversation_id(metadata: Any) -> str | None:
-    """Return the conversation a run belongs to, from its metadata.
-
-    LangGraph copies the ``thread_id`` of ``configurable`` into it; of a chain's ``configurable`` nothing arrives (seen with
-    langchain-core 1.7.2), so that there ``metadata={"session_id": …}`` says it.
-    """
-    for key in _CONVERSATION_KEYS:
-        value = metadata.get(key) if metadata else None
-        if value is not None:
-            text = plain_text(value)
-            return None if text is None else safe_text(text)
-    return None
-
-
-class SpanCallbackHandler(BaseCallbackHandler):
+class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     """Captures the runs of whatever chain it is attached to. Get it from ``OnlineScorer.handler``.
 
     One instance serves any number of concurrent chains, threads and loops. Attached twice to one run it counts once. No
     method blocks or raises.
-
-    Args:
-        inbox: the way to the span thread.
-        sampler: asked once per root whether the unit may be scored at all.
-        admission: counts the roots that are turned away here.
-        tracer: gives the tracer of the capture scope; called once, before the first root.
-        ready: called before the first root (of each process): starts the span thread.
-        content: whether content is exported, and so wanted for every unit.
-        steps: whether prompts, parsers and lambdas get spans too.
-        max_roots: roots remembered; the oldest is given up when there are more.
     """
 
     run_inline = True
@@ -94,79 +35,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
     ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = False
     ignore_agent = False  # tools, too
     ignore_retry = ignore_custom_event = True
-
-    def __init__(
-        self,
-        inbox: Inbox[Event],
-        sampler: Sampler,
-        admission: Admission,
-        *,
-        tracer: Callable[[], trace.Tracer],
-        ready: Callable[[], None],
-        content: bool = False,
-        steps: bool = False,
-        max_roots: int = 10_000,
-    ) -> None:
-        self._inbox = inbox
-        self._sampler = sampler
-        self._admission = admission
-        self._get_tracer = tracer
-        self._ready = ready
-        self._content = content
-        self._steps = steps
-        self._max_roots = max_roots
-        self._hears_graphs = False
-        self.closed = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget every run, and count from zero: in a forked child, where roots open at the fork are never ended."""
-        self.units = 0
-        self.refused = 0
-        self._spans: RunSpans | None = None
-        self._runs: dict[int, Run] = {}
-        self._roots: OrderedDict[int, Root] = OrderedDict()
-        self._lingering: deque[tuple[int, Root]] = deque()
-        self._trace_ids: OrderedDict[int, int] = OrderedDict()
-
-    # --- what the library asks ---------------------------------------------------------------------------------
-
-    def trace_id(self, run_id: UUID) -> int | None:
-        """Return the trace of a recent root run; None when it is not known (any more)."""
-        run = self._runs.get(run_id.int)
-        if run is not None and run is run.root and run.id == run_id.int and run.root.key is not None:
-            return run.root.key.trace_id
-        return self._trace_ids.get(run_id.int)
-
-    def open_roots(self) -> list[Root]:
-        """Return the recorded roots that have not ended."""
-        return [root for root in list(self._roots.values()) if not root.ignored]
-
-    def close(self) -> None:
-        """Capture no further root."""
-        self.closed = True
-
-    def forget(self, root: Root) -> None:
-        """Drop what is left of a root whose unit has closed. Any thread."""
-        self._roots.pop(root.id, None)
-        if self._spans is not None and not root.ignored:
-            self._spans.draw_ahead()  # one is done, another will come: mostly the span thread's work
-        root.input = root.history = None  # its content is not remembered with it
-        for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
-            self._runs[run_id] = root
-        if root.key is not None:
-            self._trace_ids[root.id] = root.key.trace_id
-            if len(self._trace_ids) > _MAX_TRACE_IDS:
-                self._trace_ids.popitem(last=False)
-        now_ns = time_ns()
-        self._lingering.append((now_ns, root))
-        if now_ns - self._lingering[0][0] >= _LINGER_NS + _SWEEP_NS:
-            self._sweep(now_ns)
-
-    def remembered(self) -> int:
-        """Return how many run ids are remembered: 0 after everything has ended and lingered."""
-        self._sweep(time_ns() + _LINGER_NS)
-        return len(self._runs)
 
     # --- chains ------------------------------------------------------------------------------------------------
 
@@ -356,8 +224,6 @@ class SpanCallbackHandler(BaseCallbackHandler):
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_tool_error", fault)
 
-    # --- the four things ---------------------------------------------------------------------------------------
-
     def _model_start(
         self,
         operation: str,
@@ -376,185 +242,3 @@ class SpanCallbackHandler(BaseCallbackHandler):
                 run.details = (metadata, kwargs.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_start", fault)
-
-    def _open(
-        self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, input_: Any
-    ) -> Run | None:
-        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else self._around()
-        if parent is None:
-            return self._begin(run_id, operation, name, metadata, take, input_)
-        return self._child(run_id, parent, operation, name, metadata, take, input_)
-
-    def _around(self) -> Run | None:
-        """Return the running run in whose context a run without a parent starts, None at the top.
-
-        ``RunnableWithFallbacks`` hands its own configuration on, not its child's: without this, a fallback that is called
-        alone would be a unit and each model that it tries another.
-        """
-        config = var_child_runnable_config.get()
-        parent_run_id = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
-        parent = self._runs.get(parent_run_id.int) if parent_run_id is not None else None
-        return None if parent is None or parent.root.ended or context.is_judging() else parent
-
-    def _begin(self, run_id: int, operation: str, name: str, metadata: Any, take: Any, input_: Any) -> Root | None:
-        """Open a root: what only the caller's context can tell is read here."""
-        if run_id in self._roots:  # the same handler attached twice
-            return None
-        now = time_ns()
-        if len(self._roots) >= self._max_roots:
-            self._give_up_oldest(now)
-        if not self._hears_graphs and LANGGRAPH in modules:
-            self._hears_graphs = True
-            hear_graphs(self)
-        root = Root(run_id, operation, name, now)
-        self._runs[run_id] = self._roots[run_id] = root
-        root.ignored = True  # also where a processor of the application raises in the next line
-        root.ignored = not self._admit(root)
-        if root.ignored or root.key is None:
-            return None
-        root.details = metadata
-        if root.may is None:
-            given_metadata = metadata or {}
-            facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, given_metadata)
-            root.may = self._sampler.may(facts)
-        root.record_content = root.may or self._content
-        if root.record_content:
-            root.input = take(input_)
-            root.expected = context.current_expectation()
-        root.task = own_task()
-        self.units += 1
-        self._inbox.put((root, 0, None, None), must=True)
-        return root
-
-    def _admit(self, root: Root) -> bool:
-        """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""
-        ambient = otel_context.get_current()
-        if self.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
-            return False
-        if not self._inbox.admits():
-            self.refused += 1
-            self._admission.record_rejected(Outcome.REFUSED)
-            return False
-        if self._spans is None:
-            self._ready()
-            self._spans = RunSpans(self._get_tracer(), self._sampler.would_sample)
-        if not self._spans.decide(root, ambient) or root.key is None:
-            self._admission.record_rejected(Outcome.NOT_EXPORTED)
-            return False
-        return True
-
-    def _child(
-        self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, input_: Any
-    ) -> Run | None:
-        root = parent.root
-        if root.ignored or root.detached:
-            self._step(run_id, parent)
-            return None
-        if run_id in self._runs:
-            return None
-        run = Run(run_id, parent, operation, name, time_ns())
-        if root.record_content:
-            run.input = take(input_)
-        run.details = metadata
-        self._runs[run_id] = root.open[run_id] = run
-        root.ids.append(run_id)
-        return run
-
-    def _step(self, run_id: int, parent: Run) -> None:
-        if run_id not in self._runs:
-            self._runs[run_id] = parent
-            parent.root.open[run_id] = None
-            parent.root.ids.append(run_id)
-
-    def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
-        run = self._runs.get(run_id)
-        if run is None:
-            return
-        root = run.root
-        if error is not None:
-            error = _error_of(root, error)
-        if run.id != run_id or root.ignored:
-            root.open.pop(run_id, None)
-            if run is root and run.id == run_id and run_id in self._roots:
-                self.forget(root)
-            return
-        if run.ended:  # the same handler attached twice, or given up before
-            return
-        run.ended = True
-        if take is codec.snapshot_generation:
-            snapshot = None if output is None else take(output, content=root.record_content)
-        else:
-            snapshot = take(output) if root.record_content and output is not None else None
-        if inputs is not None and root.record_content:
-            run.input = codec.snapshot(inputs)
-        if run is not root:
-            self._put_child(run, snapshot, error)
-        else:
-            self._put_root(root, snapshot, error, streamed=inputs is not None)
-
-    def _put_root(self, root: Root, snapshot: Any, error: BaseException | None, *, streamed: bool) -> None:
-        if root.detached:
-            self.forget(root)
-            return
-        self._roots.pop(root.id, None)
-        if error is None and streamed and _runs_on(root) and not _is_awaited():
-            error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
-        if self._inbox.is_full():  # events of it may have been dropped: nobody will need its content
-            root.broken, root.input, snapshot = True, None, None
-        self._inbox.put((root, time_ns(), snapshot, error), _size_bytes(root, snapshot), must=True)
-
-    def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
-        root = run.root
-        if not root.detached and not self._inbox.put((run, time_ns(), snapshot, error), _size_bytes(run, snapshot)):
-            root.broken, run.input = True, None
-            root.open.pop(run.id, None)  # nobody else will
-
-    def _sweep(self, now_ns: int) -> None:
-        """Forget what ended roots left behind."""
-        while self._lingering and now_ns - self._lingering[0][0] >= _LINGER_NS:
-            try:
-                _, root = self._lingering.popleft()
-            except IndexError:  # another thread swept
-                return
-            for run_id in root.ids:
-                self._runs.pop(run_id, None)
-            if self._runs.get(root.id) is root:  # an application may give one run id to a run and to its repetition
-                del self._runs[root.id]
-            root.open.clear()
-
-    def _give_up_oldest(self, now_ns: int) -> None:
-        try:
-            _, oldest = self._roots.popitem(last=False)
-        except KeyError:  # another thread did
-            return
-        self.forget(oldest)
-        oldest.ended = True
-        if not oldest.ignored:
-            oldest.broken = True
-            self._inbox.put((oldest, now_ns, None, GeneratorExit()), must=True)  # left by its reader, as it were
-
-
-def _size_bytes(run: Run, snapshot: Any) -> int:
-    root = run.root
-    return glance(run.input, root.counted_texts) + glance(snapshot, root.counted_texts) if root.record_content else 0
-
-
-def _error_of(root: Root, error: BaseException) -> BaseException | None:
-    """Return the error, None where it is control flow; an interrupt is noted, for its turn is not over."""
-    names = {class_name(cls) for cls in bases_of(type(error))}
-    if _CONTROL_FLOW not in names:
-        return error
-    root.interrupted = root.interrupted or _HAND_OVER not in names
-    return None
-
-
-def _runs_on(root: Root) -> bool:
-    return bool(root.open) and any(run is None or not run.ended for run in list(root.open.values()))
-
-
-def _is_awaited() -> bool:
-    """Whether a coroutine tells of this end: async streams that are broken off end with an error, so this one is over."""
-    frame: FrameType | None = _getframe()
-    while frame is not None and frame.f_globals is globals():
-        frame = frame.f_back
-    return frame is not None and bool(frame.f_code.co_flags & CO_COROUTINE)

@@ -16,6 +16,7 @@ from opentelemetry.trace import Span, set_span_in_context
 from spanscore import semconv
 from spanscore.otel.head_sampling import KnownDecision
 from spanscore.otel.instruments import DURATION_BUCKETS
+from spanscore.otel.providers import Providers
 from spanscore.otel.sums import MAX_SETS, OTHER, Labels
 from spanscore.receivers.callback.neighbours import neighbours, who_counts
 from spanscore.runtime.log import log_internal_error
@@ -29,6 +30,7 @@ _SETS: Final = MAX_SETS // 2
 """Each is two of the token histogram: input and output."""
 _RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
 _TOKENS: Final = {"input": semconv.USAGE_INPUT_TOKENS, "output": semconv.USAGE_OUTPUT_TOKENS}
+_SOME_MISSING: Final = "runs below spans that were sampled away are missing in the metrics of model runs"
 
 
 class _Histograms(NamedTuple):
@@ -49,6 +51,22 @@ class ModelMetrics:
         self.overflowed = 0
         self._sets: set[Labels] = set()
         self._exported: Mapping[Meter, _Histograms] = {}
+
+    def start(self, tracer: Any, providers: Providers) -> None:
+        """Count on the application's meter from now on, unless there is a reason not to."""
+        self.off = why_not(tracer, providers.meter_provider)
+        if not self.off:
+            self.export_to(providers.meter())
+
+    def notes(self, *, some_not_exported: bool) -> list[str]:
+        """Return what must be known of these metrics, for ``status()``.
+
+        Args:
+            some_not_exported: whether units were sampled away.
+        """
+        if self.off:
+            return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.off}"]
+        return [_SOME_MISSING] if some_not_exported else []
 
     def export_to(self, meter: Meter) -> None:
         """Count on this meter too, from now on; one that does nothing is left out: its labels cost 10 µs a run."""

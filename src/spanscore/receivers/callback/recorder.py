@@ -1,4 +1,4 @@
-"""Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times. Span thread only.
+"""Recorder: the handler's events → OpenTelemetry spans and SpanData, with their true times: the receiver of the callback.
 
 A child's span is made when its end arrives (or when a descendant needs its id): one event per run. A root is finished when
 no recorded descendant is open, or half a second after its end: a broken sync stream ends its root first and drains the
@@ -15,82 +15,54 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
-from spanscore.codec import langchain as codec
 from spanscore.codec.openinference import flat_documents
-from spanscore.codec.redaction import redacted
+from spanscore.codec.redaction import redacted, redacted_content
 from spanscore.codec.sdk import exported
-from spanscore.codec.text import jsonable, safe_text
+from spanscore.codec.text import safe_text
 from spanscore.model.foreign import is_a, said_by, type_name
 from spanscore.model.score import Outcome
-from spanscore.model.span import Attributes, SpanData, UnitKey
+from spanscore.model.span import Attributes, UnitKey
+from spanscore.otel.instruments import Reading
+from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Admission, Recorded, Redactor
-from spanscore.receivers.callback.handler import conversation_id
+from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.model_metrics import ModelMetrics
-from spanscore.receivers.callback.runs import CLIENTS, Event, Root, Run
+from spanscore.receivers.callback.run_attributes import (
+    MODELS,
+    attributes_of,
+    content_of,
+    rendered,
+    span_data_of,
+    was_stopped,
+)
+from spanscore.receivers.callback.runs import Event, Root, Run
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_over
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.timebox import Timebox
 
-__all__ = ["LiveSpan", "Recorder"]
+__all__ = ["Recorder"]
 
 _GRACE_NS: Final = 500_000_000
+_LOOK_NS: Final = 10_000_000_000
+"""How often open roots are looked at: whether their task is over, or they are too old."""
 _SPAN_BYTES: Final = 2_000
 """A recorded span with its plain attributes, roughly."""
 _MAX_ERROR_CHARS: Final = 2_000
 _IDS: Final = 1_000
 """Conversations whose redacted id is remembered: a redactor may take as long as a small model does."""
-_WRITTEN: Final = frozenset(
-    {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
-    | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
-)
-"""Keys that the codec writes; any other is the application's, and may itself be what must not leave."""
-_MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
-_CONVERSING: Final = _MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
-"""Operations whose spans tell the conversation, beside a root's; the conventions have none for a tool's."""
-_MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
-    None: {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN},
-    **{
-        operation: {semconv.OPERATION_NAME: operation, semconv.OPENINFERENCE_KIND: kind}
-        for operation, kind in semconv.OPENINFERENCE_KINDS.items()
-    },
-}
-"""Operation → what its spans are, in the words of both conventions; None is a step."""
 _SPARE_ATTRIBUTES: Final = 32
 """Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
 
 
-class LiveSpan:
-    """A live span of ours that has not been ended yet."""
-
-    __slots__ = ("_attributes", "_end_ns", "_span", "size")
-
-    def __init__(self, span: trace.Span, end_ns: int, attributes: Mapping[str, Any] | None, size: int) -> None:
-        self._span = span
-        self._end_ns = end_ns
-        self._attributes = attributes
-        self.size = size
-
-    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Set the attributes and end the span at its true end."""
-        try:
-            if self._attributes:
-                attributes = {**self._attributes, **attributes} if attributes else self._attributes
-            if attributes:
-                self._span.set_attributes(attributes)
-            self._span.end(end_time=self._end_ns)
-        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
-            log_internal_error("end a span", error)
-
-
 class Recorder:
-    """Replays events into spans.
+    """Replays events into spans. Span thread, but for ``unread`` and ``close``.
 
     Args:
+        capture: whose events they are; told of each finished root, to drop what it remembers.
         port: where finished spans go.
         admission: counts the roots of which the tracer makes no span.
         tracer: gives the tracer of the capture scope.
-        forget: called with each finished root: the handler drops what it remembers.
         content: whether prompts, answers and documents are exported.
         redactor: applied to exported content, and to the conversation's id; where it raises, gives no text or
             hangs, they are left out.
@@ -102,11 +74,11 @@ class Recorder:
 
     def __init__(
         self,
+        capture: RunCapture,
         port: Recorded,
         admission: Admission,
         *,
         tracer: Callable[[], trace.Tracer],
-        forget: Callable[[Root], None],
         content: bool = False,
         redactor: Redactor | None = None,
         box: Timebox | None = None,
@@ -114,10 +86,10 @@ class Recorder:
         scores: int = 0,
         models: ModelMetrics | None = None,
     ) -> None:
+        self._capture = capture
         self._port = port
         self._admission = admission
         self._tracer = tracer
-        self._forget = forget
         self._content = content
         self._redactor = redactor
         self._box = box or Timebox()
@@ -125,22 +97,37 @@ class Recorder:
         self._max_age_ns = max_age_ns
         self._scores = scores
         self._models = models
+        capture.receiver = self
         self.reset()
 
     def reset(self) -> None:
         """Forget every open unit, and count from zero: in a forked child."""
+        self._capture.reset()
         self.abandoned = 0
+        self._read = 0
+        self._looked_ns = 0
         self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
 
-    def open_units(self) -> list[UnitKey]:
-        """Return the units whose root has not ended."""
-        return [key for key in self._open if key not in self._closing]
-
-    def closing_units(self) -> list[UnitKey]:
+    def in_flight(self) -> set[UnitKey]:
         """Return the units whose root has ended and that wait for their descendants."""
-        return list(self._closing)
+        return set(self._closing)
+
+    def unread(self) -> int:
+        """Return how many roots the span thread has not even read the start of. Any thread."""
+        return self._capture.units - self._read
+
+    def gauges(self) -> Mapping[str, Reading]:
+        """Return what the callback's own instruments read."""
+        return {
+            semconv.CAPTURE_UNITS: lambda: self._capture.units,
+            semconv.CAPTURE_ABANDONED: lambda: self.abandoned,
+        }
+
+    def close(self) -> None:
+        """Have no further root captured. Any thread."""
+        self._capture.close()
 
     def handle(self, event: Event, now_ns: int) -> None:
         """Replay one event."""
@@ -148,7 +135,7 @@ class Recorder:
         root = run.root
         if root.key is None or root.ignored:
             if end_ns and run is root:
-                self._forget(root)
+                self._capture.forget(root)
             return
         if root.detached:
             return
@@ -165,6 +152,7 @@ class Recorder:
 
         One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
         """
+        self._looked_ns = now_ns
         for key, (deadline_ns, event) in list(self._closing.items()):
             if now_ns >= deadline_ns:
                 self._finish(key, event, now_ns)
@@ -177,8 +165,10 @@ class Recorder:
                 self._closing[key] = (now_ns + _GRACE_NS, (root, now_ns, (None, "cancelled"), None))
 
     def next_due_ns(self) -> int | None:
-        """Return when the next grace is over."""
-        return min((deadline for deadline, _ in self._closing.values()), default=None)
+        """Return when the next grace is over, or open roots are looked at again."""
+        if not self._open:
+            return None
+        return min([self._looked_ns + _LOOK_NS, *(deadline_ns for deadline_ns, _ in self._closing.values())])
 
     def detach(self, now_ns: int) -> list[UnitKey]:
         """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
@@ -198,8 +188,8 @@ class Recorder:
         root.open.pop(run.id, None)  # here and not where it ended: a root's end must not overtake it
         if run.closed:
             return
-        attributes = self._told(run, output, error)
-        if _stopped(error):
+        attributes = self._attributes(run, output, error)
+        if was_stopped(error):
             attributes, error = attributes | {semconv.RUN_END: _run_end(None, error)}, None
         if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
             run.closed = True
@@ -225,7 +215,7 @@ class Recorder:
         run.closed = True
         on_span, render = attributes, None
         if self._content:
-            content = _rendered(_content_of(run, output))
+            content = rendered(content_of(run, output))
             room = self._room(len(attributes) + len(content) + (self._scores if run is root else 0))
             on_span, render = {**self._exported(content, room), **attributes}, partial(_same, content)
         span = self._span_of(run, on_span)
@@ -234,8 +224,8 @@ class Recorder:
         size = _SPAN_BYTES + _size(on_span) if root.may else 0  # what cannot be taken is not held
         pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
         if root.may:
-            held = Attributes(attributes, render or _content_of(run, output))
-            self._port.ended(key, _span_data(run, span, end_ns, held, error), pending, now_ns)
+            held = Attributes(attributes, render or content_of(run, output))
+            self._port.ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
             self._port.skipped(key, pending, now_ns)
         else:
@@ -243,7 +233,7 @@ class Recorder:
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
         """Count a model's run that has ended; of one that never does nobody knows how long it took."""
-        if self._models is None or run.operation not in _MODELS or run.span is None:
+        if self._models is None or run.operation not in MODELS or run.span is None:
             return
         if run is not run.root or not run.root.broken:  # a root that was given up
             self._models.record(attributes, (end_ns - run.start_ns) / 1e9, run.span)
@@ -266,6 +256,7 @@ class Recorder:
     # --- roots -------------------------------------------------------------------------------------------------
 
     def _open_root(self, root: Root, key: UnitKey, now_ns: int) -> None:
+        self._read += 1
         made = False
         try:
             made = self._run_spans().make(root)
@@ -297,23 +288,23 @@ class Recorder:
             self.abandoned += 1
         if root.broken:
             self._port.broken(key, now_ns)
-        attributes = {**self._told(root, output, error), semconv.RUN_END: run_end}
+        attributes = {**self._attributes(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         self._count(root, end_ns, attributes)
         del self._open[key]
-        self._forget(root)
+        self._capture.forget(root)
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
-        attributes = {**self._told(child, None, None), semconv.RUN_END: "cancelled"}
+        attributes = {**self._attributes(child, None, None), semconv.RUN_END: "cancelled"}
         child.input = None  # half a conversation is nobody's sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
         except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
             log_internal_error("end a span", error)
 
-    def _told(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+    def _attributes(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
         """Return the attributes that are exported whether content is or not. Never raises."""
-        attributes = _plain(run, output, error)
+        attributes = attributes_of(run, output, error)
         if self._redactor is not None and semconv.CONVERSATION_ID in attributes:
             attributes |= self._conversation(attributes.pop(semconv.CONVERSATION_ID))
         return attributes
@@ -333,9 +324,7 @@ class Recorder:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
         try:
             clean = (
-                content
-                if self._redactor is None
-                else self._box.run(partial(_redacted_content, content, self._redactor))
+                content if self._redactor is None else self._box.run(partial(redacted_content, content, self._redactor))
             )
         except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
             return {}
@@ -355,7 +344,7 @@ class Recorder:
 
 def _with_run_end(event: Event) -> Event:
     run, end_ns, output, error = event
-    return (run, end_ns, (output, _run_end(run.root, error)), None if _stopped(error) else error)
+    return (run, end_ns, (output, _run_end(run.root, error)), None if was_stopped(error) else error)
 
 
 def _run_end(root: Root | None, error: BaseException | None) -> str:
@@ -363,117 +352,7 @@ def _run_end(root: Root | None, error: BaseException | None) -> str:
         return "interrupted"
     if is_a(error, GeneratorExit):
         return "abandoned"
-    return "cancelled" if _stopped(error) else "completed"
-
-
-def _stopped(error: BaseException | None) -> bool:
-    return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
-
-
-def _plain(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-    """Return the attributes that quote nothing, as a span can hold them. Never raises."""
-    try:
-        return _described(run, output, error)
-    except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
-        log_internal_error("describe a run", fault)
-        return dict(_MARKS[run.operation])
-
-
-def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-    attributes: dict[str, Any] = dict(_MARKS[run.operation])
-    if run.operation in _MODELS:
-        metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
-        attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
-        if run.first_ns:
-            attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
-    elif run.operation == semconv.EXECUTE_TOOL:
-        attributes[semconv.TOOL_NAME] = safe_text(run.name)
-        if is_a(run.details, str):
-            attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
-    elif run.operation == semconv.INVOKE_AGENT:
-        attributes[semconv.AGENT_NAME] = safe_text(run.name)
-    elif run.operation == semconv.INVOKE_WORKFLOW:
-        attributes[semconv.WORKFLOW_NAME] = safe_text(run.name)
-    if run is run.root or run.operation in _CONVERSING:
-        conversation = conversation_id(_metadata(run))
-        if conversation is not None:
-            attributes[semconv.CONVERSATION_ID] = conversation
-    if error is not None and not _stopped(error):
-        attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
-    return attributes
-
-
-def _rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    try:
-        return render()
-    except Exception as error:  # noqa: BLE001  (a payload no codec foresaw: the span leaves without it)
-        log_internal_error("render a run's content", error)
-        return {}
-
-
-def _content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
-    """Return what renders the run's content; nothing is rendered before it is called."""
-    if run.operation == semconv.CHAT:
-        content = partial(codec.chat_content, run.input, output)
-    elif run.operation == semconv.TEXT_COMPLETION:
-        content = partial(codec.completion_content, run.input, output)
-    elif run.operation == semconv.RETRIEVAL:
-        content = partial(codec.retriever_content, run.input, output)
-    elif run.operation == semconv.EXECUTE_TOOL:
-        content = partial(codec.tool_content, run.input, output)
-    elif run is run.root:
-        return partial(codec.root_content, run.input, output, run.root.expected, run.root.history)
-    else:
-        return _nothing  # a step's text stands on its neighbours already
-    return partial(_with_expected, content, run.root.expected) if run is run.root else content
-
-
-def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return {**content(), semconv.EXPECTED: jsonable(dict(expected))} if expected else content()
-
-
-def _span_data(
-    run: Run, span: trace.Span, end_ns: int, attributes: Attributes, error: BaseException | None
-) -> SpanData:
-    ids = span.get_span_context()
-    parent = getattr(span, "parent", None)
-    return SpanData(
-        trace_id=ids.trace_id,
-        span_id=ids.span_id,
-        parent_id=parent.span_id if parent is not None else None,
-        name=getattr(span, "name", run.name),
-        start_ns=run.start_ns,
-        end_ns=end_ns,
-        kind="client" if run.operation in CLIENTS else "internal",
-        status="error" if error is not None else "unset",
-        attributes=attributes,
-        trace_flags=int(ids.trace_flags),
-        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
-        metadata=(_metadata(run) or {}) if run is run.root else {},
-    )
-
-
-def _metadata(run: Run) -> Mapping[str, Any] | None:
-    details = run.details[0] if type(run.details) is tuple else run.details
-    return details if is_a(details, dict) else None
-
-
-def _redacted_content(content: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
-    return {name: _redacted(value, redactor) for name, value in content.items()}
-
-
-def _redacted(value: Any, redactor: Redactor) -> Any:
-    if isinstance(value, str):
-        return redacted(value, redactor)
-    if isinstance(value, Mapping):
-        return {_redacted_key(key, redactor): _redacted(item, redactor) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_redacted(item, redactor) for item in value]
-    return value
-
-
-def _redacted_key(key: Any, redactor: Redactor) -> Any:
-    return redacted(key, redactor) if isinstance(key, str) and key not in _WRITTEN else key
+    return "cancelled" if was_stopped(error) else "completed"
 
 
 def _size(attributes: Mapping[str, Any]) -> int:
@@ -482,7 +361,3 @@ def _size(attributes: Mapping[str, Any]) -> int:
 
 def _same(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return content
-
-
-def _nothing() -> Mapping[str, Any]:
-    return {}

@@ -35,7 +35,7 @@ class Run:
         first_ns: when the first chunk of a stream came.
         ended: its end has been told, and is not heard twice. The run is remembered as a parent until its unit closes.
         closed: its span has been closed; an end that comes after that changes nothing.
-        span: made on first need, by the span thread (``capture.spans`` for a root's).
+        span: made on first need, by the span thread (``RunSpans``).
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Root(Run):
         broken: an event of it was dropped.
         counted_texts: ids of its long texts that the inbox has counted.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is nobody's.
-        task: the one whose end is the root's, where no end is told (``capture.tasks``); None where there is none.
+        task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.
     """
 
     __slots__ = (

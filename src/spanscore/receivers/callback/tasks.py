@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
-__all__ = ["is_over", "own_task"]
+__all__ = ["is_awaited", "is_over", "own_task"]
 
 _OURS: Final = "spanscore"
 _LIBRARIES: Final = frozenset({"langchain", "langchain_classic", "langchain_core", "langgraph"})
@@ -40,6 +40,17 @@ def is_over(task: ReferenceType[Task[Any]]) -> bool:
     """Whether nothing of a task can run any more. Any thread."""
     found = task()
     return found is None or found.done() or found.get_loop().is_closed()
+
+
+def is_awaited() -> bool:
+    """Whether a coroutine tells of this end: async streams that are broken off end with an error, so this one is over.
+
+    To be called on the application's thread, below the handler.
+    """
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _OURS:
+        frame = frame.f_back
+    return frame is not None and bool(frame.f_code.co_flags & CO_COROUTINE)
 
 
 def _is_awaited_whole(frame: FrameType | None) -> bool:

@@ -1,0 +1,143 @@
+"""Run → what its span says: attributes that quote nothing, content that is rendered on demand, and SpanData. Span thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from opentelemetry.trace import Span
+
+from spanscore import semconv
+from spanscore.codec import langchain as codec
+from spanscore.codec.text import jsonable, safe_text
+from spanscore.model.foreign import is_a, plain_text, type_name
+from spanscore.model.span import Attributes, SpanData
+from spanscore.receivers.callback.runs import CLIENTS, Run
+from spanscore.runtime.log import log_internal_error
+
+__all__ = ["MODELS", "attributes_of", "content_of", "conversation_id", "rendered", "span_data_of", "was_stopped"]
+
+MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
+_CONVERSING: Final = MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
+"""Operations whose spans tell the conversation, beside a root's; the conventions have none for a tool's."""
+_MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
+    None: {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN},
+    **{
+        operation: {semconv.OPERATION_NAME: operation, semconv.OPENINFERENCE_KIND: kind}
+        for operation, kind in semconv.OPENINFERENCE_KINDS.items()
+    },
+}
+"""Operation → what its spans are, in the words of both conventions; None is a step."""
+_CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+
+
+def attributes_of(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+    """Return the attributes that quote nothing, as a span can hold them. Never raises."""
+    try:
+        return _described(run, output, error)
+    except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
+        log_internal_error("describe a run", fault)
+        return dict(_MARKS[run.operation])
+
+
+def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
+    attributes: dict[str, Any] = dict(_MARKS[run.operation])
+    if run.operation in MODELS:
+        metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
+        attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
+        if run.first_ns:
+            attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
+    elif run.operation == semconv.EXECUTE_TOOL:
+        attributes[semconv.TOOL_NAME] = safe_text(run.name)
+        if is_a(run.details, str):
+            attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
+    elif run.operation == semconv.INVOKE_AGENT:
+        attributes[semconv.AGENT_NAME] = safe_text(run.name)
+    elif run.operation == semconv.INVOKE_WORKFLOW:
+        attributes[semconv.WORKFLOW_NAME] = safe_text(run.name)
+    if run is run.root or run.operation in _CONVERSING:
+        conversation = conversation_id(_metadata(run))
+        if conversation is not None:
+            attributes[semconv.CONVERSATION_ID] = conversation
+    if error is not None and not was_stopped(error):
+        attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
+    return attributes
+
+
+def conversation_id(metadata: Any) -> str | None:
+    """Return the conversation a run belongs to, from its metadata.
+
+    LangGraph copies the ``thread_id`` of ``configurable`` into it; of a chain's ``configurable`` nothing arrives (seen with
+    langchain-core 1.7.2), so that there ``metadata={"session_id": …}`` says it.
+    """
+    for key in _CONVERSATION_KEYS:
+        value = metadata.get(key) if metadata else None
+        if value is not None:
+            text = plain_text(value)
+            return None if text is None else safe_text(text)
+    return None
+
+
+def was_stopped(error: BaseException | None) -> bool:
+    """Whether a run did not fail but was left by its reader or cancelled."""
+    return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
+
+
+def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what ``content_of`` renders, nothing where that fails. Never raises."""
+    try:
+        return render()
+    except Exception as error:  # noqa: BLE001  (a payload no codec foresaw: the span leaves without it)
+        log_internal_error("render a run's content", error)
+        return {}
+
+
+def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
+    """Return what renders the run's content; nothing is rendered before it is called."""
+    if run.operation == semconv.CHAT:
+        content = partial(codec.chat_content, run.input, output)
+    elif run.operation == semconv.TEXT_COMPLETION:
+        content = partial(codec.completion_content, run.input, output)
+    elif run.operation == semconv.RETRIEVAL:
+        content = partial(codec.retriever_content, run.input, output)
+    elif run.operation == semconv.EXECUTE_TOOL:
+        content = partial(codec.tool_content, run.input, output)
+    elif run is run.root:
+        return partial(codec.root_content, run.input, output, run.root.expected, run.root.history)
+    else:
+        return _nothing  # a step's text stands on its neighbours already
+    return partial(_with_expected, content, run.root.expected) if run is run.root else content
+
+
+def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {**content(), semconv.EXPECTED: jsonable(dict(expected))} if expected else content()
+
+
+def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, error: BaseException | None) -> SpanData:
+    """Return an ended span as dialects read it; metadata are a root's."""
+    ids = span.get_span_context()
+    parent = getattr(span, "parent", None)
+    return SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=parent.span_id if parent is not None else None,
+        name=getattr(span, "name", run.name),
+        start_ns=run.start_ns,
+        end_ns=end_ns,
+        kind="client" if run.operation in CLIENTS else "internal",
+        status="error" if error is not None else "unset",
+        attributes=attributes,
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        metadata=(_metadata(run) or {}) if run is run.root else {},
+    )
+
+
+def _metadata(run: Run) -> Mapping[str, Any] | None:
+    details = run.details[0] if type(run.details) is tuple else run.details
+    return details if is_a(details, dict) else None
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {}

@@ -1,0 +1,156 @@
+"""SubmittedSamples: samples made by hand → units, on the current span or on one of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time_ns
+from typing import NamedTuple
+
+from opentelemetry.trace import Span, Tracer, get_current_span
+
+from spanscore import semconv
+from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
+from spanscore.model.score import Outcome
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.otel.live_span import LiveSpan
+from spanscore.protocols import Admission, PendingSpan, Receiver, Recorded
+from spanscore.runtime.inbox import Inbox
+from spanscore.units.content_size import size_bytes_of
+
+__all__ = ["SubmittedSamples"]
+
+_NAME = "sample"
+_ATTRIBUTES = {semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_CHAIN}
+_LASTS_NS = 1_000
+"""How long a sample's own span lasts: one that ends where it starts is an error of clocks to a trace store."""
+_SPAN_BYTES = 1_000
+_CLAIMS = 4_096
+"""Spans remembered as taken by a sample."""
+
+
+class _Submission(NamedTuple):
+    unit: Unit
+    samples: Samples
+    pending: PendingSpan | None
+    sampled: bool
+
+
+class SubmittedSamples:
+    """The receiver of ``submit()``: a sample is a whole unit at once.
+
+    Args:
+        inbox: the way to the span thread.
+        port: where units are handed on.
+        admission: counts the samples that are turned away here.
+        tracer: gives the tracer of the capture scope.
+    """
+
+    def __init__(
+        self, inbox: Inbox[Receiver], port: Recorded, admission: Admission, *, tracer: Callable[[], Tracer]
+    ) -> None:
+        self._inbox = inbox
+        self._port = port
+        self._admission = admission
+        self._tracer = tracer
+        self._claimed: dict[UnitKey, None] = {}
+        self._closed = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero: in a forked child. Spans that carry a sample carry it there, too."""
+        self._submitted = self._read = 0
+
+    def submit(self, item: Sample, *, sampled: bool) -> str | None:
+        """Take a sample by value. Any thread; does not block.
+
+        Returns:
+            The trace id, 32 hex digits; None when it was turned away.
+        """
+        if self._closed:
+            return None
+        if not self._inbox.admits():
+            self._admission.record_rejected(Outcome.REFUSED)
+            return None
+        span, end_ns, pending = self._span()
+        ids = span.get_span_context()
+        if not ids.trace_flags & 1:
+            self._admission.record_rejected(Outcome.NOT_EXPORTED)
+            return None
+        unit, samples = _unit_of(span, end_ns), _samples_of(by_value(item))
+        self._submitted += 1
+        submission = _Submission(unit, samples, pending, sampled)
+        self._inbox.put(self, submission, size_bytes_of(unit, samples), must=True)
+        self._inbox.nudge()
+        return f"{ids.trace_id:032x}"
+
+    # --- Receiver ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: _Submission, now_ns: int) -> None:
+        """Hand on one sample."""
+        self._read += 1
+        unit, samples, pending, sampled = event
+        self._port.submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
+
+    def due(self, now_ns: int) -> None:
+        """Do nothing: a sample is handed on when it is read."""
+
+    def next_due_ns(self) -> int | None:
+        """Return None: nothing waits for a time."""
+        return None
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return nothing, likewise."""
+        return set()
+
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        """Return nothing, likewise."""
+        return []
+
+    def unread(self) -> int:
+        """Return how many samples were never read."""
+        return self._submitted - self._read
+
+    def close(self) -> None:
+        """Take no further sample."""
+        self._closed = True
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _span(self) -> tuple[Span, int, PendingSpan | None]:
+        """Return the sample's span, when it ends, and what ends it; None where the application does."""
+        now_ns = time_ns()
+        span = get_current_span()
+        ids = span.get_span_context()
+        if ids.is_valid and self._claim(UnitKey(ids.trace_id, ids.span_id)):
+            return span, now_ns, None
+        span, end_ns = self._tracer().start_span(_NAME, attributes=_ATTRIBUTES, start_time=now_ns), now_ns + _LASTS_NS
+        return span, end_ns, LiveSpan(span, end_ns, None, _SPAN_BYTES)
+
+    def _claim(self, key: UnitKey) -> bool:
+        """Whether a sample may ride on this span: the first one may, as a span holds one score per metric."""
+        if key in self._claimed:
+            return False
+        self._claimed[key] = None
+        if len(self._claimed) > _CLAIMS:
+            self._claimed.pop(next(iter(self._claimed)), None)
+        return True
+
+
+def _samples_of(sample: Sample) -> Samples:
+    return Samples(multi=sample) if isinstance(sample, MultiTurnSample) else Samples(single=sample)
+
+
+def _unit_of(span: Span, end_ns: int) -> Unit:
+    ids, parent = span.get_span_context(), getattr(span, "parent", None)
+    began_ns = getattr(span, "start_time", None)  # the SDK's; the API and a span of another process do not tell
+    root = SpanData(
+        trace_id=ids.trace_id,
+        span_id=ids.span_id,
+        parent_id=parent.span_id if parent is not None else None,
+        name=getattr(span, "name", _NAME),
+        start_ns=began_ns if isinstance(began_ns, int) else end_ns - _LASTS_NS,
+        end_ns=end_ns,
+        trace_flags=int(ids.trace_flags),
+        trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+    )
+    return Unit(UnitKey(ids.trace_id, ids.span_id), (root,))
