@@ -48,7 +48,9 @@ Count = Annotated[int, Field(ge=1)]
 class SettingsPart(BaseModel):
     """A section: keys with values, and no other keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True
+    )  # an application that reads no file builds none
 
 
 class PriceSettings(SettingsPart):
