@@ -8,6 +8,7 @@ from typing import Any
 from spanscore.judges import judge
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Judge, Metric
+from spanscore.runtime import plugins
 from spanscore.settings.tree import Settings
 
 __all__ = ["entries", "judge_of", "metrics_of"]
@@ -44,8 +45,4 @@ def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric
 
 def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the registry name and the parameters of each metric a configuration lists."""
-    for entry in settings.metrics:
-        if isinstance(entry, str):
-            yield current_name(entry), {}
-        else:
-            yield from ((current_name(name), parameters or {}) for name, parameters in entry.items())
+    return ((current_name(name), parameters) for name, parameters in plugins.entries(settings.metrics))

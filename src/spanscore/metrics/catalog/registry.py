@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Container, Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.protocols import Metric
+from spanscore.runtime.plugins import Registry
 
 __all__ = [
     "ALIASES",
@@ -70,15 +70,8 @@ def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **param
     """
     if embeddings is None and (judge == "lexical" or is_offline(judge)):
         embeddings = "lexical"  # without a key means without any
-    maker = found(metric)
-    if not callable(maker) or (isinstance(maker, Metric) and not isinstance(maker, type)):
-        return _as_it_is(metric, maker, params)
     called = metric if metric in ALIASES else None
-    given = {**_wanted(maker, judge=judge, embeddings=embeddings, name=called), **params}
-    _check_parameters(metric, maker, given)
-    made = maker(**given)
-    if not isinstance(made, Metric):
-        raise ConfigurationError(f"metric {metric!r} made a {type(made).__name__}, which is no metric")
+    made: Metric = _metrics().made(current_name(metric), params, judge=judge, embeddings=embeddings, name=called)
     return made
 
 
@@ -139,55 +132,14 @@ def found(metric: str) -> Any:
     Raises:
         ConfigurationError: there is none.
     """
-    ours = built_ins()
-    if (kind := ours.get(own_name(metric))) is not None:
-        return kind
-    module, colon, attribute = metric.partition(":")
-    if not colon:
-        close = get_close_matches(metric, [*ours, *ALIASES], n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(ours))}."
-        raise ConfigurationError(
-            f"unknown metric {metric!r}: {hint} One from outside is written 'my_pkg.metrics:Politeness'"
-        )
-    try:
-        return getattr(import_module(module), attribute)
-    except ImportError as error:
-        raise ConfigurationError(f"metric {metric!r}: {error}") from error
-    except AttributeError as error:
-        raise ConfigurationError(f"metric {metric!r}: module {module} has no {attribute}") from error
+    return _metrics().found(current_name(metric))
+
+
+def _metrics() -> Registry:
+    return Registry(
+        kind="metric", protocol=Metric, outside="my_pkg.metrics:Politeness", built_in=built_ins(), aliases=ALIASES
+    )
 
 
 def _default_name(kind: type[BaseMetric]) -> str:
     return str(getattr(kind, "name", None) or inspect.signature(kind).parameters["name"].default)
-
-
-def _as_it_is(metric: str, made: Any, params: Mapping[str, Any]) -> Metric:
-    if not isinstance(made, Metric):
-        raise ConfigurationError(f"metric {metric!r} is a {type(made).__name__}, which is no metric")
-    if params:
-        raise ConfigurationError(f"metric {metric!r} is ready made and takes no parameters, got {sorted(params)}")
-    return made
-
-
-def _wanted(maker: Any, **offered: Any) -> dict[str, Any]:
-    """Return what the maker takes of it. A required one that is None is handed on: the metric says best what it needs."""
-    parameters = inspect.signature(maker).parameters
-    return {
-        name: value
-        for name, value in offered.items()
-        if name in parameters and (value is not None or parameters[name].default is inspect.Parameter.empty)
-    }
-
-
-def _check_parameters(metric: str, maker: Any, given: Mapping[str, Any]) -> None:
-    signature = inspect.signature(maker)
-    known = [name for name in signature.parameters if name != "self"]
-    for name in given:
-        if name not in known and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
-            raise ConfigurationError(f"metric {metric!r} has no parameter {name!r}: {hint}")
-    try:
-        signature.bind(**given)
-    except TypeError as error:
-        raise ConfigurationError(f"metric {metric!r}: {error}") from error

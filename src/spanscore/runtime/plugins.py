@@ -1,0 +1,157 @@
+"""A name and plain parameters → a part: metrics, sinks, dialects and queues are found alike, built in or a user's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from spanscore.errors import ConfigurationError
+
+__all__ = ["Entry", "Registry", "entries"]
+
+Entry = str | Mapping[str, Mapping[str, Any] | None]
+"""A part as a configuration lists it: its name, alone or with its parameters."""
+
+
+def entries(listed: Iterable[Entry]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name and the parameters of each part that a configuration lists."""
+    for entry in listed:
+        if isinstance(entry, str):
+            yield entry, {}
+        else:
+            yield from ((name, parameters or {}) for name, parameters in entry.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """The parts of one kind.
+
+    Attributes:
+        kind: what one of them is called (``metric``).
+        protocol: what each keeps; checked at run time.
+        outside: how one from outside is written, for the error of an unknown name.
+        built_in: name → class, or where it stands (``"module:Class"``), and is imported from on first use.
+        aliases: what people call a built-in → its name.
+    """
+
+    kind: str
+    protocol: Any
+    outside: str
+    built_in: Mapping[str, Any]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def each(self, given: Iterable[Any], /, **offered: Any) -> list[Any]:
+        """Return parts: those that are given ready made as they are, those that are named (``Entry``) made.
+
+        Raises:
+            ConfigurationError: one is none, or cannot be made.
+        """
+        return [part for one in given for part in self._each(one, offered)]
+
+    def made(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> Any:
+        """Return a part by its name.
+
+        Args:
+            name: a built-in's, an alias of one, or ``"my_pkg:Class"`` from outside: a class, a function that returns a part,
+                or a part itself.
+            params: of the part.
+            offered: handed on to parts that take one of the name; ignored by the others.
+
+        Raises:
+            ConfigurationError: unknown name or parameter (the message names close ones), or a parameter that cannot be.
+        """
+        maker, given = self.checked(name, params, **offered)
+        if self._is_part(maker):
+            return maker
+        made = maker(**given)
+        if not self._is_part(made):
+            raise ConfigurationError(f"{self.kind} {name!r} made a {type(made).__name__}, which is no {self.kind}")
+        return made
+
+    def checked(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> tuple[Any, Mapping[str, Any]]:
+        """Return what makes a part, and with which parameters, without making it.
+
+        Raises:
+            ConfigurationError: as ``made``, but for what only making it shows.
+        """
+        maker = self.found(name)
+        if not callable(maker) or self._is_part(maker):
+            return self._as_it_is(name, maker, params), {}
+        given = {**_wanted(maker, offered), **params}
+        self._check_parameters(name, maker, given)
+        return maker, given
+
+    def found(self, name: str) -> Any:
+        """Return the class, function or part a name stands for.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        place = self.built_in.get(self.aliases.get(name, name), name)
+        if not isinstance(place, str):
+            return place
+        module, colon, attribute = place.partition(":")
+        if not colon:
+            raise ConfigurationError(self._unknown(name))
+        try:
+            return getattr(import_module(module), attribute)
+        except ImportError as error:
+            raise ConfigurationError(f"{self.kind} {name!r}: {error}") from error
+        except AttributeError as error:
+            raise ConfigurationError(f"{self.kind} {name!r}: module {module} has no {attribute}") from error
+
+    def _each(self, one: Any, offered: Mapping[str, Any]) -> Iterator[Any]:
+        if isinstance(one, str | Mapping):
+            yield from (self.made(name, params, **offered) for name, params in entries([one]))
+        elif self._is_part(one):
+            yield one
+        else:
+            raise ConfigurationError(f"{one!r} is no {self.kind}: it needs {_members(self.protocol)}")
+
+    def _is_part(self, thing: object) -> bool:
+        return isinstance(thing, self.protocol) and not isinstance(thing, type)
+
+    def _unknown(self, name: str) -> str:
+        close = get_close_matches(name, [*self.built_in, *self.aliases], n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(self.built_in))}."
+        return f"unknown {self.kind} {name!r}: {hint} One from outside is written {self.outside!r}"
+
+    def _as_it_is(self, name: str, made: Any, params: Mapping[str, Any]) -> Any:
+        if not self._is_part(made):
+            raise ConfigurationError(f"{self.kind} {name!r} is a {type(made).__name__}, which is no {self.kind}")
+        if params:
+            given = sorted(params)
+            raise ConfigurationError(f"{self.kind} {name!r} is ready made and takes no parameters, got {given}")
+        return made
+
+    def _check_parameters(self, name: str, maker: Any, given: Mapping[str, Any]) -> None:
+        signature = inspect.signature(maker)
+        known = [one for one in signature.parameters if one != "self"]
+        for one in given:
+            if one not in known and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+                close = get_close_matches(one, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
+                raise ConfigurationError(f"{self.kind} {name!r} has no parameter {one!r}: {hint}")
+        try:
+            signature.bind(**given)
+        except TypeError as error:
+            raise ConfigurationError(f"{self.kind} {name!r}: {error}") from error
+
+
+def _wanted(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the maker takes of it. A required one that is None is handed on: the part says best what it needs."""
+    parameters = inspect.signature(maker).parameters
+    return {
+        name: value
+        for name, value in offered.items()
+        if name in parameters and (value is not None or parameters[name].default is inspect.Parameter.empty)
+    }
+
+
+def _members(protocol: Any) -> str:
+    names = [name for name in vars(protocol) if not name.startswith("_")]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
