@@ -125,6 +125,7 @@ class Sampler(Protocol):
         """At the unit's close: whether this metric takes it, and how probable that was."""
 
 
+@runtime_checkable
 class Dialect(Protocol):
     """Unit → Samples. Reads SpanData and nothing else. Loop thread; must not block."""
 
@@ -151,14 +152,22 @@ class Filter(Protocol):
         """Return whether the sample shall be scored."""
 
 
+@runtime_checkable
 class Queue(Protocol):
-    """Jobs between the span thread and the workers.
+    """Jobs between the span thread and the workers, bounded: the first that came leaves first.
 
-    ``reserve`` is called on the span thread before a unit is handed over; the rest on the loop.
+    ``reserve`` is called on the span thread before a unit is handed over; what tells sizes on any; the rest on the loop.
     """
 
+    @property
+    def capacity(self) -> int:
+        """How many places there are."""
+
+    def __len__(self) -> int:
+        """How many of them are taken: by units without a job yet, by jobs that wait, and by those in work."""
+
     def reserve(self, size_bytes: int) -> bool:
-        """Take a place for content of so many bytes. False: full."""
+        """Take a place for content of so many bytes. False: full, which an empty queue never is."""
 
     def cancel(self, size_bytes: int) -> None:
         """Give a reserved place back: the unit made no job."""
@@ -167,15 +176,19 @@ class Queue(Protocol):
         """Fill a reserved place."""
 
     async def get(self) -> Job:
-        """Wait for the next job."""
+        """Wait for the next job. A worker that is cancelled takes none with it."""
 
     def ack(self, job: Job) -> None:
         """Say that the job is done, whatever its outcome: its place is free."""
 
     def close(self) -> list[Job]:
-        """Close the queue and return the jobs nobody took."""
+        """Return the jobs that no worker took, and free their places."""
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, as its parent goes on with what was in it."""
 
 
+@runtime_checkable
 class Judge(Protocol):
     """Prompt → Reply. Loop thread.
 
@@ -234,17 +247,21 @@ class Metric(Protocol):
         """Score one sample. Built-in metrics never raise: a failure is an outcome."""
 
 
+@runtime_checkable
 class Sink(Protocol):
-    """Where scores go. Span thread only, so an exporter that blocks never stalls the application or the loop."""
+    """Where scores go. Span thread only, so an exporter that blocks never stalls the application or the loop.
+
+    What it raises is logged, and harms neither the other sinks nor the scorer.
+    """
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Publish all scores of a unit at once.
+        """Publish all scores of a unit at once; there is at least one.
 
-        ``unit`` carries no content, and of its spans the root and the one that names its model.
+        ``unit`` carries no content, and of its spans the root and the one that names its model. An explanation quotes content.
         """
 
     def shutdown(self) -> None:
-        """Let go of what the sink holds; it is never used again."""
+        """Let go of what the sink holds. Twice is as good as once; a scorer emits nothing after it."""
 
 
 class Counts(Protocol):

@@ -56,9 +56,9 @@ class GenAIDialect:
         if span.scope == semconv.SCOPE:
             return False
         operation = span.operation
-        if span.scope == semconv.CAPTURE_SCOPE:
-            return operation not in _NOT_SCORED
-        return isinstance(operation, str) and operation not in _NOT_SCORED
+        if not isinstance(operation, str):  # none, or whatever a foreign writer has there
+            return span.scope == semconv.CAPTURE_SCOPE
+        return operation not in _NOT_SCORED
 
     def samples(self, unit: Unit) -> Samples:
         """Make the samples of a unit, or say why there are none. Never raises for what a payload holds."""

@@ -54,19 +54,27 @@ class MemoryQueue:
     def put(self, job: Job) -> None:
         """Fill a reserved place. Loop thread."""
         self._jobs.append(job)
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+        self._wake_one()
 
     async def get(self) -> Job:
         """Wait for the next job. Loop thread."""
         while not self._jobs:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            await waiter
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if self._jobs:  # it had just been woken for one of them, which the next worker must learn of
+                    self._wake_one()
+                raise
         return self._jobs.popleft()
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free."""

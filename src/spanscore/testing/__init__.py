@@ -1,4 +1,7 @@
-"""The public test kit: prepared judges and embeddings, metrics by name, clock, sink, builders. Loaded on first use."""
+"""The public test kit: contract suites, prepared judges and embeddings, metrics by name, clock, sink, builders.
+
+Loaded on first use.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,22 @@ if TYPE_CHECKING:
     from spanscore.testing.build import build_metric
     from spanscore.testing.builders import a_score, a_span, a_unit
     from spanscore.testing.clock import ManualClock
+    from spanscore.testing.contracts.dialect import DialectContract
+    from spanscore.testing.contracts.judge import JudgeContract
+    from spanscore.testing.contracts.queue import QueueContract
+    from spanscore.testing.contracts.sink import SinkContract
     from spanscore.testing.doubles import ScriptedEmbeddings, ScriptedJudge
     from spanscore.testing.sinks import MemorySink
 
 __all__ = [
+    "DialectContract",
+    "JudgeContract",
     "ManualClock",
     "MemorySink",
+    "QueueContract",
     "ScriptedEmbeddings",
     "ScriptedJudge",
+    "SinkContract",
     "a_score",
     "a_span",
     "a_unit",
@@ -24,6 +35,10 @@ __all__ = [
 ]
 
 _HOME = {
+    "DialectContract": "spanscore.testing.contracts.dialect",
+    "JudgeContract": "spanscore.testing.contracts.judge",
+    "QueueContract": "spanscore.testing.contracts.queue",
+    "SinkContract": "spanscore.testing.contracts.sink",
     "ManualClock": "spanscore.testing.clock",
     "MemorySink": "spanscore.testing.sinks",
     "a_score": "spanscore.testing.builders",

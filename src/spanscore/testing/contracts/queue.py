@@ -1,0 +1,179 @@
+"""QueueContract: what every queue promises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+
+from spanscore.model.job import Job
+from spanscore.model.sample import Samples, SingleTurnSample
+from spanscore.protocols import Queue
+from spanscore.testing.builders import a_span, a_unit
+
+__all__ = ["QueueContract"]
+
+_HUGE = 1 << 40
+"""Bytes: more than any queue may hold."""
+
+
+class QueueContract:
+    """Subclass it in a test and say how your queue is made: with few places, as the checks fill it.
+
+    Attributes:
+        patience_s: how long a check waits for a job that must come.
+    """
+
+    patience_s = 5.0
+
+    def make(self) -> Queue:
+        """Return a new queue with at least three places."""
+        raise NotImplementedError
+
+    def test_it_is_a_queue(self) -> None:
+        """It has what a scorer calls and reads."""
+        assert isinstance(self.make(), Queue)
+
+    def test_there_are_as_many_places_as_it_says(self) -> None:
+        """It is bounded, and ``len`` tells the places that are taken."""
+        queue = self.make()
+
+        given = [queue.reserve(1) for _ in range(queue.capacity + 1)]
+
+        assert given == [True] * queue.capacity + [False], "reserve is to refuse what is over the capacity, and no more"
+        assert len(queue) == queue.capacity, "len is to tell the places that are taken"
+
+    def test_a_place_that_was_given_back_can_be_taken_again(self) -> None:
+        """A unit that makes no job leaves no trace."""
+        queue = self._full()
+
+        queue.cancel(1)
+
+        assert (queue.reserve(1), queue.reserve(1)) == (True, False), "cancel is to free one place"
+
+    def test_an_empty_queue_takes_a_unit_of_any_size(self) -> None:
+        """It would else never be scored."""
+        assert self.make().reserve(_HUGE)
+
+    def test_a_job_holds_its_place_until_it_is_done(self) -> None:
+        """What is being scored counts as well: it is in memory."""
+        queue = self.make()
+
+        async def taken() -> Job:
+            self._put(queue, a_job(1))
+            return await self._soon(queue.get())
+
+        job = asyncio.run(taken())
+        before = len(queue)
+        queue.ack(job)
+
+        assert (before, len(queue)) == (1, 0), "a place is taken from reserve to ack"
+
+    def test_jobs_are_given_once_each_in_the_order_in_which_they_came(self) -> None:
+        """No job is lost, none is scored twice, and none waits behind later ones."""
+        queue, jobs = self.make(), [a_job(number) for number in range(3)]
+
+        async def given() -> list[Job]:
+            for job in jobs:
+                self._put(queue, job)
+            return [await self._soon(queue.get()) for _ in jobs]
+
+        assert asyncio.run(given()) == jobs
+
+    def test_a_worker_waits_for_its_job(self) -> None:
+        """An empty queue gives nothing, and wakes whoever waits once there is something."""
+        queue, job = self.make(), a_job(1)
+
+        async def waits() -> tuple[bool, Job]:
+            worker = asyncio.ensure_future(queue.get())
+            await _turns()
+            early = worker.done()
+            self._put(queue, job)
+            return early, await self._soon(worker)
+
+        assert asyncio.run(waits()) == (False, job)
+
+    def test_a_worker_that_is_cancelled_takes_no_job_with_it(self) -> None:
+        """Whether it is cancelled before there is a job, or as it is being woken for one: the next worker gets it."""
+        queue, job = self.make(), a_job(1)
+
+        async def given() -> Job:
+            first, second, third = (asyncio.ensure_future(queue.get()) for _ in range(3))
+            await _turns()
+            first.cancel()
+            await asyncio.wait({first})
+            self._put(queue, job)
+            second.cancel()
+            await asyncio.wait({second})
+            return await self._soon(third)
+
+        assert asyncio.run(given()) == job
+
+    def test_places_are_taken_on_another_thread_than_the_loops(self) -> None:
+        """``reserve`` is the span thread's."""
+        queue = self.make()
+
+        async def reserved() -> bool:
+            with ThreadPoolExecutor(1) as span_thread:
+                return await asyncio.get_running_loop().run_in_executor(span_thread, queue.reserve, 1)
+
+        assert asyncio.run(reserved())
+
+    def test_what_nobody_took_is_given_back_at_the_end(self) -> None:
+        """``close`` returns it and frees its places, and leaves those of jobs that are being scored."""
+        queue, jobs = self.make(), [a_job(number) for number in range(3)]
+
+        async def closed() -> list[list[Job]]:
+            for job in jobs:
+                self._put(queue, job)
+            await self._soon(queue.get())
+            return [queue.close(), queue.close()]
+
+        assert asyncio.run(closed()) == [jobs[1:], []], "close is to return what was not taken, in order, once"
+        assert len(queue) == 1, "close is to free the places of what it returns, and no other"
+
+    def test_after_a_fork_it_is_as_new(self) -> None:
+        """What was in it is the parent's; its loop is gone, and so is who waited on it."""
+        queue, job = self._full(), a_job(1)
+
+        async def abandoned() -> None:
+            asyncio.ensure_future(queue.get()).cancel()
+            queue.cancel(1)
+            self._put(queue, a_job(2))
+
+        async def given() -> Job:
+            self._put(queue, job)
+            return await self._soon(queue.get())
+
+        asyncio.run(abandoned())
+        queue.reset()
+
+        assert len(queue) == 0, "reset is to free every place"
+        assert asyncio.run(given()) == job, "reset is to forget the jobs"
+
+    def _full(self) -> Queue:
+        queue = self.make()
+        for _ in range(queue.capacity):
+            queue.reserve(1)
+        return queue
+
+    def _put(self, queue: Queue, job: Job) -> None:
+        assert queue.reserve(job.size_bytes), "reserve refused although there is room"
+        queue.put(job)
+
+    async def _soon(self, job: Awaitable[Job]) -> Job:
+        try:
+            return await asyncio.wait_for(job, self.patience_s)
+        except TimeoutError:
+            raise AssertionError("a job that is in the queue did not reach the worker who waits") from None
+
+
+def a_job(number: int) -> Job:
+    """Return a job that differs from those of other numbers."""
+    sample = SingleTurnSample(user_input=f"question {number}", response="answer")
+    return Job(a_unit(a_span()).without_content(), Samples(single=sample), {}, size_bytes=1)
+
+
+async def _turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)

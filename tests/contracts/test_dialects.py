@@ -1,0 +1,143 @@
+"""Every dialect keeps the contract, and the contract turns away those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from tests.contracts.found import failing, implementations, never_failing
+from tests.dialects.builders import chat, retriever, root, tool, unit
+
+from spanscore import semconv
+from spanscore.dialects import GenAIDialect
+from spanscore.model.sample import Samples, SingleTurnSample
+from spanscore.model.score import Outcome
+from spanscore.model.span import SpanData, Unit
+from spanscore.protocols import Dialect
+from spanscore.testing import DialectContract, a_span, a_unit
+
+
+def captured() -> Unit:
+    """A unit of our own callback, with one run of each kind."""
+    asked, found = [HumanMessage("When?")], [{"page_content": "It opened in 1931.", "metadata": {"id": "a"}}]
+    return unit(
+        root({"messages": asked}, {"messages": [*asked, AIMessage("In 1931.")]}, {"reference": "1931"}),
+        retriever("when", found),
+        tool("look_up", {"q": "bridge"}, "1931", call_id="1"),
+        chat(asked, "In 1931."),
+    )
+
+
+UNITS: dict[type, Callable[[], Unit]] = {GenAIDialect: captured}
+"""What each reads; one that is not here has no test."""
+
+
+@pytest.mark.parametrize("kind", implementations("dialects", Dialect))
+class TestDialects(DialectContract):
+    @pytest.fixture(autouse=True)
+    def _of(self, kind: Any) -> None:
+        assert kind in UNITS, f"{kind.__name__} is to have a unit in UNITS"
+        self.make, self.unit = kind, UNITS[kind]  # type: ignore[method-assign]
+
+
+class Plain:
+    """Reads two attributes."""
+
+    def claims(self, span: SpanData) -> bool:
+        return span.scope == "shop" and span.operation != semconv.EVALUATION
+
+    def samples(self, unit: Unit) -> Samples:
+        asked, said = self.texts(unit)
+        if not isinstance(asked, str) or not isinstance(said, str):
+            return Samples(outcome=Outcome.NO_SAMPLE, reason="question or answer is no text")
+        return Samples(single=SingleTurnSample(user_input=self.clean(asked), response=self.clean(said)))
+
+    def texts(self, unit: Unit) -> tuple[Any, Any]:
+        held = {} if unit.root is None else unit.root.attributes
+        return held.get("shop.asked"), held.get("shop.said")
+
+    def clean(self, text: str) -> str:
+        return text.encode(errors="replace").decode()
+
+
+class Rootless(Plain):
+    """Takes it for granted that there is a root."""
+
+    def texts(self, unit: Unit) -> tuple[Any, Any]:
+        held: Any = unit.root and unit.root.attributes
+        return held["shop.asked"], held["shop.said"]
+
+
+class Trusting(Plain):
+    """Takes it for granted that an attribute is what it was."""
+
+    def texts(self, unit: Unit) -> tuple[Any, Any]:
+        return tuple(text and text.strip() for text in super().texts(unit))  # type: ignore[return-value]
+
+
+class Careless(Plain):
+    def clean(self, text: str) -> str:
+        return text
+
+
+class Greedy(Plain):
+    """Claims all there is, evaluations too."""
+
+    def claims(self, span: SpanData) -> bool:
+        return True
+
+
+class Silent(Plain):
+    """Says nothing of why."""
+
+    def texts(self, unit: Unit) -> tuple[Any, Any]:
+        return None, None
+
+
+class Consuming(Plain):
+    """Takes the texts out of the span."""
+
+    def texts(self, unit: Unit) -> tuple[Any, Any]:
+        held: Any = {} if unit.root is None else unit.root.attributes
+        return held.pop("shop.asked", None), held.pop("shop.said", None)
+
+
+class Counting(Plain):
+    """Remembers."""
+
+    made = 0
+
+    def clean(self, text: str) -> str:
+        Counting.made += 1
+        return f"{self.made} {super().clean(text)}"
+
+
+BROKEN = [Rootless, Trusting, Careless, Greedy, Silent, Consuming, Counting]
+
+
+def suite(kind: Any) -> type[DialectContract]:
+    class Suite(DialectContract):
+        def make(self) -> Dialect:
+            made: Dialect = kind()
+            return made
+
+        def unit(self) -> Unit:
+            return a_unit(a_span("sell", scope="shop", attributes={"shop.asked": "q", "shop.said": "a"}))
+
+    return Suite
+
+
+def test_a_dialect_of_two_attributes_keeps_the_contract() -> None:
+    assert not failing(suite(Plain))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_dialect_that_breaks_a_promise_is_turned_away(kind: Any) -> None:
+    assert failing(suite(kind))
+
+
+def test_every_check_turns_one_of_them_away() -> None:
+    assert never_failing(DialectContract, map(suite, BROKEN)) == {"test_it_is_a_dialect"}
+    assert "test_it_is_a_dialect" in failing(suite(dict))
