@@ -22,7 +22,7 @@ from spanscore.model.sample import Sample
 from spanscore.model.score import Outcome
 from spanscore.otel.providers import Providers
 from spanscore.otel.resolved import NO_METRICS, ProviderRow
-from spanscore.protocols import Filter, Metric, Redactor, Sink
+from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
 from spanscore.receivers.callback.model_metrics import ModelMetrics
@@ -31,6 +31,7 @@ from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.log import log_once
+from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
 
 if TYPE_CHECKING:
@@ -78,15 +79,20 @@ class OnlineScorer:
             several threads.
         keep: samples for which it is false are not scored (``filtered``).
         attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
-        sinks: of your own, beside those of ``attach``; called on spanscore's span thread.
+        sinks: of your own, beside those of ``attach``; called on spanscore's span thread. Each is a ``Sink``, its name
+            (``"my_pkg:MySink"``), or the name with parameters (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``). One that takes
+            ``content`` is told whether explanations, which quote prompts and answers, may leave.
+        dialects: of your own, likewise: they are asked before the built-in ones whether they read a unit, which is by its root.
+            One that takes ``extract`` is given it.
+        queue: where units wait for their scores, likewise; of this scorer alone. ``"memory"`` is the built-in one.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds for one metric on one sample.
-        hooks_timeout: seconds for one call of ``redactor``, ``keep`` or a function of ``extract``. A unit for which one does
-            not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no other; while four calls of one
-            hang, those after them fail at once. With ``capture_content``, where spans wait for the redactor, one that hangs
-            costs them its deadline, at most once a minute; until it returns they leave without content.
+        hooks_timeout: seconds for one call of ``redactor``, ``keep``, a function of ``extract`` or one of ``dialects``. A unit
+            for which one does not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no other;
+            while four calls of one hang, those after them fail at once. With ``capture_content``, where spans wait for the
+            redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without any.
         workers: units scored at the same time.
-        queue_size: units waiting or being scored; more are ``queue_full``.
+        queue_size: of the queue in memory: units waiting or being scored; more are ``queue_full``.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
         inbox_size: events waiting; new units past it are ``refused``. Past four times as many, events are dropped, and their
             units are ``incomplete``.
@@ -119,7 +125,9 @@ class OnlineScorer:
         redactor: Redactor | None = None,
         keep: Filter | None = None,
         attach: Sequence[str] = ("span", "evaluation_span", "event", "instruments"),
-        sinks: Sequence[Sink] = (),
+        sinks: Sequence[Sink | Entry] = (),
+        dialects: Sequence[Dialect | Entry] = (),
+        queue: Queue | Entry = "memory",
         hold: float | None = None,
         timeout: float = 60.0,
         hooks_timeout: float = 1.0,

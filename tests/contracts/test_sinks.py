@@ -1,107 +1,162 @@
-"""Every built-in sink: harms nobody, whatever unit and scores it is given."""
+"""Every sink keeps the contract, and the contract turns away those that do not."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, get_value
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-from tests.sinks.builders import KEY, failed, score, undefined, unit
+from tests.contracts.found import failing, implementations, never_failing
 from tests.sinks.memory import Memory, telemetry_of
 
-from spanscore.model.score import Scale, Score
+from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.protocols import Sink
+from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
 from spanscore.sinks.instruments import Instruments
+from spanscore.testing import MemorySink, SinkContract
 
-BUILT_IN: dict[str, Callable[[Memory], Sink]] = {
-    "evaluation_span": lambda memory: EvaluationSpans(memory.providers, content=True),
-    "event": lambda memory: Events(memory.providers, content=True),
-    "instruments": lambda memory: Instruments(telemetry_of(memory)),
+MADE: dict[type, Callable[[Memory], Sink]] = {
+    CompositeSink: lambda memory: CompositeSink([Events(memory.providers), EvaluationSpans(memory.providers)]),
+    EvaluationSpans: lambda memory: EvaluationSpans(memory.providers),
+    Events: lambda memory: Events(memory.providers),
+    Instruments: lambda memory: Instruments(telemetry_of(memory)),
 }
-SCORES: dict[str, list[Score]] = {
-    "none": [],
-    "scored": [score()],
-    "several": [score(), score("response_relevancy"), failed("harmless")],
-    "failed": [failed()],
-    "undefined": [undefined()],
-    "a negative value with a quality": [score(value=-0.4, scale=Scale(range=(-1.0, 1.0), negatives_are_zero=True))],
-    "an open scale": [score(value=17.0, scale=Scale(kind="ordinal", range=None))],
-    "outside sampling": [replace(score(), probability=None, threshold=None, rule=None, id=None)],
-}
-UNITS = {
-    "sampled": unit(),
-    "unsampled": unit(flags=0),
-    "foreign": unit(resource={"service.name": "shop"}),
-    "without its root": Unit(KEY, (), complete=False),
-}
+"""How each is made; one that is not here is made of nothing."""
 
 
-@pytest.fixture
-def memory() -> Memory:
-    return Memory()
+@pytest.mark.parametrize("kind", implementations("sinks", Sink))
+class TestSinks(SinkContract):
+    @pytest.fixture(autouse=True)
+    def _of(self, kind: Any) -> None:
+        self.kind = kind
+
+    def make(self) -> Sink:
+        self.memory = Memory()
+        made: Sink = MADE[self.kind](self.memory) if self.kind in MADE else self.kind()
+        return made
+
+    def written(self) -> str:
+        spans = [span.to_json() for span in self.memory.spans]
+        events = [f"{event.body} {event.attributes}" for event in self.memory.events]
+        return "".join([*spans, *events, str(self.memory.values("spanscore.scored"))])
+
+    def test_no_score_makes_the_sdk_complain(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            self.test_any_unit_with_any_scores_is_taken()
+            self.memory.reader.get_metrics_data()
+
+        assert caplog.messages == []
 
 
-@pytest.fixture(params=BUILT_IN.values(), ids=BUILT_IN.keys())
-def sink(request: pytest.FixtureRequest, memory: Memory) -> Sink:
-    made: Sink = request.param(memory)
-    return made
+class TestMemorySink(SinkContract):
+    quotes = True
+
+    def make(self) -> MemorySink:
+        self.made = MemorySink()
+        return self.made
+
+    def written(self) -> str:
+        return str(self.made.emitted)
 
 
-@pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES.keys())
-@pytest.mark.parametrize("of", UNITS.values(), ids=UNITS.keys())
-def test_any_unit_with_any_scores_is_taken(
-    sink: Sink, of: Unit, scores: list[Score], caplog: pytest.LogCaptureFixture, memory: Memory
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        sink.emit(of, scores)
-        memory.reader.get_metrics_data()
+class Lines:
+    """Writes a line per score."""
 
-    assert caplog.messages == []
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
 
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        self.lines.extend(self.line(unit, score) for score in scores)
 
-def test_shutdown_twice_is_as_good_as_once(sink: Sink) -> None:
-    sink.shutdown()
-    sink.shutdown()
+    def line(self, unit: Unit, score: Score) -> str:
+        return f"{unit.key} {score.metric} {score.value}"
 
-
-def test_nothing_is_published_after_shutdown(sink: Sink, memory: Memory) -> None:
-    sink.shutdown()
-    sink.emit(unit(), [score()])
-
-    assert (memory.spans, memory.events, memory.values("spanscore.scored")) == ((), [], {})
+    def shutdown(self) -> None:
+        pass
 
 
-def test_a_failing_provider_harms_nobody_and_is_said_once(caplog: pytest.LogCaptureFixture, sink: Sink) -> None:
-    for name in ("_providers", "_telemetry"):
-        if hasattr(sink, name):
-            setattr(sink, name, object())
+class Rounding(Lines):
+    """Takes it for granted that there is a value."""
 
-    sink.emit(unit(), [score()])
-    sink.emit(unit(), [score()])
-
-    assert len(caplog.messages) == 1
+    def line(self, unit: Unit, score: Score) -> str:
+        return f"{super().line(unit, score)} {round(score.value, 2)}"  # type: ignore[arg-type]
 
 
-class _Watching(SpanProcessor):
-    def __init__(self) -> None:
-        self.suppressed: list[object] = []
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self.suppressed.append(get_value(_SUPPRESS_INSTRUMENTATION_KEY))
+class Last(Lines):
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        super().emit(unit, scores[-1:])
 
 
-@pytest.mark.parametrize("of", [unit(), unit(resource={"service.name": "shop"})], ids=["own", "foreign"])
-def test_instrumented_exporters_make_no_spans_of_our_emission(memory: Memory, of: Unit) -> None:
-    watching = _Watching()
-    memory.tracer_provider.add_span_processor(watching)
+class Quoting(Lines):
+    def line(self, unit: Unit, score: Score) -> str:
+        return f"{super().line(unit, score)} {score.explanation}"
 
-    EvaluationSpans(memory.providers).emit(of, [score()])
 
-    assert watching.suppressed == [True]
-    assert get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
+class Sorting(Lines):
+    """Puts the scores in order, where they are."""
+
+    def emit(self, unit: Unit, scores: Any) -> None:
+        scores.sort(key=lambda score: score.metric, reverse=True)
+        super().emit(unit, scores)
+
+
+class OneThread(Lines):
+    """A database that is its maker's thread's alone."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(lines)
+        self.database = sqlite3.connect(":memory:")
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        self.database.execute("SELECT 1")
+        super().emit(unit, scores)
+
+
+class Once(Lines):
+    """Opens at the first score, and closes what is open."""
+
+    file: Any = None
+
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        self.file = self.file or object()
+        super().emit(unit, scores)
+
+    def shutdown(self) -> None:
+        if self.file is None:
+            raise ValueError("nothing is open")
+        self.file = None
+
+
+BROKEN = [Rounding, Last, Quoting, Sorting, OneThread, Once]
+
+
+def suite(kind: Any) -> type[SinkContract]:
+    class Suite(SinkContract):
+        def make(self) -> Sink:
+            self.lines: list[str] = []
+            made: Sink = kind() if kind is dict else kind(self.lines)
+            return made
+
+        def written(self) -> str:
+            return "\n".join(self.lines)
+
+    return Suite
+
+
+def test_a_sink_of_lines_keeps_the_contract() -> None:
+    assert not failing(suite(Lines))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_sink_that_breaks_a_promise_is_turned_away(kind: Any) -> None:
+    assert failing(suite(kind))
+
+
+def test_every_check_turns_one_of_them_away() -> None:
+    assert never_failing(SinkContract, map(suite, BROKEN)) == {"test_it_is_a_sink"}
+    assert "test_it_is_a_sink" in failing(suite(dict))

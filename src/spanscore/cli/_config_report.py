@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spanscore.dialects.extract import Extract
+from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
@@ -22,10 +23,14 @@ from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.model.score import refuse_taken_name
 from spanscore.otel.instruments import checked_segments
 from spanscore.protocols import Metric
+from spanscore.runtime import plugins
+from spanscore.runtime.plugins import Registry
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
+from spanscore.scoring.queues import QUEUES
 from spanscore.settings.faults import wrong_settings
 from spanscore.settings.reading import examine_settings
 from spanscore.settings.tree import PlaceSettings, Settings
+from spanscore.sinks.registry import SINKS
 
 __all__ = ["ConfigReport", "config_report", "named_problems", "valid"]
 
@@ -228,6 +233,14 @@ class _AnyJudge:
 # --- what the scorer's parts refuse -------------------------------------------------------------------------------
 
 
+_NAMED: Mapping[str, Registry] = {"sinks": SINKS, "dialects": DIALECTS, "queue": QUEUES}
+"""Key → where the parts are found that it names."""
+_HANDED_ON: Mapping[str, Any] = dict.fromkeys(
+    ("content", "providers", "telemetry", "extract", "score_abandoned", "capacity", "max_bytes")
+)
+"""What a scorer gives to those that take it."""
+
+
 def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:
     """Yield what a scorer's parts would refuse: they are tried here."""
     rules, key = rules_in(value_at(settings, "sampling.rules")), value_at(settings, "sampling.key")
@@ -237,6 +250,11 @@ def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:
     ]
     places = {name: value_at(settings, f"capture.{name}") for name in PlaceSettings.model_fields}
     tried += [("capture.", partial(Extract, **{name: place})) for name, place in places.items()]
+    tried += [("", lambda: Options(sinks=value_at(settings, "sinks")))]
+    for section, registry in _NAMED.items():
+        parts = value_at(settings, section)
+        listed = plugins.entries(parts if isinstance(parts, list) else [parts])
+        tried += [(f"{section}: ", partial(registry.checked, *part, **_HANDED_ON)) for part in listed]
     for at, make in tried:
         try:
             make()

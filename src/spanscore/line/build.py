@@ -5,32 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import Tracer
 
 from spanscore import semconv
 from spanscore.dialects.extract import Extract
-from spanscore.dialects.genai import GenAIDialect
+from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.options import Options
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
+from spanscore.model.foreign import type_name
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.otel.instruments import Reading, Telemetry
 from spanscore.otel.providers import Providers
-from spanscore.protocols import Metric, Receiver, Sink
+from spanscore.protocols import Dialect, Metric, Queue, Receiver
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
-from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.timebox import Timebox
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
-from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.workers import Engine
+from spanscore.sinks.composite import CompositeSink
+from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
 from spanscore.units.ledger import Ledger
 from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
@@ -63,7 +66,7 @@ class Line:
         self._tracer: Tracer | None = None
         self._open = False
         self.over = False
-        self._sinks: list[Sink] = []
+        self.sinks = CompositeSink(SINKS.each(options.sinks, content=self.content))
         self._prepared: list[Callable[[], None]] = []
         self.receivers: list[Receiver] = []
         self._make_parts()
@@ -73,15 +76,15 @@ class Line:
         self.ledger = Ledger(self.metrics)
         self.telemetry = self._telemetry() if "instruments" in options.attach else None
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
-        self.queue = MemoryQueue(options.queue_size, options.queue_bytes)
+        sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
+        self.queue: Queue = QUEUES.one(options.queue, **sizes)
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
         self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=key)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
         self.hooks = Hooks(options.redactor, options.keep).within(self.box)
-        dialect = GenAIDialect(_within(self.box, options.extract or Extract()), options.score_abandoned)
-        pipeline = Pipeline([dialect], self.hooks, self.box)
+        pipeline = Pipeline(self._dialects(), self.hooks, self.box)
         self.engine = Engine(
             self.queue,
             pipeline,
@@ -122,6 +125,13 @@ class Line:
         """Attributes that scores add to a unit's span, at most."""
         return _PER_METRIC * len(self.metrics) if "span" in self.options.attach else 0
 
+    def _dialects(self) -> list[Dialect]:
+        """Return the user's own, each call of which has its deadline, and then the built-in ones."""
+        extract = _within(self.box, self.options.extract or Extract())
+        offered = {"extract": extract, "score_abandoned": self.options.score_abandoned}
+        own = [_boxed(self.box, dialect) for dialect in DIALECTS.each(self.options.dialects, **offered)]
+        return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
+
     def _base_rates(self) -> dict[str, float]:
         return {name: self.options.rates.get(name, self.options.sample_rate) for name in self.metrics}
 
@@ -147,7 +157,7 @@ class Line:
             sampler=self.sampler,
             queue=self.queue,
             hold=self.hold,
-            sinks=self._sinks,
+            sink=self.sinks,
             handover=self.engine.accept,
             attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
@@ -182,14 +192,6 @@ class Line:
 
             add(ShutdownWatch(self.hold))
 
-    def close_sinks(self) -> None:
-        """Let the sinks go. Span thread, as every call of theirs: one that hangs must not hang the exit."""
-        for sink in self._sinks:
-            try:
-                sink.shutdown()
-            except BaseException as error:  # noqa: BLE001  (a user's sink)
-                log_internal_error("close a sink", error)
-
     def close(self) -> None:
         """Let the instruments go."""
         if self.telemetry is not None:
@@ -206,18 +208,10 @@ class Line:
                 prepare()
 
     def _open_sinks(self) -> None:
-        from spanscore.sinks.evaluation_span import EvaluationSpans
-        from spanscore.sinks.event import Events
-        from spanscore.sinks.instruments import Instruments
-
-        if "evaluation_span" in self.options.attach:
-            self._sinks.append(EvaluationSpans(self.providers, self.content))
-        if "event" in self.options.attach:
-            self._sinks.append(Events(self.providers, self.content))
+        parts = {"providers": self.providers, "content": self.content, "telemetry": self.telemetry}
+        self.sinks.prepend(SINKS.each([name for name in SINKS.built_in if name in self.options.attach], **parts))
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
-            self._sinks.append(Instruments(self.telemetry))
-        self._sinks.extend(self.options.sinks)
 
     def _gauges(self) -> dict[str, Callable[[], float | Mapping[str, float]]]:
         return {
@@ -259,6 +253,15 @@ def _within(box: Timebox, extract: Extract) -> Extract:
         if callable(place)
     }
     return replace(extract, **hooks)
+
+
+def _boxed(box: Timebox, dialect: Dialect) -> Any:
+    """Return the dialect with deadlines."""
+    calls = {name: getattr(dialect, name) for name in ("claims", "samples")}
+    kind = type_name(dialect)
+    return SimpleNamespace(
+        **{name: box.hook(call, f"{kind}.{name}", Outcome.NO_SAMPLE) for name, call in calls.items()}
+    )
 
 
 def _exports_content() -> bool:

@@ -11,6 +11,7 @@ from spanscore.model.score import Outcome
 from spanscore.protocols import Receiver
 from spanscore.runtime.inbox import Inbox
 from spanscore.scoring.workers import Engine
+from spanscore.sinks.composite import CompositeSink
 from spanscore.units.ledger import Ledger
 from spanscore.units.span_buffer import SpanBuffer
 from spanscore.units.tracker import Units
@@ -30,6 +31,7 @@ class Drainable(Protocol):
     engine: Engine
     span_thread: SpanThread
     inbox: Inbox[Receiver]
+    sinks: CompositeSink
 
     @property
     def receivers(self) -> Sequence[Receiver]:
@@ -37,9 +39,6 @@ class Drainable(Protocol):
 
     def close_receivers(self) -> None:
         """Let no further unit in. Any thread."""
-
-    def close_sinks(self) -> None:
-        """Let the sinks go. Span thread."""
 
 
 def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> bool:
@@ -60,7 +59,7 @@ def drain(parts: Drainable, timeout_s: float, *, clock: Callable[[], float] = mo
     parts.engine.stop(max(min(left(), _STOP_S), 0.1))
     if released:  # else the thread is stuck in somebody's exporter, and what it owns must be left alone
         thread.call(lambda: _give_up(parts), max(left(), 0.2))
-        thread.call(parts.close_sinks, max(left(), 0.2))
+        thread.call(parts.sinks.shutdown, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
     for key in parts.ledger.open_units():
         parts.ledger.settle_all(key, Outcome.SHUTDOWN)

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
-from spanscore.protocols import Filter, Redactor, Sink
+from spanscore.protocols import Dialect, Filter, Queue, Redactor, Sink
+from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
-from spanscore.settings.tree import AttachSettings, Count, PlaceSettings, PositiveSeconds, Rate, RuleSettings, Seconds
+from spanscore.settings.tree import (
+    AttachSettings,
+    Count,
+    Named,
+    PlaceSettings,
+    PositiveSeconds,
+    Rate,
+    RuleSettings,
+    Seconds,
+)
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -62,7 +72,7 @@ class Options:
     """Everything that can be chosen about a scorer but its metrics; ``OnlineScorer`` says what each means, and its unit.
 
     Raises:
-        ConfigurationError: ``attach`` names a place that is none.
+        ConfigurationError: ``attach`` names a place that is none, or ``sinks`` one that is.
     """
 
     sample_rate: Annotated[Rate, Key("sampling.rate")] = 1.0
@@ -82,7 +92,9 @@ class Options:
     redactor: Redactor | None = None
     keep: Filter | None = None
     attach: Annotated[Sequence[str], Key("attach.*", AttachSettings, _places)] = PLACES
-    sinks: Sequence[Sink] = ()
+    sinks: Annotated[Sequence[Sink | Entry], Key("sinks", list[Named])] = ()
+    dialects: Annotated[Sequence[Dialect | Entry], Key("dialects", list[Named])] = ()
+    queue: Annotated[Queue | Entry, Key("queue", Named)] = "memory"
     hold: Annotated[Seconds | None, Key("attach.hold")] = None
     timeout: Annotated[Seconds, Key("limits.timeout")] = 60.0
     hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
@@ -97,6 +109,11 @@ class Options:
         unknown = sorted(set(self.attach) - set(PLACES))
         if unknown:
             raise ConfigurationError(f"attach names {unknown[0]!r}; allowed are {', '.join(PLACES)}")
+        named = entries(sink for sink in self.sinks if isinstance(sink, str | Mapping))
+        if places := [name for name, _ in named if name in PLACES]:
+            raise ConfigurationError(
+                f"sinks names {places[0]!r}, which is a place: attach says whether scores land there"
+            )
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

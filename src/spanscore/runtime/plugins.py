@@ -52,6 +52,13 @@ class Registry:
         """
         return [part for one in given for part in self._each(one, offered)]
 
+    def one(self, given: Any, /, **offered: Any) -> Any:
+        """Return the one part that is given or named; raises as ``each`` does."""
+        parts = self.each([given], **offered)
+        if len(parts) != 1:
+            raise ConfigurationError(f"{given!r} names {len(parts)} {self.kind}s; name one")
+        return parts[0]
+
     def made(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> Any:
         """Return a part by its name.
 

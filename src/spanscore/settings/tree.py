@@ -16,6 +16,7 @@ __all__ = [
     "Count",
     "JudgeSettings",
     "MonitoringSettings",
+    "Named",
     "PlaceSettings",
     "PositiveSeconds",
     "PriceSettings",
@@ -43,6 +44,17 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+
+
+def _named(value: Any) -> Any:
+    named = {value: None} if isinstance(value, str) else value
+    if not isinstance(named, dict) or not all(isinstance(params, dict | None) for params in named.values()):
+        raise ValueError("write a name, alone or with its parameters: my_pkg:Name, or {'my_pkg:Name': {key: value}}")
+    return value
+
+
+Named = Annotated[str | dict[str, dict[str, Any] | None], BeforeValidator(_named)]
+"""A part that is found by its name."""
 
 
 class SettingsPart(BaseModel):

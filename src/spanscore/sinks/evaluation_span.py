@@ -18,7 +18,7 @@ from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
 from spanscore.otel.span_factory import PresetSpanFactory
-from spanscore.sinks.emission import SafeSink, context_of, explanation_of, span_context_of
+from spanscore.sinks.emission import context_of, explanation_of, span_context_of
 
 __all__ = ["EvaluationSpans"]
 
@@ -33,7 +33,7 @@ _LASTS_NS = 1_000
 """Of a span that ends where it starts Jaeger mends the end, with a warning; then it ends after its parent, with another."""
 
 
-class EvaluationSpans(SafeSink):
+class EvaluationSpans:
     """Writes evaluation spans through the application's own tracer provider.
 
     Nothing is written for a unit whose trace is not sampled, as its parent is nowhere to be seen.
@@ -44,12 +44,12 @@ class EvaluationSpans(SafeSink):
     """
 
     def __init__(self, providers: Providers, content: bool = False) -> None:
-        super().__init__()
         self._providers = providers
         self._content = content
         self._chosen: PresetSpanFactory | None = None
 
-    def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Write a span per score."""
         root = unit.root
         if root is None or not root.sampled:
             return
@@ -61,6 +61,9 @@ class EvaluationSpans(SafeSink):
                 self._start_and_end(tracer, root, score, span_id, attributes)
             else:
                 tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes))
+
+    def shutdown(self) -> None:
+        """Hold nothing back: the spans are with the tracer provider."""
 
     def _start_and_end(
         self, tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]

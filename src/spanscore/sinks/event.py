@@ -10,12 +10,12 @@ from spanscore.codec.text import wire_values
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData, Unit
 from spanscore.otel.providers import Providers
-from spanscore.sinks.emission import SafeSink, context_of, explanation_of
+from spanscore.sinks.emission import context_of, explanation_of
 
 __all__ = ["Events"]
 
 
-class Events(SafeSink):
+class Events:
     """Writes evaluation events through the application's logger provider.
 
     Also for units whose trace is not sampled: the event carries the trace's flags.
@@ -26,11 +26,11 @@ class Events(SafeSink):
     """
 
     def __init__(self, providers: Providers, content: bool = False) -> None:
-        super().__init__()
         self._providers = providers
         self._content = content
 
-    def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Write an event per score."""
         root = unit.root
         if root is None:
             return
@@ -44,6 +44,9 @@ class Events(SafeSink):
                 attributes=self._attributes(root, score),
                 severity_number=SeverityNumber.WARN if score.outcome.failed else SeverityNumber.INFO,
             )
+
+    def shutdown(self) -> None:
+        """Hold nothing back: the events are with the logger provider."""
 
     def _attributes(self, root: SpanData, score: Score) -> dict[str, Any]:
         attributes = {

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.otel.instruments import Telemetry
-from spanscore.sinks.emission import SafeSink, context_of
+from spanscore.sinks.emission import context_of
 
 __all__ = ["Instruments"]
 
 
-class Instruments(SafeSink):
+class Instruments:
     """Feeds the telemetry; also from units that are not sampled or lost their root, which give no exemplar.
 
     Args:
@@ -20,11 +20,14 @@ class Instruments(SafeSink):
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__()
         self._telemetry = telemetry
 
-    def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+    def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
+        """Count each score."""
         root = unit.root
         context = None if root is None else context_of(root)
         for score in scores:
             self._telemetry.record(unit, score, context)
+
+    def shutdown(self) -> None:
+        """Hold nothing back: the telemetry outlives it."""

@@ -37,7 +37,7 @@ _MOST_UNPRICED = 10
 class ScoreBatch:
     """Scores on their way to the sinks, behind the same pace as the spans."""
 
-    sinks: Sequence[Sink]
+    sink: Sink
     unit: Unit
     scores: Sequence[Score]
 
@@ -47,12 +47,8 @@ class ScoreBatch:
         return _SCORE_BYTES * len(self.scores)
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit to every sink; one that raises does not keep the others from theirs."""
-        for sink in self.sinks:
-            try:
-                sink.emit(self.unit, self.scores)
-            except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application behind ours)
-                log_internal_error("publish scores", error)
+        """Emit the scores."""
+        self.sink.emit(self.unit, self.scores)
 
 
 class Units:
@@ -66,6 +62,7 @@ class Units:
 
     Args:
         metrics: names of all metrics.
+        sink: one that never raises.
         handover: gives chosen units to the loop, one call per tick.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
         hold_root_ns: how long a unit that is its trace's root waits after its end.
@@ -81,7 +78,7 @@ class Units:
         sampler: Sampler,
         queue: Queue,
         hold: SpanBuffer,
-        sinks: Sequence[Sink],
+        sink: Sink,
         handover: Callable[[Sequence[SampledUnit]], None],
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
@@ -93,7 +90,7 @@ class Units:
         self._sampler = sampler
         self._queue = queue
         self._hold = hold
-        self._sinks = sinks
+        self._sink = sink
         self._handover = handover
         self._attach = attach
         self._hold_root_ns = hold_root_ns
@@ -191,7 +188,7 @@ class Units:
         in_time = self._hold.release(key, {**self._on_span(scores, others), **made})
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
-            self._hold.enqueue(ScoreBatch(self._sinks, result.unit, emitted), len(emitted))
+            self._hold.enqueue(ScoreBatch(self._sink, result.unit, emitted), len(emitted))
         self._out_when_left(key)
         self._note_unpriced(scores)
         log_failures(scores)
