@@ -1,18 +1,10 @@
 """Which dialects there are, by name, in the order in which they are asked. A new one is a file here, and a line in this one."""
 
-from __future__ import annotations
-
-from types import MappingProxyType
-
 from spanscore.protocols import Dialect
 from spanscore.runtime.plugins import Registry
 
 __all__ = ["DIALECTS"]
 
-DIALECTS = Registry(
-    kind="dialect",
-    protocol=Dialect,
-    outside="my_pkg.dialects:MyDialect",
-    built_in=MappingProxyType({"genai": "spanscore.dialects.genai:GenAIDialect"}),
-)
+_BUILT_IN = {"genai": "spanscore.dialects.genai:GenAIDialect"}
 """The last claims every run of our own callback."""
+DIALECTS = Registry(kind="dialect", protocol=Dialect, outside="my_pkg.dialects:MyDialect", built_in=_BUILT_IN)
