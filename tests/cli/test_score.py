@@ -41,7 +41,7 @@ def test_a_file_is_scored_and_told_as_a_table(samples: Path) -> None:
     told = ran(samples, "-m", "faithfulness,exact_match")
 
     assert told.exit_code == 0, told.output
-    for words in ("faithfulness", "1.000", "exact_match", "0.000", "Not read, line 2: no JSON"):
+    for words in ("faithfulness", "1.000", "exact_match", "0.000", "Not read, line 2: not valid JSON"):
         assert words in told.stdout
     assert "No --judge given" in told.stderr
 
@@ -72,7 +72,7 @@ def test_a_second_run_pays_for_nothing_and_says_so(samples: Path, tmp_path: Path
     fresh = ran(samples, "-m", "faithfulness", "--out", out, "--fresh")
 
     assert "1 row taken over" in again.stdout
-    assert f"2 rows are in {out}; 1 of them were taken over" in again.stderr
+    assert f"2 rows are in {out}; 1 of them taken over" in again.stderr
     assert "taken over" not in fresh.stdout
 
 
@@ -146,7 +146,7 @@ def test_a_file_without_a_sample_is_an_error_before_anything_runs(tmp_path: Path
     told = ran(file, "-m", "faithfulness")
 
     assert isinstance(told.exception, SampleError)
-    assert "none of 2 records is a sample:\n  line 1: no JSON" in str(told.exception)
+    assert "none of 2 records is a sample:\n  line 1: not valid JSON" in str(told.exception)
     assert told.output == ""  # no bar, no note about the judge
 
 

@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "nothing known": ({"SECRET": 1}, "none of the fields"),
     "a number as answer": ({"answer": {"SECRET": 1}}, "response: Input should be a valid string"),
     "a number among texts": ({"contexts": ["SECRET", 7]}, "retrieved_contexts.1: "),
-    "an array's print": ({"contexts": "['SECRET one' 'two']"}, "parted by commas"),
+    "an array's print": ({"contexts": "['SECRET one' 'two']"}, "commas separate"),
     "half a list": ({"contexts": "['SECRET"}, "neither JSON nor"),
     "a tool out of nowhere": ({"user_input": [{"type": "tool", "content": "SECRET"}]}, "no assistant message"),
 }

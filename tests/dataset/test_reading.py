@@ -80,7 +80,7 @@ def test_a_cell_may_be_long(tmp_path: Path) -> None:
 
 WRONG: dict[str, tuple[str, str]] = {
     "a.csv": ("id,text\n1,x\n", "names no field of a sample"),
-    "b.json": ('[{"question": ', "is no JSON"),
+    "b.json": ('[{"question": ', "is not valid JSON"),
     "c.json": ('{"question": ["1?"], "answer": []}', "question 1, answer 0"),
 }
 

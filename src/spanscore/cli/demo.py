@@ -42,7 +42,7 @@ def demo(
         str | None,
         typer.Option(
             metavar="PROVIDER:NAME",
-            help="A real model answers and judges, e.g. openai:gpt-4o-mini. It is used only when named here, also where a "
+            help="A real model answers and judges, e.g. openai:gpt-4o-mini. It is used only when named here, even where a "
             "key is set.",
             show_default=False,
         ),

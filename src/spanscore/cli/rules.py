@@ -36,7 +36,7 @@ _NO_QUALITY = "an open scale, so no mean is watched; give the metric range="
 _READING = {
     "drop": "the smallest that matters, min_drop",
     "z": "standard errors below what is tolerated (the baseline less a quarter of the drop); computed from false_alarm_every",
-    "to speak": "what a window must hold before anything is said of it",
+    "to speak": "what a window must hold before it may alert",
     "scores": "effective ones in a window. As many as there are at one rate, fewer where sampling rules take some units more "
     "often; to see the drop half of the time, a continuous metric needs fewer than is said here",
     "requests": "units that the application must see in a window for that, at the metric's rate without rules",
@@ -56,7 +56,7 @@ def rules(
     """Write what watches the scores of a configuration: Prometheus rules and tests, an Alertmanager route, Grafana dashboards.
 
     In the configuration [bold]alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1, false_alarm_every: 30d,
-    threshold: 0.7}}[/bold] says when a metric is worth waking somebody; [bold]monitoring: {dashboard_url: …,
+    threshold: 0.7}}[/bold] says when a drop of a metric is worth an alert; [bold]monitoring: {dashboard_url: …,
     trace_url: …}[/bold] where an alert links to, and windows, segments and interval. No judge is asked.
 
     Then: rule_files of prometheus.yml takes prometheus/spanscore.rules.yml, Grafana's provisioning what is in grafana/;

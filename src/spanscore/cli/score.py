@@ -37,8 +37,8 @@ def score(
         typer.Argument(
             metavar="FILE|-",
             show_default=False,
-            help="Samples, one a line (.jsonl), as .json or as .csv; '-' reads standard input. Fields as ragas names them: "
-            "user_input, response, retrieved_contexts, reference … or the former question, answer, contexts, ground_truth.",
+            help="Samples, one a line (.jsonl), as .json or as .csv; '-' reads standard input. Fields by ragas's names: "
+            "user_input, response, retrieved_contexts, reference …, or the older question, answer, contexts, ground_truth.",
         ),
     ],
     metrics: Annotated[
@@ -71,7 +71,7 @@ def score(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write a row per sample and metric, .jsonl or .csv, as they come. Rows that are there are kept."
+            help="Write a row per sample and metric, .jsonl or .csv, as they come. Rows already in it are kept."
         ),
     ] = None,
     report: Annotated[
@@ -81,8 +81,8 @@ def score(
         bool,
         typer.Option(
             "--resume/--fresh",
-            help="What stands in --out of the same sample, metric version and judge is taken over and not paid for again "
-            "(failures are tried again). --fresh drops the file's rows and scores all anew.",
+            help="Rows in --out of the same sample, metric version and judge are taken over and not paid for again "
+            "(failures are tried again). --fresh drops them and scores everything again.",
         ),
     ] = True,
     concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Samples at once.")] = 32,
@@ -100,8 +100,8 @@ def score(
 
     [bold]spanscore score samples.jsonl -m faithfulness,response_relevancy --judge openai:gpt-4o-mini --out scores.jsonl[/bold]
 
-    Ctrl-C keeps what there is; the same command again goes on from there. What could not be scored is counted by reason and is
-    in no mean.
+    Ctrl-C keeps what there is; the same command again continues from there. What could not be scored is counted by reason and
+    is in no mean.
     """
     configured = None if config is None else valid(config, judge=not judge, embeddings=not (judge or embeddings))
     settings = None if configured is None else configured.settings
@@ -148,7 +148,7 @@ def _notes(result: Result, scoring: Scoring, out: Path | None, report: Path | No
     if report is not None:
         yield f"The page is {report}."
     if result.interrupted:
-        yield "Interrupted: what was scored until then is above." + (" Run it again to go on." if out else "")
+        yield "Interrupted: what was scored until then is above." + (" Run it again to continue." if out else "")
 
 
 def _counted(file: str) -> int:
@@ -164,7 +164,7 @@ def _counted(file: str) -> int:
         if isinstance(sample, Bad):
             bad.append(sample)
     if total == 0:
-        raise ConfigurationError(f"{file} holds no sample")
+        raise ConfigurationError(f"{file} holds no samples")
     if len(bad) == total:
         raise none_is_a_sample(bad)
     return total
@@ -209,4 +209,4 @@ def _tell(result: Result, *, as_json: bool) -> None:
 def _where(result: Result, scoring: Scoring, out: Path) -> str:
     left = scoring.left_in_file
     beside = f", beside {left} of other samples, metrics or versions" if left else ""
-    return f"{len(result.rows)} rows are in {out}{beside}; {result.taken_over} of them were taken over."
+    return f"{len(result.rows)} rows are in {out}{beside}; {result.taken_over} of them taken over from an earlier run."

@@ -55,7 +55,7 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
     given = {name: value for name, value in fields.items() if name in kind.model_fields}
     if not given:
-        raise SampleError(f"it has none of the fields of a sample; known are {', '.join(sorted(KNOWN))}")
+        raise SampleError(f"it has none of the fields of a sample; known fields: {', '.join(sorted(KNOWN))}")
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -132,7 +132,7 @@ def _literal(name: str, text: str) -> Any:
             return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
         pass
-    raise SampleError(f"{name}: the cell holds neither JSON nor a Python list (texts of a list are parted by commas)")
+    raise SampleError(f"{name}: the cell is neither JSON nor a Python list (commas separate the items of a list)")
 
 
 def _has_neighbouring_texts(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""A file of records → samples, one after the other: JSON lines, JSON, CSV. A line that is none is named and passed over."""
+"""A file of records → samples, one after the other: JSON lines, JSON, CSV. What is not a sample is named and passed over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WIDEST_CELL = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A record that is no sample.
+    """A record that is not a sample.
 
     Attributes:
         line: where, counted from 1: the line of a file of lines or cells, else the record's place.
@@ -53,7 +53,7 @@ def read_samples(path: str | Path) -> Iterator[tuple[int, Sample | Bad]]:
     ending tells which it is; without a known one (and for ``-``, standard input), the first character does.
 
     Raises:
-        ConfigurationError: the file cannot be opened, or is no text, or is JSON as a whole and broken. Raised when the first
+        ConfigurationError: the file cannot be opened, or is not text, or is JSON as a whole and broken. Raised when the first
             sample is asked for.
     """
     with _opened(path) as stream:
@@ -119,7 +119,7 @@ def _of_lines(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:
             try:
                 record = json.loads(line)
             except ValueError as error:
-                yield number, Bad(number, f"no JSON: {getattr(error, 'msg', 'it cannot be read')}")
+                yield number, Bad(number, f"not valid JSON: {getattr(error, 'msg', 'it cannot be read')}")
             else:
                 yield number, _sample(number, record)
 
@@ -129,14 +129,14 @@ def _of_cells(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:
     rows = csv.DictReader(lines)
     if not KNOWN & set(rows.fieldnames or ()):
         raise ConfigurationError(
-            f"the first line of the CSV names no field of a sample; known are {', '.join(sorted(KNOWN))}"
+            f"the first line of the CSV names no field of a sample; known fields: {', '.join(sorted(KNOWN))}"
         )
     while True:
         number = rows.line_num + 1
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield number, Bad(number, f"no CSV: {error}")
+            yield number, Bad(number, f"not valid CSV: {error}")
             continue
         if row is None:
             return
@@ -147,7 +147,7 @@ def _of_json(text: str, name: str) -> Iterator[tuple[int, Sample | Bad]]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"{name} is no JSON: {error}") from error
+        raise ConfigurationError(f"{name} is not valid JSON: {error}") from error
     if isinstance(found, Mapping):
         held = _held_by(found)
         found = [found] if held is None else held

@@ -22,7 +22,7 @@ _NAMED = 5
 """Bad lines that are printed one by one."""
 _WIDEST_NAME = 22
 """Characters of a metric's name on one line of the table."""
-_LOWER = "↓: of the mean, lower is better; quality, and its 95 % interval, are 1 where it is good."
+_LOWER = "↓: a lower mean is better; quality and its 95 % interval are 1 where it is good."
 _REASONS = 3
 """Different reasons of one outcome that are printed."""
 
@@ -65,7 +65,7 @@ class Result:
     Attributes:
         rows: one per sample and metric that was come to.
         samples: how many were come to.
-        bad: records that are no sample.
+        bad: records that are not samples.
         taken_over: rows of an earlier run that were not paid for again.
         interrupted: whether samples are missing because it was stopped.
         scales: metric → the scale of its values; its keys are all the metrics.
@@ -95,7 +95,7 @@ class Result:
             KeyError: no such metric was asked for.
         """
         if metric not in self.scales:
-            raise KeyError(f"{metric!r} was not asked for; there are {', '.join(self.scales)}")
+            raise KeyError(f"{metric!r} was not scored; the metrics are {', '.join(self.scales)}")
         return _summary(metric, [row for row in self.rows if row.metric == metric], self.scales[metric])
 
     def summaries(self) -> list[Summary]:
@@ -157,7 +157,7 @@ class Result:
         lines += [line for summary in summaries for line in self._reasons(summary)]
         lines += [f"Not read, {bad}" for bad in self.bad[:_NAMED]]
         if len(self.bad) > _NAMED:
-            lines.append(f"Not read, and {len(self.bad) - _NAMED} lines more.")
+            lines.append(f"Not read: {len(self.bad) - _NAMED} more lines.")
         if self.taken_over:
             lines.append(f"{_counted(self.taken_over, 'row')} taken over from an earlier run, not paid for again.")
         if self.interrupted:

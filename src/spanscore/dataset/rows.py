@@ -243,7 +243,9 @@ def _read(path: Path, form: _Format) -> Iterator[Row]:
             if row is not None:
                 yield row
     if strange > 1 or (strange and not read):  # one may be cut off, where a run was killed
-        raise ConfigurationError(f"{path} is there and holds no rows of spanscore's; give another --out, or remove it")
+        raise ConfigurationError(
+            f"{path} exists and holds no rows written by spanscore; choose another file, or remove it"
+        )
 
 
 def _row(found: Mapping[str, Any]) -> Row | None:

@@ -160,7 +160,7 @@ class Demo:
         Args:
             watch: called after each request, on this thread.
         """
-        # A demo's traffic belongs to no one's LangSmith project, whatever the environment says.
+        # A demo's traffic belongs in no LangSmith project, whatever the environment says.
         with tracing_context(enabled=False):
             interrupted = self._ask_all(watch)
         self._scorer.flush(_FLUSH_S)

@@ -61,7 +61,7 @@ class Status:
         hold: units parked, units released by reason, spans lost.
         closed: whether the scorer was shut down.
         neighbours: other instrumentations that trace LangChain in this process now.
-        unpriced: models of judges that were paid for at a price nobody gave; their cost is in no sum.
+        unpriced: models of judges that were paid for at a price that is not known; their cost is in no sum.
         overflowed: measurements whose attributes became ``other``, as an instrument had too many sets of them.
         rates: metric → the least and the most of its sampling rate; they differ where rules raise it.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.

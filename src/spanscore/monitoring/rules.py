@@ -66,7 +66,7 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
     for name, alert in alerts.items():
         if name not in by_name:
             raise ConfigurationError(
-                f"alerts names {name!r}, which is no metric of this scorer; it has {', '.join(by_name)}"
+                f"alerts names {name!r}, which is not a metric of this scorer; it has {', '.join(by_name)}"
             )
         if by_name[name].scale.range is None and (alert.baseline is not None or alert.threshold is not None):
             raise ConfigurationError(

@@ -13,16 +13,15 @@ from math import isfinite
 from typing import Any
 
 from spanscore import semconv
-from spanscore.codec.text import as_text, safe_text
+from spanscore.codec.text import as_text, plain_number, safe_text
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome, Scale
 from spanscore.model.span import SpanData, UnitKey
+from spanscore.sampling.threshold import decode_threshold, probability
 
 __all__ = ["PENDING", "ReportRow", "Spans", "default_threshold", "unit_name"]
 
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
-_ALL_RANDOM = 1 << 56
-_ID_BITS = 64
 _PAIR = 2
 
 
@@ -83,7 +82,7 @@ class ReportRow:
 
 
 def default_threshold(kind: Kind) -> float:
-    """Return the lowest quality that passes where nobody chose another."""
+    """Return the lowest quality that passes where the metric was given no ``pass_at``."""
     return BINARY.pass_at if kind == "binary" else UNIT_INTERVAL.pass_at
 
 
@@ -150,7 +149,7 @@ class Spans:
         for of_unit in self.evaluations.values():
             found |= {metric: _scale(span.attributes) for metric, span in of_unit.items() if metric not in found}
         on_units = {name for span in self.units.values() for name in _scored(span)}
-        values = {name: [_number(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
+        values = {name: [_finite(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
                   for name in on_units - found.keys()}  # fmt: skip
         return found | {name: _guessed(given) for name, given in values.items()}
 
@@ -213,7 +212,7 @@ def _scored(span: SpanData) -> list[str]:
     """Return the metrics whose scores a unit's span carries."""
     plain = span.without_content().attributes
     return [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
-            and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _number(plain[name]) is not None]  # fmt: skip
+            and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _finite(plain[name]) is not None]  # fmt: skip
 
 
 def _left_over(span: SpanData, evaluations: Iterable[SpanData]) -> str | None:
@@ -232,8 +231,8 @@ def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
 
 def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> ReportRow:
     held = span.attributes
-    scale, value = _scale(held), _number(held.get(semconv.EVALUATION_SCORE_VALUE))
-    given = _number(held.get(semconv.QUALITY))
+    scale, value = _scale(held), _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
+    given = _finite(held.get(semconv.QUALITY))
     explanation = held.get(semconv.EVALUATION_EXPLANATION)
     return ReportRow(
         unit=unit_name(key),
@@ -248,11 +247,11 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         kind=scale.kind,
         range=scale.range,
         direction=scale.direction,
-        pass_at=_number(held.get(semconv.METRIC_PASS_AT)),
+        pass_at=_finite(held.get(semconv.METRIC_PASS_AT)),
         judge_model=None if held.get(semconv.JUDGE_MODEL) is None else as_text(held[semconv.JUDGE_MODEL]),
-        input_tokens=int(_number(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
-        output_tokens=int(_number(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
-        cost_usd=_number(held.get(semconv.JUDGE_COST_USD)),
+        input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
+        output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
+        cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
         **_where(key, unit or span),
     )
 
@@ -276,7 +275,7 @@ def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Repor
 def _scale(held: Mapping[str, Any]) -> Scale:
     kind, direction = held.get(semconv.METRIC_KIND), held.get(semconv.METRIC_DIRECTION)
     bounds = held.get(semconv.METRIC_RANGE)
-    low_high = tuple(_number(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else ()
+    low_high = tuple(_finite(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else ()
     whole = len(low_high) == _PAIR and None not in low_high and low_high[0] < low_high[1]  # type: ignore[operator]  # no None
     return Scale(
         kind=kind if kind in {"binary", "ordinal", "continuous"} else "continuous",
@@ -293,12 +292,10 @@ def _guessed(values: Iterable[float | None]) -> Scale:
 
 
 def _probability(held: Mapping[str, Any], metric: str) -> float | None:
-    given = _number(held.get(semconv.PROBABILITY + metric))
-    if given is None and isinstance(threshold := held.get(semconv.SAMPLING_THRESHOLD), str):
-        try:
-            given = (_ALL_RANDOM - int(threshold, 16)) / _ALL_RANDOM
-        except ValueError:
-            return None
+    given = _finite(held.get(semconv.PROBABILITY + metric))
+    if given is None and isinstance(text := held.get(semconv.SAMPLING_THRESHOLD), str):
+        threshold = decode_threshold(text)
+        given = None if threshold is None else probability(threshold)
     return given if given is not None and 0.0 < given <= 1.0 else None
 
 
@@ -307,11 +304,10 @@ def _label(value: Any) -> Label | None:
 
 
 def _revision(span: SpanData) -> float:
-    return _number(span.attributes.get(semconv.SCORE_REVISION)) or 0.0
+    return _finite(span.attributes.get(semconv.SCORE_REVISION)) or 0.0
 
 
-def _number(value: Any) -> float | None:
-    """Return a finite number, None for anything else: the file is somebody else's."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-        return None
-    return float(value)
+def _finite(value: Any) -> float | None:
+    """Return a finite number, None for anything else: any program may have written the file."""
+    number = plain_number(value)
+    return None if number is None or not isfinite(number) else float(number)

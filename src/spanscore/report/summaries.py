@@ -54,7 +54,7 @@ _NOT_CHOSEN = frozenset({"not_sampled", "filtered", "not_exported", "refused"})
 _NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete", "too_late"})
 _NOT_WANTED = frozenset({"not_sampled", "filtered", "not_exported"})
 _NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "undefined", "pending"})
-"""Nobody has to act on these: an agent's turn without retrieval has no faithfulness."""
+"""These are no fault: an agent's turn without retrieval has no faithfulness."""
 _HARMLESS = _NOT_WANTED | _NOTHING_TO_SCORE
 
 
