@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from spanscore.line.options import Options
 from spanscore.model.sample import Sample
 from spanscore.model.score import Outcome
 from spanscore.otel.providers import Providers
-from spanscore.otel.resolved import NO_METRICS, ProviderRow
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.install import Installation
@@ -30,7 +28,6 @@ from spanscore.receivers.callback.neighbours import announce, neighbours
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.log import log_once
 from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
 
@@ -184,8 +181,6 @@ class OnlineScorer:
                 raise
         return scorer
 
-    # --- attaching ---------------------------------------------------------------------------------------------
-
     @property
     def handler(self) -> SpanCallbackHandler:
         """The callback to attach; one instance for everything."""
@@ -221,8 +216,7 @@ class OnlineScorer:
             ConfigurationError: nothing can listen there, it serves already, it is shut down, or it has no instruments.
         """
         with self._lock:
-            telemetry = self._line.telemetry
-            if telemetry is None:
+            if self._line.telemetry is None:
                 raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
             if self._closed:
                 raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
@@ -230,13 +224,10 @@ class OnlineScorer:
                 raise ConfigurationError(f"the metrics are being served already, on port {self._endpoint.port}")
             from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
-            self._endpoint = ScrapeEndpoint(self._providers.service_name, port=port, host=host)
-            telemetry.export_to(self._endpoint.meter)
-            if self._models is not None:
-                self._models.export_to(self._endpoint.meter)
+            models = [] if self._models is None else [self._models]
+            name, telemetry = self._providers.service_name, self._line.telemetry
+            self._endpoint = ScrapeEndpoint(name, [telemetry, *models], port=port, host=host)
             return self._endpoint.port
-
-    # --- scoring by hand ---------------------------------------------------------------------------------------
 
     def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
@@ -257,8 +248,6 @@ class OnlineScorer:
         self._ready()
         return self._submitted.submit(item, sampled=sample)
 
-    # --- looking -----------------------------------------------------------------------------------------------
-
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
         known = self._handler.trace_id(run_id)
@@ -268,25 +257,16 @@ class OnlineScorer:
         """Return what is going on; ``print`` it for a small table."""
         from spanscore.line.status import status_of  # not for those who never look
 
-        providers = [self._as_served(row) for row in self._providers.describe()]
+        url = "" if self._endpoint is None else self._endpoint.url
         return status_of(
             self._line,
             units=self._handler.units,
-            providers=providers,
+            providers=[row.served(url) for row in self._providers.describe()],
             closed=self._closed,
             neighbours=neighbours(),
             overflowed=0 if self._models is None else self._models.overflowed,
             notes=self._notes_of_models(),
         )
-
-    def _as_served(self, row: ProviderRow) -> ProviderRow:
-        """Return a provider's row; with metrics that nobody exports, but a Prometheus may fetch, it says where."""
-        endpoint = self._endpoint
-        if endpoint is None or row.what != "metrics" or row.which != "none":
-            return row
-        return row._replace(which="served", endpoint=f"http://{endpoint.host}:{endpoint.port}/metrics", last="")
-
-    # --- the end -----------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until every unit whose root had ended when this was called is scored and its spans are out. Blocks.
@@ -341,15 +321,10 @@ class OnlineScorer:
         if self._closed:
             self._line.close_receivers()
             self._ended.set()  # by nobody else: whoever was at it is in the parent
-        if self._endpoint is not None and self._line.telemetry is not None:
+        if self._endpoint is not None:
             self._endpoint.close_in_child()
-            self._line.telemetry.abandon(self._endpoint.meter)
-            if self._models is not None:
-                self._models.abandon(self._endpoint.meter)
             self._endpoint = None
         self._line.reset()
-
-    # --- inside ------------------------------------------------------------------------------------------------
 
     def _receive_callbacks(self) -> SpanCallbackHandler:
         line, options = self._line, self._line.options
@@ -409,16 +384,13 @@ class OnlineScorer:
         self._line.over = True
         whole = drain(self._line, (until - monotonic()) * 0.6)
         self._line.close()
-        self._stop_serving()
-        delivered = self._providers.shutdown(max(0.1, until - monotonic()))
-        atexit.unregister(self._at_exit)
-        return delivered and whole
-
-    def _stop_serving(self) -> None:
         with self._lock:
             if self._endpoint is not None:
                 self._endpoint.close()
                 self._endpoint = None
+        delivered = self._providers.shutdown(max(0.1, until - monotonic()))
+        atexit.unregister(self._at_exit)
+        return delivered and whole
 
     def _ready(self) -> None:
         """Before each root: choose the providers, register the exit hook after theirs, start the span thread."""
@@ -426,16 +398,11 @@ class OnlineScorer:
             with self._lock:
                 if not self._ready_for_roots:
                     self._providers.resolve()
-                    self._mention_lacking_metrics()
+                    if self._endpoint is None and self._line.telemetry is not None:
+                        self._providers.mention_lacking_metrics()
                     if self._line.options.capture:
                         announce(neighbours())
                     self._line.watch_for_shutdown()
                     atexit.register(self._at_exit)
                     self._ready_for_roots = True
         self._line.span_thread.ensure()
-
-    def _mention_lacking_metrics(self) -> None:
-        """Say that no alert can work where nobody asked for that."""
-        asked_for = self._endpoint is None and self._line.telemetry is not None
-        if asked_for and any(row.last == NO_METRICS for row in self._providers.describe()):
-            log_once(NO_METRICS, NO_METRICS, level=logging.INFO)

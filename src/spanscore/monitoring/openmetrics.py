@@ -11,13 +11,13 @@ server who we are: 10 s where none answers. It also gives the metrics under any 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.prometheus_client import Exposition
@@ -37,11 +37,22 @@ CLIENT_TIMEOUT_S = 10.0
 """A client that says nothing for this long is let go."""
 
 
+class Sums(Protocol):
+    """What is kept of scores or model runs, told on every meter that it is given."""
+
+    def export_to(self, meter: Meter) -> None:
+        """Tell it on this meter, too."""
+
+    def abandon(self, meter: Meter) -> None:
+        """Tell it on this meter no more, without touching the meter."""
+
+
 class ScrapeEndpoint:
     """Serves from its construction on, on a thread of its own, until it is closed.
 
     Args:
         service_name: read at each scrape, as the application may set its provider after this began.
+        sums: what is served.
         port: 0 = any free one.
         host: the address to listen on.
 
@@ -51,22 +62,26 @@ class ScrapeEndpoint:
 
     Attributes:
         port: the one that is listened on.
+        url: of the page.
         meter: what is recorded on it, is served.
     """
 
-    def __init__(self, service_name: Callable[[], str], *, port: int, host: str) -> None:
+    def __init__(self, service_name: Callable[[], str], sums: Sequence[Sums] = (), *, port: int, host: str) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.resources import Resource
 
         self._exposition = Exposition()
         self._server = _listening(host, port, self._answer)
-        self.host = host
         self.port = int(self._server.server_address[1])
+        self.url = f"http://{host}:{self.port}{PATH}"
         self._service_name = service_name
         self._reader = InMemoryMetricReader()
         self._lock = Lock()
         self.meter: Meter = MeterProvider([self._reader], Resource({}), shutdown_on_exit=False).get_meter(*scope())
+        self._sums = sums
+        for each in sums:
+            each.export_to(self.meter)
         start_daemon(self._server.serve_forever, "spanscore-metrics")
 
     def close(self) -> None:
@@ -79,6 +94,8 @@ class ScrapeEndpoint:
     def close_in_child(self) -> None:
         """In a forked child: let go of the inherited socket, else the port stays taken when the parent has gone."""
         self._server.socket.close()
+        for each in self._sums:
+            each.abandon(self.meter)
 
     def _answer(self, accept: str) -> tuple[bytes, str]:
         with self._lock:  # a collection and what is kept of it belong together

@@ -28,9 +28,10 @@ from spanscore.otel.exporters import (
     otel_environment,
     sdk_disabled,
 )
-from spanscore.otel.resolved import ProviderRow, ResolvedProvider, global_provider, no_provider
+from spanscore.otel.resolved import NO_METRICS, ProviderRow, ResolvedProvider, global_provider, no_provider
 from spanscore.otel.scope import scope, version
 from spanscore.runtime.fork import before_fork, reset_in_child
+from spanscore.runtime.log import log_once
 from spanscore.runtime.serial import SerialThread
 from spanscore.runtime.threads import start_daemon
 
@@ -185,6 +186,11 @@ class Providers:
             return [chosen.row() for chosen in self._chosen.values()]
         which = {what: "none" if given is None else "given" for what, given in self._arguments.items()}
         return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
+
+    def mention_lacking_metrics(self) -> None:
+        """Log once that no alert can work, where no provider exports metrics."""
+        if any(row.last == NO_METRICS for row in self.describe()):
+            log_once(NO_METRICS, NO_METRICS, level=logging.INFO)
 
     def _provider(self, what: Signal) -> Any:
         self.resolve()

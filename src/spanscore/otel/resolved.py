@@ -25,7 +25,7 @@ class ProviderRow(NamedTuple):
 
     Attributes:
         what: ``traces``, ``metrics`` or ``logs``.
-        which: ``given`` as argument, ``global``, ``own`` or ``none``.
+        which: ``given`` as argument, ``global``, ``own``, ``none``, or ``served``, to a Prometheus.
         endpoint: where our own exporter sends, without credentials; empty for providers that are not ours.
         last: the last result with its time, or why nothing is sent; empty for providers that are not ours.
     """
@@ -34,6 +34,12 @@ class ProviderRow(NamedTuple):
     which: str
     endpoint: str
     last: str
+
+    def served(self, url: str) -> ProviderRow:
+        """Return the row; of metrics that no provider exports, but a page serves, it says where. An empty ``url`` = no page."""
+        if not url or self.what != "metrics" or self.which != "none":
+            return self
+        return self._replace(which="served", endpoint=url, last="")
 
 
 @dataclass(frozen=True, slots=True)
