@@ -57,7 +57,7 @@ def test_the_files_judge_is_not_made_where_the_metrics_are_given(
     assert list(status(tmp_path, text, metrics=[ExactMatch()]).eligible) == ["exact_match"]
 
 
-UNKNOWN = {"sampel_rate": "sample_rate", "rate": "sample_rate", "queue": "queue_size", "hooks": "hooks_timeout"}
+UNKNOWN = {"sampel_rate": "sample_rate", "rate": "sample_rate", "inbox": "inbox_size", "hooks": "hooks_timeout"}
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
