@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
+from spanscore import semconv
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
@@ -140,8 +141,7 @@ class OnlineScorer:
         self._line = Line(metrics, options, self._providers)
         self._at_exit = exit_hook(self.shutdown)
         self._models = ModelMetrics() if options.capture and options.capture_metrics else None
-        self._handler = self._receive_callbacks()
-        self._submitted = self._receive_submitted()
+        self._make_receivers()
         self._installation = Installation(self._handler)
         self._ready_for_roots = False
         self._endpoint: ScrapeEndpoint | None = None
@@ -319,16 +319,19 @@ class OnlineScorer:
         """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
         self._renew()
         if self._closed:
-            self._line.close_receivers()
+            for receiver in self._line.receivers:
+                receiver.close()
             self._ended.set()  # by nobody else: whoever was at it is in the parent
         if self._endpoint is not None:
             self._endpoint.close_in_child()
             self._endpoint = None
         self._line.reset()
 
-    def _receive_callbacks(self) -> SpanCallbackHandler:
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _make_receivers(self) -> None:
         line, options = self._line, self._line.options
-        handler = SpanCallbackHandler(
+        self._handler = handler = SpanCallbackHandler(
             line.inbox,
             line.sampler,
             line.ledger,
@@ -337,37 +340,26 @@ class OnlineScorer:
             content=line.content,
             steps=options.steps,
         )
-        recorder = Recorder(
-            handler,
-            line.units,
-            line.ledger,
-            tracer=line.tracer,
-            content=line.content,
-            redactor=line.hooks.redactor,
-            box=line.box,
-            models=self._models,
-            scores=line.most_scores,
-        )
         if not options.capture:
-            recorder.close()
-        line.receive(recorder, prepare=self._count_models, gauges=recorder.gauges())
-        return handler
+            handler.close()
+        redactor, scores = line.hooks.redactor, line.most_scores
+        recorder = Recorder(handler, line.units, redactor=redactor, box=line.box, models=self._models, scores=scores)
+        self._submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer)
+        line.receivers += [recorder, self._submitted]
+        line.prepared.append(self._count_models)
+        if line.telemetry is not None:
+            line.telemetry.gauges[semconv.CAPTURE_UNITS] = lambda: handler.units
+            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = lambda: recorder.abandoned
 
     def _count_models(self) -> None:
-        if self._models is not None:
+        if self._models is not None and not self._line.over:
             self._models.start(self._line.tracer(), self._providers)
 
     def _notes_of_models(self) -> list[str]:
         if self._models is None:
             return []
-        ended = self._line.ledger.outcomes()
-        return self._models.notes(some_not_exported=any(outcome is Outcome.NOT_EXPORTED for _, outcome in ended))
-
-    def _receive_submitted(self) -> SubmittedSamples:
-        line = self._line
-        submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer)
-        line.receive(submitted)
-        return submitted
+        outcomes = self._line.ledger.outcomes()
+        return self._models.notes(some_not_exported=any(outcome is Outcome.NOT_EXPORTED for _, outcome in outcomes))
 
     def _renew(self) -> None:
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder

@@ -20,7 +20,7 @@ from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.model.foreign import type_name
 from spanscore.model.score import Outcome, refuse_taken_name
-from spanscore.otel.instruments import Reading, Telemetry
+from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Dialect, Metric, Queue, Receiver
 from spanscore.runtime.fork import Forkable
@@ -54,7 +54,8 @@ class Line:
     """The parts of one scorer, from the inbox to the sinks.
 
     Attributes:
-        receivers: where units come in: those that ``receive`` was told of.
+        receivers: where units come in: put here before the first of them does.
+        prepared: what is done first of all on the span thread, likewise.
         over: the scorer is being shut down: there is no meter to be had any more.
     """
 
@@ -64,10 +65,9 @@ class Line:
         self.providers = providers
         self.content = _exports_content() if options.capture_content is None else options.capture_content
         self._tracer: Tracer | None = None
-        self._open = False
         self.over = False
         self.sinks = CompositeSink(SINKS.each(options.sinks, content=self.content))
-        self._prepared: list[Callable[[], None]] = []
+        self.prepared: list[Callable[[], None]] = [self._open_sinks]
         self.receivers: list[Receiver] = []
         self._make_parts()
 
@@ -95,30 +95,6 @@ class Line:
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.units = self._units()
         self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
-
-    def receive(
-        self,
-        receiver: Receiver,
-        *,
-        prepare: Callable[[], None] | None = None,
-        gauges: Mapping[str, Reading] | None = None,
-    ) -> None:
-        """Have units come in by this receiver, too. Before the first of them.
-
-        Args:
-            prepare: what it has to do first of all on the span thread.
-            gauges: instruments of its own.
-        """
-        self.receivers.append(receiver)
-        if prepare is not None:
-            self._prepared.append(prepare)
-        if self.telemetry is not None:
-            self.telemetry.gauges |= gauges or {}
-
-    def close_receivers(self) -> None:
-        """Let no further unit in."""
-        for receiver in self.receivers:
-            receiver.close()
 
     @property
     def most_scores(self) -> int:
@@ -198,16 +174,11 @@ class Line:
             self.telemetry.close()
 
     def _prepare(self) -> None:
-        """On the span thread, as the SDK's metrics and logs cost 170 ms to import."""
-        if self._open:
-            return
-        self._open = True
-        self._open_sinks()
-        if not self.over:
-            for prepare in self._prepared:
-                prepare()
+        while self.prepared:  # each once: not again in a forked child
+            self.prepared.pop(0)()
 
     def _open_sinks(self) -> None:
+        """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
         parts = {"providers": self.providers, "content": self.content, "telemetry": self.telemetry}
         self.sinks.prepend(SINKS.each([name for name in SINKS.built_in if name in self.options.attach], **parts))
         if self.telemetry is not None and not self.over:

@@ -49,7 +49,6 @@ class Inbox(Generic[_To]):
         self._full = threading.Event()
         self._gathering = False
         self._nudged = False
-        self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._events)
@@ -72,7 +71,6 @@ class Inbox(Generic[_To]):
         """
         events = self._events
         if not must and self.is_full():
-            self.dropped += 1
             return False
         self._bytes += size_bytes
         events.append((to, event, size_bytes))

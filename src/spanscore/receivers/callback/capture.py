@@ -83,10 +83,10 @@ class RunCapture:
     ) -> None:
         self._inbox = inbox
         self._sampler = sampler
-        self._admission = admission
-        self._get_tracer = tracer
+        self.admission = admission
+        self.tracer = tracer
         self._ready = ready
-        self._content = content
+        self.content = content
         self._steps = steps
         self._max_roots = max_roots
         self._hears_graphs = False
@@ -177,7 +177,7 @@ class RunCapture:
             given_metadata = metadata or {}
             facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, given_metadata)
             root.may = self._sampler.may(facts)
-        root.record_content = root.may or self._content
+        root.record_content = root.may or self.content
         if root.record_content:
             root.input = take(input_)
             root.expected = context.current_expectation()
@@ -192,13 +192,13 @@ class RunCapture:
         if self.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
         if not self._inbox.admits():
-            self._admission.record_rejected(Outcome.REFUSED)
+            self.admission.record_rejected(Outcome.REFUSED)
             return False
         if self._spans is None:
             self._ready()
-            self._spans = RunSpans(self._get_tracer(), self._sampler.would_sample)
+            self._spans = RunSpans(self.tracer(), self._sampler.would_sample)
         if not self._spans.decide(root, ambient) or root.key is None:
-            self._admission.record_rejected(Outcome.NOT_EXPORTED)
+            self.admission.record_rejected(Outcome.NOT_EXPORTED)
             return False
         return True
 

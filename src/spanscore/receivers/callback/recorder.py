@@ -7,7 +7,7 @@ model afterwards; a cancelled model or retriever never ends at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -22,9 +22,8 @@ from spanscore.codec.text import safe_text
 from spanscore.model.foreign import is_a, said_by, type_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, UnitKey
-from spanscore.otel.instruments import Reading
 from spanscore.otel.live_span import LiveSpan
-from spanscore.protocols import Admission, Recorded, Redactor
+from spanscore.protocols import Recorded, Redactor
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.callback.run_attributes import (
@@ -46,6 +45,8 @@ __all__ = ["Recorder"]
 _GRACE_NS: Final = 500_000_000
 _LOOK_NS: Final = 10_000_000_000
 """How often open roots are looked at: whether their task is over, or they are too old."""
+_MAX_AGE_NS: Final = 3_600_000_000_000
+"""A root that runs longer is given up: abandoned, its unit incomplete."""
 _SPAN_BYTES: Final = 2_000
 """A recorded span with its plain attributes, roughly."""
 _MAX_ERROR_CHARS: Final = 2_000
@@ -58,16 +59,15 @@ _SPARE_ATTRIBUTES: Final = 32
 class Recorder:
     """Replays events into spans. Span thread, but for ``unread`` and ``close``.
 
+    Attributes:
+        abandoned: roots that never ended, or were left by their readers.
+
     Args:
-        capture: whose events they are; told of each finished root, to drop what it remembers.
+        capture: whose events they are; told of each finished root, to drop what it remembers. Its options are this one's, too.
         port: where finished spans go.
-        admission: counts the roots of which the tracer makes no span.
-        tracer: gives the tracer of the capture scope.
-        content: whether prompts, answers and documents are exported.
         redactor: applied to exported content, and to the conversation's id; where it raises, gives no text or
             hangs, they are left out.
         box: where the redactor runs.
-        max_age_ns: a root that runs longer is given up: abandoned, its unit incomplete.
         scores: attributes that are set on a root when its scores are there, at most.
         models: counts the runs of models; None = nobody does.
     """
@@ -76,25 +76,18 @@ class Recorder:
         self,
         capture: RunCapture,
         port: Recorded,
-        admission: Admission,
         *,
-        tracer: Callable[[], trace.Tracer],
-        content: bool = False,
         redactor: Redactor | None = None,
         box: Timebox | None = None,
-        max_age_ns: int = 3_600_000_000_000,
         scores: int = 0,
         models: ModelMetrics | None = None,
     ) -> None:
         self._capture = capture
         self._port = port
-        self._admission = admission
-        self._tracer = tracer
-        self._content = content
+        self._content = capture.content
         self._redactor = redactor
         self._box = box or Timebox()
         self._redacted_id = lru_cache(_IDS)(self._redact_id)
-        self._max_age_ns = max_age_ns
         self._scores = scores
         self._models = models
         capture.receiver = self
@@ -117,13 +110,6 @@ class Recorder:
     def unread(self) -> int:
         """Return how many roots the span thread has not even read the start of. Any thread."""
         return self._capture.units - self._read
-
-    def gauges(self) -> Mapping[str, Reading]:
-        """Return what the callback's own instruments read."""
-        return {
-            semconv.CAPTURE_UNITS: lambda: self._capture.units,
-            semconv.CAPTURE_ABANDONED: lambda: self.abandoned,
-        }
 
     def close(self) -> None:
         """Have no further root captured. Any thread."""
@@ -159,7 +145,7 @@ class Recorder:
         for key, root in list(self._open.items()):
             if key in self._closing:
                 continue
-            if now_ns - root.start_ns >= self._max_age_ns:
+            if now_ns - root.start_ns >= _MAX_AGE_NS:
                 self._abandon(key, root, now_ns)
             elif root.task is not None and is_over(root.task):
                 self._closing[key] = (now_ns + _GRACE_NS, (root, now_ns, (None, "cancelled"), None))
@@ -250,7 +236,7 @@ class Recorder:
 
     def _run_spans(self) -> RunSpans:
         if self._spans is None:
-            self._spans = RunSpans(self._tracer())
+            self._spans = RunSpans(self._capture.tracer())
         return self._spans
 
     # --- roots -------------------------------------------------------------------------------------------------
@@ -263,7 +249,7 @@ class Recorder:
         finally:
             if not made:  # also where a processor of the application raised
                 root.ignored = True
-                self._admission.record_rejected(Outcome.NOT_EXPORTED)
+                self._capture.admission.record_rejected(Outcome.NOT_EXPORTED)
         if not made:
             return
         self._open[key] = root
