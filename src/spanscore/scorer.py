@@ -161,8 +161,7 @@ class OnlineScorer:
         To have the file's rules beside a rate of your own, give them too.
 
         Raises:
-            ConfigurationError: the file is missing, a key or value is wrong, or an override is no option; the message names
-                each with what is allowed.
+            ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
         """
         from spanscore.line.configuration import Configuration, given_in, overridden
         from spanscore.metrics.catalog.configured import metrics_of
@@ -232,9 +231,8 @@ class OnlineScorer:
     def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
 
-        The sample is taken by value: it may be edited once this has returned.
-
-        A second sample under the same span gets a span of its own, as its child: a span holds one score per metric.
+        The sample is taken by value: it may be edited once this has returned. A second sample under the same span gets a span
+        of its own, as its child: a span holds one score per metric.
 
         Args:
             item: the sample.
