@@ -21,7 +21,7 @@ from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.suppress import suppressed
-from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.base import BaseMetric, plain
 from spanscore.metrics.kit.judged import checked_name
 from spanscore.model.foreign import bases_of, class_name, type_name
 from spanscore.model.sample import Sample
@@ -112,7 +112,7 @@ def parameters_of(foreign: Any, *, besides: Iterable[str] = (), but: Iterable[st
     Of a prompt its instruction and examples count; of any other object its class, for a default repr holds an address.
     """
     names = {*inspect.signature(type(foreign)).parameters, *besides} - {*but}
-    return {name: _plain(getattr(foreign, name)) for name in sorted(names) if hasattr(foreign, name)}
+    return {name: plain(getattr(foreign, name), _of_object) for name in sorted(names) if hasattr(foreign, name)}
 
 
 def silenced(library: str) -> None:
@@ -122,22 +122,13 @@ def silenced(library: str) -> None:
         logger.addHandler(logging.NullHandler())
 
 
-def _plain(value: Any) -> Any:
+def _of_object(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [_plain(item) for item in value]
-        return items if isinstance(value, list | tuple) else sorted(items, key=str)
-    return value if value is None or isinstance(value, str | int | float) else _plain_object(value)
-
-
-def _plain_object(value: Any) -> Any:
     if callable(getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return _plain(value.model_dump())
+        return plain(value.model_dump(), _of_object)
     if isinstance(getattr(value, "instruction", None), str):
-        return {"instruction": value.instruction, "examples": _plain(getattr(value, "examples", []))}
+        return {"instruction": value.instruction, "examples": plain(getattr(value, "examples", []), _of_object)}
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 

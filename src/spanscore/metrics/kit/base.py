@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -29,7 +29,7 @@ from spanscore.protocols import Judge
 from spanscore.runtime import loop
 from spanscore.runtime.pool import run_without_loop
 
-__all__ = ["BaseMetric", "Finding", "Measured"]
+__all__ = ["BaseMetric", "Finding", "Measured", "plain"]
 
 SINGLE_TURN = "single_turn"
 MULTI_TURN = "multi_turn"
@@ -256,15 +256,24 @@ def _digest(identity: Any) -> str:
     return blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
 
 
+def plain(value: Any, of_object: Callable[[Any], Any]) -> Any:
+    """Return a parameter as JSON: collections one by one, and of what else is no plain value what ``of_object`` makes of it."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, of_object) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [plain(item, of_object) for item in value]
+        return items if isinstance(value, list | tuple) else sorted(items, key=str)
+    return value if value is None or isinstance(value, str | int | float) else of_object(value)
+
+
 def _plain(value: Any) -> Any:
     """Return a parameter as JSON; of an object its class, for a default repr holds an address and differs every time."""
-    if value is None or isinstance(value, str | int | float):
-        return value
+    return plain(value, _of_object)
+
+
+def _of_object(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence | set | frozenset):
-        items = [_plain(item) for item in value]
-        return items if isinstance(value, Sequence) else sorted(items, key=str)
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
     return getattr(value, "__qualname__", type(value).__qualname__)
