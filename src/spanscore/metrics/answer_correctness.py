@@ -158,15 +158,15 @@ class AnswerCorrectness(JudgedMetric):
     async def _near(self, sample: SingleTurnSample) -> float | None:
         return await similarity(self._embedder, sample.reference or "", sample.response or "")
 
-    async def _counts(self, sample: SingleTurnSample, said: list[str], wanted: list[str]) -> _Counts:
+    async def _counts(self, sample: SingleTurnSample, said: list[str], wanted: list[str]) -> _SortedStatements:
         if not said or not wanted:  # one list alone is all wrong, or all missing: nobody need be asked
-            return _Counts(0, tuple(said), tuple(wanted))
+            return _SortedStatements(0, tuple(said), tuple(wanted))
         evidence = {"question": sample.user_input, "answer": said, "ground_truth": wanted}
         return _counted(said, wanted, await self._ask(CLASSIFY_STATEMENTS, evidence))
 
 
 @dataclass(frozen=True, slots=True)
-class _Counts:
+class _SortedStatements:
     """How many statements of the answer are right, and which ones are wrong or missing."""
 
     right: int
@@ -187,17 +187,17 @@ class _Counts:
         return "\n".join([*lines, ""])
 
 
-_NOTHING = _Counts(0, (), ())
+_NOTHING = _SortedStatements(0, (), ())
 
 
-def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) -> _Counts:
+def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) -> _SortedStatements:
     """Bring what was sorted back to the statements. One of the answer that stands in both lists, or in none, is wrong."""
     wrong, _ = _matched(said, found.FP)
     right, rewritten = _matched(said, found.TP, taken=wrong)
     right += _free(said, wrong + right)[:rewritten]
     missed, rewritten = _matched(wanted, found.FN)
     missed += _free(wanted, missed)[:rewritten]
-    return _Counts(
+    return _SortedStatements(
         len(right),
         tuple(said[place] for place in _free(said, right)),
         tuple(wanted[place] for place in sorted(missed)),

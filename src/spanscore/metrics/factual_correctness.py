@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.averages import beta_wanted, f_beta, ratio
+from spanscore.metrics.kit.averages import Mode, beta_wanted, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
@@ -20,7 +20,6 @@ from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["FactualCorrectness"]
 
-Mode = Literal["f1", "precision", "recall"]
 Level = Literal["low", "high"]
 Recall = Literal["mixed", "claims"]
 
@@ -143,7 +142,7 @@ class FactualCorrectness(JudgedMetric):
         if self.mode != "precision":
             questions.append(self._checked(*self._reference, text=reference, context=response))
         checked = await together(questions)
-        counts = _Counts(checked[0], checked[1] if len(checked) > 1 else None)
+        counts = _CheckedTexts(checked[0], checked[1] if len(checked) > 1 else None)
         return Finding(
             value=counts.value(self.mode, self.beta, self.recall),
             reason="the reference claims nothing" if counts.response.claims else "neither text claims anything",
@@ -184,7 +183,7 @@ class _Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counts:
+class _CheckedTexts:
     """What was found about both texts; ``reference`` is None where its claims are not looked at."""
 
     response: _Checked

@@ -16,14 +16,13 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS
 from spanscore.metrics.kit.step import Step
-from spanscore.metrics.kit.transformers_pairs import HHEM, entailment
+from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, entailment
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 from spanscore.protocols import Judge
 
 __all__ = ["FaithfulnessWithHHEM", "judged_pairs"]
 
-Pairs: TypeAlias = Sequence[tuple[str, str]]
 Classifier: TypeAlias = Callable[[Pairs], Sequence[float] | Awaitable[Sequence[float]]]
 
 _HALF = 0.5

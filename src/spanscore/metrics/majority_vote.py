@@ -10,13 +10,13 @@ from spanscore.metrics.kit.votes import majority
 
 __all__ = ["majority_vote"]
 
-Row: TypeAlias = Mapping[str, Any]
+VoterRow: TypeAlias = Mapping[str, Any]
 
 KEY = "id"
 """The column that names a row, where there is one."""
 
 
-def majority_vote(rows_per_voter: Sequence[Sequence[Row]], *, attribute: str) -> list[dict[str, Any]]:
+def majority_vote(rows_per_voter: Sequence[Sequence[VoterRow]], *, attribute: str) -> list[dict[str, Any]]:
     """Return one row per question: the row of the first voter that gave the most frequent value of ``attribute``.
 
     Rows belong together by their ``id`` where every row has one, no voter has one twice, and the voters speak about the same
@@ -46,9 +46,9 @@ def majority_vote(rows_per_voter: Sequence[Sequence[Row]], *, attribute: str) ->
     return [_winner(cast or rows, attribute) for cast, rows in zip(votes, ballots, strict=True)]
 
 
-def _together(rows_per_voter: Sequence[Sequence[Row]]) -> list[list[Row]]:
+def _together(rows_per_voter: Sequence[Sequence[VoterRow]]) -> list[list[VoterRow]]:
     """Return the rows about one question together, in the order in which the questions first come."""
-    questions: dict[Hashable, list[Row]] = {}
+    questions: dict[Hashable, list[VoterRow]] = {}
     by_key = _have_keys(rows_per_voter)
     for rows in rows_per_voter:
         for position, row in enumerate(rows):
@@ -56,7 +56,7 @@ def _together(rows_per_voter: Sequence[Sequence[Row]]) -> list[list[Row]]:
     return list(questions.values())
 
 
-def _have_keys(rows_per_voter: Sequence[Sequence[Row]]) -> bool:
+def _have_keys(rows_per_voter: Sequence[Sequence[VoterRow]]) -> bool:
     if not all(isinstance(row.get(KEY), Hashable) and KEY in row for rows in rows_per_voter for row in rows):
         return False
     keys = [{row[KEY] for row in rows} for rows in rows_per_voter]
@@ -65,7 +65,7 @@ def _have_keys(rows_per_voter: Sequence[Sequence[Row]]) -> bool:
     return len({len(own) for own in keys}) > 1 or all(own == keys[0] for own in keys)
 
 
-def _winner(rows: Sequence[Row], attribute: str) -> dict[str, Any]:
+def _winner(rows: Sequence[VoterRow], attribute: str) -> dict[str, Any]:
     """Return the first row with the winning value; the first of all where nobody voted."""
     voted = [row[attribute] for row in rows if attribute in row]
     if not voted:

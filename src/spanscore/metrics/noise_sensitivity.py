@@ -16,7 +16,7 @@ from spanscore.model.score import Scale
 
 __all__ = ["NoiseSensitivity"]
 
-Mode = Literal["relevant", "irrelevant"]
+NoiseMode = Literal["relevant", "irrelevant"]
 _MODES = ("relevant", "irrelevant")
 
 LOWER_IS_BETTER = Scale(direction="lower")
@@ -71,7 +71,7 @@ class NoiseSensitivity(JudgedMetric):
         judge: Any,
         *,
         name: str = "noise_sensitivity",
-        mode: Mode = "relevant",
+        mode: NoiseMode = "relevant",
         pass_at: float | None = None,
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
@@ -79,7 +79,7 @@ class NoiseSensitivity(JudgedMetric):
         super().__init__(judge, steps=steps, name=name, scale=LOWER_IS_BETTER, pass_at=pass_at, prompts=prompts)
         if mode not in _MODES:
             raise ConfigurationError(f"{name}: mode is {mode!r}; it is one of {', '.join(_MODES)}")
-        self.mode: Mode = mode
+        self.mode: NoiseMode = mode
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Take reference and answer apart, then look for each statement in each context."""
@@ -127,7 +127,7 @@ class _Evidence:
     def missing(self) -> int:
         return sum(aligned.missing for aligned in (*self.reference, *self.response, self.truth))
 
-    def blamed(self, place: int, mode: Mode) -> bool:
+    def blamed(self, place: int, mode: NoiseMode) -> bool:
         """Whether the statement at this place is wrong and comes from contexts of the mode's kind."""
         sources = [
             aligned.supported > 0  # whether this context is relevant
@@ -144,7 +144,7 @@ def _supported(aligned: Aligned, place: int) -> bool:
     return row is not None and row.verdict == 1
 
 
-def _finding(statements: Sequence[str], evidence: _Evidence, mode: Mode) -> Finding:
+def _finding(statements: Sequence[str], evidence: _Evidence, mode: NoiseMode) -> Finding:
     blamed = [statement for place, statement in enumerate(statements) if evidence.blamed(place, mode)]
     relevant = sum(aligned.supported > 0 for aligned in evidence.reference)
     lines = [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.metrics.kit.averages import Mode, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step
@@ -17,8 +18,6 @@ from spanscore.model.sample import MultiTurnSample
 from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["TopicAdherence"]
-
-Mode = Literal["precision", "recall", "f1"]
 
 
 class Topics(BaseModel):
@@ -126,7 +125,7 @@ class TopicAdherence(JudgedMetric):
         refused, inside = await together(
             (self._refused(conversation, topics), self._inside(sample.reference_topics or [], topics))
         )
-        return _finding(_Counts.of(refused, inside), self.mode, len(inside) - len(topics))
+        return _finding(_TopicCounts.of(refused, inside), self.mode, len(inside) - len(topics))
 
     async def _refused(self, conversation: str, topics: Sequence[str]) -> list[bool]:
         answers = await together(
@@ -152,7 +151,7 @@ class TopicAdherence(JudgedMetric):
 
 
 @dataclass(frozen=True, slots=True)
-class _Counts:
+class _TopicCounts:
     """Topics by what became of them: answered or refused, inside or outside of the allowed ones."""
 
     answered_inside: int
@@ -161,7 +160,7 @@ class _Counts:
     refused_outside: int
 
     @classmethod
-    def of(cls, refused: Sequence[bool], inside: Sequence[bool]) -> _Counts:
+    def of(cls, refused: Sequence[bool], inside: Sequence[bool]) -> _TopicCounts:
         """Count; a topic without a flag is outside."""
         pairs = [(no, place < len(inside) and inside[place]) for place, no in enumerate(refused)]
         return cls(
@@ -176,10 +175,8 @@ class _Counts:
         hits, strays, misses = self.answered_inside, self.answered_outside, self.refused_inside
         if not hits + strays + misses:
             return None
-        precision = hits / (hits + strays) if hits + strays else 0.0
-        recall = hits / (hits + misses) if hits + misses else 0.0
-        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-        return {"precision": precision, "recall": recall, "f1": f1}[mode]
+        precision, recall = ratio(hits, hits + strays), ratio(hits, hits + misses)
+        return {"precision": precision, "recall": recall, "f1": f_beta(precision, recall)}[mode]
 
     def __str__(self) -> str:
         return (
@@ -188,7 +185,7 @@ class _Counts:
         )
 
 
-def _finding(counts: _Counts, mode: Mode, surplus: int) -> Finding:
+def _finding(counts: _TopicCounts, mode: Mode, surplus: int) -> Finding:
     notes = {
         True: f" {-surplus} topics have no flag and count as other topics.",
         False: f" {surplus} flags too many were ignored.",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from spanscore.errors import ConfigurationError
 
-__all__ = ["average_precision", "beta_wanted", "f_beta", "f_beta_of_counts", "ratio"]
+__all__ = ["Mode", "average_precision", "beta_wanted", "f_beta", "f_beta_of_counts", "ratio"]
+
+
+Mode = Literal["f1", "precision", "recall"]
 
 
 def ratio(part: float, whole: float) -> float:

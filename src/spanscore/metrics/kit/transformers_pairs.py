@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 
-__all__ = ["HHEM", "entailment", "without_progress"]
+__all__ = ["HHEM", "Pairs", "entailment", "without_progress"]
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 
