@@ -45,7 +45,7 @@ class BallotGatherer:
     async def ask(self, prompt: Prompt, one: One, several: Several) -> Reply:
         """Answer a question, together with its other ballots that are asked in this turn of the loop.
 
-        Cancelled, it leaves the others their answers; the request is given up when nobody waits for it any more.
+        Cancelled, it leaves the others their answers; the request is given up when no question waits for it any more.
 
         Args:
             prompt: the question.

@@ -1,6 +1,6 @@
 """Judge calls made inside a block → a list, also when the block is cut short.
 
-A metric puts its calls on its score; whoever times the metric out opens a block around it and still sees what was paid.
+A metric puts its calls on its score; an engine that times the metric out opens a block around it and still sees what was paid.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The evaluator never evaluates itself: inside ``suppressed()`` no instrumentation traces what a judge does.
 
-Each of the four marks stops somebody the others do not: OpenTelemetry instrumentations honour the context key (some the
+Each of the four marks stops a tracer that the others do not: OpenTelemetry instrumentations honour the context key (some the
 plain string), LangSmith only its own switch, and handlers of a configure hook, ours among them, only a context variable.
 ``callbacks=[]`` is the fifth, in the LangChain judge.
 """

@@ -72,7 +72,7 @@ class _GoalAccuracy(DeclaredMetric):
 
 
 class AgentGoalAccuracy(_GoalAccuracy):
-    """Did the agent bring about what was to be reached, or, where nobody said what that is, what the user wanted?
+    """Did the agent bring about what was to be reached, or, where that is not said, what the user wanted?
 
     Formula: the judge says what the user wanted and how the conversation ended, then whether the end is the reference, or, in a
     sample without one, what the user wanted: 1 or 0. Range {0, 1}, higher is better.

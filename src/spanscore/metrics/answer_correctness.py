@@ -159,7 +159,7 @@ class AnswerCorrectness(JudgedMetric):
         return await similarity(self._embedder, sample.reference or "", sample.response or "")
 
     async def _counts(self, sample: SingleTurnSample, said: list[str], wanted: list[str]) -> _SortedStatements:
-        if not said or not wanted:  # one list alone is all wrong, or all missing: nobody need be asked
+        if not said or not wanted:  # one list alone is all wrong, or all missing: no judge need be asked
             return _SortedStatements(0, tuple(said), tuple(wanted))
         evidence = {"question": sample.user_input, "answer": said, "ground_truth": wanted}
         return _counted(said, wanted, await self._ask(CLASSIFY_STATEMENTS, evidence))

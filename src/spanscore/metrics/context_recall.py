@@ -46,7 +46,7 @@ class LLMContextRecall(DeclaredMetric):
     Fields: ``user_input``, ``retrieved_contexts``, ``reference``. Judge calls: 1 (``classify_reference_sentences``), also for
     an empty context list. Undefined when the judge finds no sentence in the reference.
 
-    Blind spot: contexts that nobody needs: a search that returns everything scores 1. The judge cuts the reference into
+    Blind spot: contexts that are not needed: a search that returns everything scores 1. The judge cuts the reference into
     sentences itself; a long sentence counts as much as a short one.
 
     Source: ragas 0.4.3's ``LLMContextRecall`` (``ContextRecall``). Deviations: a flag is 0 or 1, else it is repaired once and

@@ -66,7 +66,7 @@ def _have_keys(rows_per_voter: Sequence[Sequence[VoterRow]]) -> bool:
 
 
 def _winner(rows: Sequence[VoterRow], attribute: str) -> dict[str, Any]:
-    """Return the first row with the winning value; the first of all where nobody voted."""
+    """Return the first row with the winning value; the first of all where no voter voted."""
     voted = [row[attribute] for row in rows if attribute in row]
     if not voted:
         return dict(rows[0])

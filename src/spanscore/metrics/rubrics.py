@@ -137,8 +137,8 @@ class InstanceRubrics(JudgedMetric):
 
     Fields: ``rubrics`` (``{"score1_description": "…"}``); single turn, whichever of ``user_input``, ``response``,
     ``reference``, ``retrieved_contexts``, ``reference_contexts`` are there; multi turn, ``user_input`` and ``reference`` too.
-    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count. Undefined, and nobody
-    is asked, when the rubric is empty.
+    Judge calls: ``strictness`` (step ``score_rubric``), side by side. Ballots that are lost do not count. Undefined, and no
+    judge is asked, when the rubric is empty.
 
     Blind spot: that of ``Rubrics``; and two samples are comparable only as far as their rubrics are equally strict.
 

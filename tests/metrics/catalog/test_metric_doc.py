@@ -10,7 +10,7 @@ from spanscore.metrics.catalog.registry import built_ins, found
 
 
 @pytest.mark.parametrize("name", sorted(built_ins()))
-def test_the_card_of_a_built_in_is_whole(name: str) -> None:
+def test_the_doc_of_a_built_in_is_whole(name: str) -> None:
     doc = metric_doc_of(found(name))
 
     assert not doc.lacking, (
@@ -19,7 +19,7 @@ def test_the_card_of_a_built_in_is_whole(name: str) -> None:
     assert doc.question.endswith((".", "?"))
 
 
-def test_a_card_is_cut_from_the_docstring() -> None:
+def test_a_doc_is_cut_from_the_docstring() -> None:
     assert metric_doc_of(ExactMatch) == MetricDoc(
         question="Is the response equal to the reference?",
         formula="1 when both strings are equal, else 0. Range {0, 1}, higher is better. Two empty strings are equal.",
@@ -57,5 +57,5 @@ def test_what_follows_the_arguments_is_not_part_of_it() -> None:
     assert "Args" not in " ".join(str(getattr(metric_doc_of(Faithfulness), part)) for part in MetricDoc.__slots__)
 
 
-def test_a_metric_without_docstring_has_an_empty_card() -> None:
+def test_a_metric_without_docstring_has_an_empty_doc() -> None:
     assert metric_doc_of(lambda sample: 1.0) == MetricDoc()

@@ -14,7 +14,7 @@ from typing import Any
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
 from spanscore.judges.lexical.statements import stated, verdicts
 from spanscore.judges.lexical.support import among, objection
-from spanscore.judges.lexical.words import Words, sentences, words
+from spanscore.judges.lexical.words import Words, listed, sentences, words
 from spanscore.model.prompt import Prompt
 
 __all__ = ["ANSWERS"]
@@ -24,32 +24,10 @@ _NAME_WEIGHT = 0.5
 _SPEAKS_OF_IT = 0.3
 """Weighted share of the question's words from which a text speaks of the same. These were tuned on the tuning half alone."""
 _SAYS_IT = 0.85
-_ASKING = frozenset(
-    {
-        "tell",
-        "know",
-        "pleas",
-        "want",
-        "need",
-        "explain",
-        "giv",
-        "describ",
-        "find",
-        "get",
-        "tak",
-        "long",
-        "much",
-        "many",
-        "often",
-        "far",
-        "do",
-        "happen",
-        "last",
-        "first",
-        "possibl",
-    }
+_ASKING = listed(
+    "tell know pleas want need explain giv describ find get tak long much many often far do happen last first possibl"
 )
-"""Stems in which somebody asks, rather than what is asked about."""
+"""Stems in which a user asks, rather than what is asked about."""
 
 _TIME = (
     r"\b(?:\d{1,2}[:.]\d{2}|1\d{3}|20\d{2}|o'clock|noon|midnight|daily|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"

@@ -7,18 +7,19 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["OPPOSITES", "Words", "akin", "sentences", "words"]
+__all__ = ["OPPOSITES", "Words", "akin", "listed", "sentences", "words"]
 
 _END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9À-Þ])|\n+")
 _ABBREVIATION = re.compile(r"\b(?:dr|mr|mrs|ms|st|no|vs|e\.g|i\.e|etc|approx|fig|jr|sr|[A-Z])\.$", re.IGNORECASE)
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[.,;:!?()]")
 
 
-def _listed(text: str) -> frozenset[str]:
+def listed(text: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
-_STOP = _listed("""
+_STOP = listed("""
     a about above after again all also an and any anybody anyone are as at be because been before being but by can could did do
     does doing down during each either else even ever every everybody everyone few for from further get gets had has have having
     he her here hers him his how however i if in into is it its itself just let like made make makes many may me might more most
@@ -26,7 +27,7 @@ _STOP = _listed("""
     somebody such than that the their them then there these they this those though through thus to too under until up upon us
     very was we well were what when where whether which while who whom whose why will with within would yes yet you your
 """)
-_NEGATIVE = _listed("no not never none nobody nothing nowhere neither nor without cannot hardly instead")
+_NEGATIVE = listed("no not never none nobody nothing nowhere neither nor without cannot hardly instead")
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
     "nineteen"
@@ -39,7 +40,7 @@ _NUMBERS: dict[str, str] = {
 }
 _VAGUE_NUMBERS = frozenset({"0", "0.5", "1"})
 """Said in passing ("one of them", "half a day", "below zero"): no evidence of anything."""
-_WHOLE_CLAUSE = _listed("required needed necessary allowed possible permitted available included mandatory true")
+_WHOLE_CLAUSE = listed("required needed necessary allowed possible permitted available included mandatory true")
 """What "not" before one of these denies stands in front of it: "insurance is not required"."""
 _REACH = 2
 """Content words that a denial reaches."""

@@ -208,7 +208,7 @@ def _words(metric: Any) -> dict[str, float]:
     """Return word → number of a metric that answers in words.
 
     Raises:
-        ConfigurationError: it does, and nobody said what they are worth; or it answers with a ranking.
+        ConfigurationError: it does, and what they are worth is not said; or it answers with a ranking.
     """
     allowed = getattr(metric, "allowed_values", None)
     if isinstance(allowed, int) and not isinstance(allowed, bool):

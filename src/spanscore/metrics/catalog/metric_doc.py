@@ -1,6 +1,6 @@
-"""A metric's docstring → its card: what it asks, how it computes, what it needs, and where it is blind.
+"""A metric's docstring → what a person must know: what it asks, how it computes, what it needs, and where it is blind.
 
-The docstring is the one place where this is written; a doc is cut from it by its labels:
+The docstring is the one place where this is written; a MetricDoc is cut from it by its labels:
 
     Does …?                                             question: the first paragraph
     Formula: … Range [0, 1], higher is better. …        formula, range, direction

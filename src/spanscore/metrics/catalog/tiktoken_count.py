@@ -21,7 +21,7 @@ class Counter(NamedTuple):
     """What counts tokens.
 
     Attributes:
-        name: how it counts, for whoever reads the number.
+        name: how it counts, for the reader of the number.
         count: text → tokens.
     """
 
