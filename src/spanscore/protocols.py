@@ -41,6 +41,7 @@ class Admission(Protocol):
         """Count one unit as eligible and ended in one step, for every metric. Any thread; O(1)."""
 
 
+@runtime_checkable
 class Receiver(Protocol):
     """Where units come in. It puts events of its own into the inbox, from any thread, and the span thread drives it.
 

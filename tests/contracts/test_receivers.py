@@ -1,112 +1,206 @@
-"""Whatever units come in by, the line sees the same of it. The span thread does not run here: a test is it."""
+"""Every receiver keeps the contract, and the contract turns away those that do not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.live import ANSWER, CONTEXT, QUESTION, a_line, identity_holds, rag
+from tests.contracts.found import failing, implementations, never_failing
+from tests.live import QUESTION, a_trace, rag
 
-from spanscore import OnlineScorer, SingleTurnSample
+from spanscore import SingleTurnSample
+from spanscore.model.sample import Samples
+from spanscore.model.span import UnitKey
+from spanscore.protocols import Receiver, Recorded
+from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.submitted import SubmittedSamples
+from spanscore.runtime.inbox import Inbox
+from spanscore.sampling.rates import RateSampler
+from spanscore.testing import ReceiverContract, a_span, a_unit
+from spanscore.units.ledger import Ledger
 
-HOUR_NS = 3_600 * 10**9
-
-
-def call(scorer: OnlineScorer) -> None:
-    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
-
-
-def begin(scorer: OnlineScorer) -> None:
-    scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
+Port = tuple[Inbox[Receiver], Recorded]
 
 
-def submit(scorer: OnlineScorer) -> None:
-    scorer.submit(SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT]))
+def recorder(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+    ledger, tracer = Ledger(["grounded"]), partial(a_trace().provider.get_tracer, "spanscore.capture")
+    handler = SpanCallbackHandler(inbox, RateSampler({"grounded": 1.0}), ledger, tracer=tracer, ready=lambda: None)
+    suite.arrive = partial(rag().invoke, QUESTION, config={"callbacks": [handler]})
+    suite.begin = lambda: handler.on_chain_start({}, {"question": QUESTION}, run_id=uuid4()) or True
+    return Recorder(handler, recorded, ledger, tracer=tracer)
 
 
-WAYS: dict[type, Callable[[OnlineScorer], None]] = {Recorder: call, SubmittedSamples: submit}
-"""How a whole unit comes in by each."""
+def submitted(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+    tracer = partial(a_trace().provider.get_tracer, "spanscore.capture")
+    made = SubmittedSamples(inbox, recorded, Ledger(["grounded"]), tracer=tracer)
+    suite.arrive = lambda: made.submit(SingleTurnSample(user_input="q", response="a"), sampled=False)
+    return made
 
 
-@pytest.fixture
-def scorer() -> Iterator[Any]:
-    with a_line() as (scorer, _):
-        scorer._line.span_thread._stopping = True
-        yield scorer
+MADE: dict[type, Callable[..., Receiver]] = {Recorder: recorder, SubmittedSamples: submitted}
+"""How each is made, and how a unit comes in by it."""
 
 
-def of(scorer: Any, kind: type) -> Any:
-    (found,) = [receiver for receiver in scorer._line.receivers if type(receiver) is kind]
-    return found
+@pytest.mark.parametrize("kind", implementations("receivers", Receiver))
+class TestReceivers(ReceiverContract):
+    @pytest.fixture(autouse=True)
+    def _of(self, kind: type) -> None:
+        assert kind in MADE, f"{kind.__name__} is to have a line in MADE"
+        self.make = partial(MADE[kind], self)  # type: ignore[method-assign]
 
 
-def eligible(scorer: OnlineScorer) -> int:
-    return scorer.status().eligible["grounded"]
+class Lines:
+    """Units that begin and end with a line each."""
+
+    def __init__(self, inbox: Inbox[Receiver], recorded: Recorded) -> None:
+        self.inbox, self.recorded = inbox, recorded
+        self.closed = False
+        self.came = 0
+        self.reset()
+
+    def reset(self) -> None:
+        self.came = self.read = 0
+        self.running: dict[UnitKey, Any] = {}
+        self.waiting: dict[UnitKey, Any] = {}
+
+    def begin(self) -> Any:
+        unit = a_unit(a_span())
+        if not self.closed:
+            self.came += 1
+            self.put("begin", unit)
+        return unit
+
+    def arrive(self) -> None:
+        unit = self.begin()
+        if not self.closed:
+            self.put("end", unit)
+
+    def put(self, what: str, unit: Any) -> None:
+        self.inbox.put(self, (what, unit))
+
+    def handle(self, event: Any, now_ns: int) -> None:
+        what, unit = event
+        if what == "begin":
+            self.read += 1
+            self.running[unit.key] = unit
+            self.recorded.opened(unit.key, now_ns)
+        elif unit.key in self.running:
+            self.waiting[unit.key] = self.running.pop(unit.key)
+
+    def due(self, now_ns: int) -> None:
+        while self.waiting:
+            self.hand_on(self.waiting.popitem()[1], now_ns)
+
+    def hand_on(self, unit: Any, now_ns: int) -> None:
+        self.recorded.submitted(unit, Samples(), None, sampled=True, now_ns=now_ns)
+
+    def next_due_ns(self) -> int | None:
+        return 1 if self.waiting else None
+
+    def in_flight(self) -> set[UnitKey]:
+        return {*self.waiting}
+
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        self.due(now_ns)
+        running, self.running = self.running, {}
+        for unit in running.values():
+            self.hand_on(unit, now_ns)
+        return [*running]
+
+    def unread(self) -> int:
+        return self.came - self.read
+
+    def close(self) -> None:
+        self.closed = True
 
 
-def test_every_receiver_of_a_scorer_is_tried_here(scorer):
-    assert {type(receiver) for receiver in scorer._line.receivers} == set(WAYS)
+class Anonymous(Lines):
+    """Puts its events for nobody."""
+
+    def put(self, what: str, unit: Any) -> None:
+        self.inbox.put(None, (what, unit))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("kind", "way"), WAYS.items())
-def test_a_unit_is_unread_until_the_span_thread_has_read_it(scorer, kind, way):
-    way(scorer)
-    assert (of(scorer, kind).unread(), eligible(scorer)) == (1, 0)
-
-    scorer._line.span_thread.tick()
-
-    assert (of(scorer, kind).unread(), eligible(scorer)) == (0, 1)
+class Twice(Lines):
+    def hand_on(self, unit: Any, now_ns: int) -> None:
+        for _ in range(2):
+            super().hand_on(unit, now_ns)
 
 
-@pytest.mark.parametrize(("kind", "way"), WAYS.items())
-def test_what_is_never_read_ends_as_shutdown(scorer, kind, way):
-    way(scorer)
+class Timeless(Lines):
+    """Does not say when to look at what waits."""
 
-    scorer.shutdown(timeout=0.2)
+    def due(self, now_ns: int) -> None:
+        if now_ns == 1:
+            super().due(now_ns)
 
-    assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
-    assert identity_holds(scorer)
-
-
-@pytest.mark.parametrize(("kind", "way"), WAYS.items())
-def test_a_closed_receiver_lets_nothing_in(scorer, kind, way):
-    of(scorer, kind).close()
-
-    way(scorer)
-    scorer._line.span_thread.tick()
-
-    assert (of(scorer, kind).unread(), eligible(scorer)) == (0, 0)
+    def next_due_ns(self) -> int | None:
+        return None
 
 
-@pytest.mark.parametrize(("kind", "way"), WAYS.items())
-def test_a_forked_child_begins_at_nothing(scorer, kind, way):
-    way(scorer)
+class Hasty(Lines):
+    """Opens its units where they begin."""
 
-    scorer._line.reset()
-
-    receiver = of(scorer, kind)
-    assert (receiver.unread(), receiver.in_flight(), receiver.next_due_ns(), receiver.detach(0)) == (0, set(), None, [])
-
-
-@pytest.mark.parametrize("kind", WAYS)
-def test_a_receiver_of_nothing_waits_for_nothing(scorer, kind):
-    receiver = of(scorer, kind)
-    receiver.due(HOUR_NS)
-
-    assert (receiver.unread(), receiver.in_flight(), receiver.next_due_ns(), receiver.detach(0)) == (0, set(), None, [])
+    def put(self, what: str, unit: Any) -> None:
+        if what == "begin":
+            self.recorded.opened(unit.key, 0)
+        super().put(what, unit)
 
 
-def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
-    begin(scorer)
-    scorer._line.span_thread.tick()
-    receiver = of(scorer, Recorder)
-    assert receiver.next_due_ns() is not None
+class Uncounted(Lines):
+    def unread(self) -> int:
+        return 0
 
-    (key,) = receiver.detach(scorer._line.span_thread.now_ns())
 
-    assert key in scorer._line.units.in_flight
-    assert (receiver.detach(0), receiver.next_due_ns()) == ([], None)
+class Keeping(Lines):
+    """Lets go of nothing that runs, and comes into a child with it."""
+
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        return [*self.running]
+
+    def reset(self) -> None:
+        running = getattr(self, "running", {})
+        super().reset()
+        self.running = running
+
+
+class Open(Lines):
+    def close(self) -> None:
+        pass
+
+
+BROKEN = [Anonymous, Twice, Timeless, Hasty, Uncounted, Keeping, Open]
+
+
+def suite(kind: Any) -> type[ReceiverContract]:
+    class Suite(ReceiverContract):
+        def make(self, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+            self.made = kind() if kind is dict else kind(inbox, recorded)
+            made: Receiver = self.made
+            return made
+
+        def arrive(self) -> None:
+            self.made.arrive()
+
+        def begin(self) -> bool:
+            return self.made.begin() is not None
+
+    return Suite
+
+
+def test_a_receiver_of_lines_keeps_the_contract() -> None:
+    assert not failing(suite(Lines))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_receiver_that_breaks_a_promise_is_turned_away(kind: Any) -> None:
+    assert failing(suite(kind))
+
+
+def test_every_check_turns_one_of_them_away() -> None:
+    assert never_failing(ReceiverContract, map(suite, BROKEN)) == {"test_it_is_a_receiver"}
+    assert "test_it_is_a_receiver" in failing(suite(dict))

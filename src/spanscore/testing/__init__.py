@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spanscore.testing.contracts.dialect import DialectContract
     from spanscore.testing.contracts.judge import JudgeContract
     from spanscore.testing.contracts.queue import QueueContract
+    from spanscore.testing.contracts.receiver import ReceiverContract
     from spanscore.testing.contracts.sink import SinkContract
     from spanscore.testing.doubles import ScriptedEmbeddings, ScriptedJudge
     from spanscore.testing.sinks import MemorySink
@@ -25,6 +26,7 @@ __all__ = [
     "ManualClock",
     "MemorySink",
     "QueueContract",
+    "ReceiverContract",
     "ScriptedEmbeddings",
     "ScriptedJudge",
     "SinkContract",
@@ -38,6 +40,7 @@ _HOME = {
     "DialectContract": "spanscore.testing.contracts.dialect",
     "JudgeContract": "spanscore.testing.contracts.judge",
     "QueueContract": "spanscore.testing.contracts.queue",
+    "ReceiverContract": "spanscore.testing.contracts.receiver",
     "SinkContract": "spanscore.testing.contracts.sink",
     "ManualClock": "spanscore.testing.clock",
     "MemorySink": "spanscore.testing.sinks",
