@@ -2,7 +2,8 @@
 
     Receiver → Recorded → Sampler → Dialect → (Redactor, Filter) → Queue → Metric(Judge, Embedder) → Sink
 
-Each protocol says on which thread it is called; a built-in and a user's own implementation pass the same contract suite.
+Each protocol says on which thread it is called. Built-in receivers, dialects, queues, judges and sinks and a user's own pass
+the same contract suites, which ``spanscore.testing`` exports.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.contracts.found import failing
 from tests.live import QUESTION, rag
 from tests.servers.openai_api import OpenAIServer, judged
 
@@ -31,7 +32,8 @@ def test_every_python_block_runs_in_order(monkeypatch):
             exec(compile(block.replace("sample_rate=0.1", "sample_rate=1.0"), "README.md", "exec"), namespace)
             assert namespace["scorer"].shutdown()
 
-    assert len(blocks("python")) == 3
+    assert len(blocks("python")) == 4
+    assert not failing(namespace["TestRows"])
 
 
 def test_the_attach_block_fits_in_eight_lines():
