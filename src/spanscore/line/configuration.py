@@ -81,10 +81,7 @@ def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
     Raises:
         ConfigurationError: an override is no option.
     """
-    names = ["metrics", *(option.name for option in fields(Options))]
-    for name in overrides:
-        if name not in names:
-            raise ConfigurationError(f"there is no option {name!r}{_meant(name, names)} There are {', '.join(names)}")
+    _check_names(overrides)
     left_out = {name for override in overrides for name in _OUTRANKED.get(override, ())}
     kept = {name: value for name, value in given.items() if name not in left_out}
     if "metrics" in overrides and "rates" in kept:  # those of the file's metrics are of none that there is
@@ -92,6 +89,13 @@ def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
         rates = under_current_names(kept["rates"], names)
         kept["rates"] = {name: rates[name] for name in names if name in rates}
     return {**kept, **overrides}
+
+
+def _check_names(overrides: Mapping[str, Any]) -> None:
+    names = ["metrics", *(option.name for option in fields(Options))]
+    for name in overrides:
+        if name not in names:
+            raise ConfigurationError(f"there is no option {name!r}{_meant(name, names)} There are {', '.join(names)}")
 
 
 def _meant(name: str, names: list[str]) -> str:

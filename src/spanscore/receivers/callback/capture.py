@@ -240,10 +240,7 @@ class RunCapture:
         if run.ended:  # the same handler attached twice, or given up before
             return
         run.ended = True
-        if take is codec.snapshot_generation:
-            snapshot = None if output is None else take(output, content=root.record_content)
-        else:
-            snapshot = take(output) if root.record_content and output is not None else None
+        snapshot = _snapshot_of(output, take, content=root.record_content)
         if inputs is not None and root.record_content:
             run.input = codec.snapshot(inputs)
         if run is not root:
@@ -295,6 +292,15 @@ class RunCapture:
             self._inbox.put(
                 self.receiver, (oldest, now_ns, None, GeneratorExit()), must=True
             )  # left by its reader, as it were
+
+
+def _snapshot_of(output: Any, take: Any, *, content: bool) -> Any:
+    """Return what is kept of an output: of a model's, without content, what it counted."""
+    if output is None:
+        return None
+    if take is codec.snapshot_generation:
+        return take(output, content=content)
+    return take(output) if content else None
 
 
 def _size_bytes(run: Run, snapshot: Any) -> int:

@@ -13,6 +13,7 @@ from spanscore import semconv
 from spanscore.codec import langchain as codec
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.inline import give_back_the_start
+from spanscore.receivers.callback.runs import Run
 from spanscore.runtime.log import log_internal_error
 
 __all__ = ["SpanCallbackHandler"]
@@ -62,16 +63,20 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
                     root.open[run_id.int] = None
                     root.ids.append(run_id.int)
                 return
-            operation = semconv.INVOKE_AGENT if agent else semconv.INVOKE_WORKFLOW
-            if parent is None:
-                if metadata is not None and metadata.get("ls_integration") == _AGENT:
-                    operation = semconv.INVOKE_AGENT  # one without a name
-                self._begin(run_id.int, operation, name or "chain", metadata, codec.snapshot, inputs)
-            else:
-                nested = operation if agent else None
-                self._child(run_id.int, parent, nested, name or "chain", metadata, codec.snapshot, inputs)
+            self._open_chain(run_id.int, parent, name or "chain", metadata, inputs, agent=agent)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_chain_start", fault)
+
+    def _open_chain(
+        self, run_id: int, parent: Run | None, name: str, metadata: dict[str, Any] | None, inputs: Any, *, agent: bool
+    ) -> None:
+        if parent is not None:
+            nested = semconv.INVOKE_AGENT if agent else None
+            self._child(run_id, parent, nested, name, metadata, codec.snapshot, inputs)
+            return
+        nameless = metadata is not None and metadata.get("ls_integration") == _AGENT
+        operation = semconv.INVOKE_AGENT if agent or nameless else semconv.INVOKE_WORKFLOW
+        self._begin(run_id, operation, name, metadata, codec.snapshot, inputs)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
         """End a root; a stream's true input arrives only here."""

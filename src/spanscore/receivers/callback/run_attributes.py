@@ -29,6 +29,12 @@ _MARKS: Final[Mapping[str | None, Mapping[str, str]]] = {
     },
 }
 """Operation → what its spans are, in the words of both conventions; None is a step."""
+_NAMES: Final[Mapping[str | None, str]] = {
+    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
+    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
+    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
+}
+"""Operation → the attribute that holds its run's name."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
@@ -48,14 +54,10 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
         attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
-    elif run.operation == semconv.EXECUTE_TOOL:
-        attributes[semconv.TOOL_NAME] = safe_text(run.name)
-        if is_a(run.details, str):
-            attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
-    elif run.operation == semconv.INVOKE_AGENT:
-        attributes[semconv.AGENT_NAME] = safe_text(run.name)
-    elif run.operation == semconv.INVOKE_WORKFLOW:
-        attributes[semconv.WORKFLOW_NAME] = safe_text(run.name)
+    elif run.operation in _NAMES:
+        attributes[_NAMES[run.operation]] = safe_text(run.name)
+    if run.operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
+        attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     if run is run.root or run.operation in _CONVERSING:
         conversation = conversation_id(_metadata(run))
         if conversation is not None:
