@@ -31,7 +31,7 @@ def recorder(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver
     handler = SpanCallbackHandler(inbox, RateSampler({"grounded": 1.0}), ledger, tracer=tracer, ready=lambda: None)
     suite.arrive = partial(rag().invoke, QUESTION, config={"callbacks": [handler]})
     suite.begin = lambda: handler.on_chain_start({}, {"question": QUESTION}, run_id=uuid4()) or True
-    return Recorder(handler, recorded, ledger, tracer=tracer)
+    return Recorder(handler, recorded)
 
 
 def submitted(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:

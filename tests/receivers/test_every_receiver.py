@@ -1,0 +1,114 @@
+"""Whatever units come in by, the line sees the same of it. The span thread does not run here: a test is it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.contracts.found import implementations
+from tests.live import ANSWER, CONTEXT, QUESTION, a_line, identity_holds, rag
+
+from spanscore import OnlineScorer, SingleTurnSample
+from spanscore.protocols import Receiver
+from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.submitted import SubmittedSamples
+
+HOUR_NS = 3_600 * 10**9
+
+
+def call(scorer: OnlineScorer) -> None:
+    rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+
+
+def begin(scorer: OnlineScorer) -> None:
+    scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
+
+
+def submit(scorer: OnlineScorer) -> None:
+    scorer.submit(SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT]))
+
+
+WAYS: dict[type, Callable[[OnlineScorer], None]] = {Recorder: call, SubmittedSamples: submit}
+"""How a whole unit comes in by each."""
+
+
+@pytest.fixture
+def scorer() -> Iterator[Any]:
+    with a_line() as (scorer, _):
+        scorer._line.span_thread._stopping = True
+        yield scorer
+
+
+def of(scorer: Any, kind: type) -> Any:
+    (found,) = [receiver for receiver in scorer._line.receivers if type(receiver) is kind]
+    return found
+
+
+def eligible(scorer: OnlineScorer) -> int:
+    return scorer.status().eligible["grounded"]
+
+
+def test_every_receiver_is_tried_here():
+    assert set(implementations("receivers", Receiver)) == set(WAYS)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_a_unit_is_unread_until_the_span_thread_has_read_it(scorer, kind, way):
+    way(scorer)
+    assert (of(scorer, kind).unread(), eligible(scorer)) == (1, 0)
+
+    scorer._line.span_thread.tick()
+
+    assert (of(scorer, kind).unread(), eligible(scorer)) == (0, 1)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_what_is_never_read_ends_as_shutdown(scorer, kind, way):
+    way(scorer)
+
+    scorer.shutdown(timeout=0.2)
+
+    assert scorer.status().outcomes["grounded"] == {"shutdown": 1}
+    assert identity_holds(scorer)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_a_closed_receiver_lets_nothing_in(scorer, kind, way):
+    of(scorer, kind).close()
+
+    way(scorer)
+    scorer._line.span_thread.tick()
+
+    assert (of(scorer, kind).unread(), eligible(scorer)) == (0, 0)
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS.items())
+def test_a_forked_child_begins_at_nothing(scorer, kind, way):
+    way(scorer)
+
+    scorer._line.reset()
+
+    receiver = of(scorer, kind)
+    assert (receiver.unread(), receiver.in_flight(), receiver.next_due_ns(), receiver.detach(0)) == (0, set(), None, [])
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_receiver_of_nothing_waits_for_nothing(scorer, kind):
+    receiver = of(scorer, kind)
+    receiver.due(HOUR_NS)
+
+    assert (receiver.unread(), receiver.in_flight(), receiver.next_due_ns(), receiver.detach(0)) == (0, set(), None, [])
+
+
+def test_what_has_not_ended_is_handed_on_as_it_is_when_it_is_detached(scorer):
+    begin(scorer)
+    scorer._line.span_thread.tick()
+    receiver = of(scorer, Recorder)
+    assert receiver.next_due_ns() is not None
+
+    (key,) = receiver.detach(scorer._line.span_thread.now_ns())
+
+    assert key in scorer._line.units.in_flight
+    assert (receiver.detach(0), receiver.next_due_ns()) == ([], None)
