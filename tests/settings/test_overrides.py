@@ -10,7 +10,7 @@ from tests.live import a_trace
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.line.status import Status
-from spanscore.metrics import ExactMatch
+from spanscore.metrics import ContextRelevance, ExactMatch
 from spanscore.sampling.rules import Rule
 
 FILE = """
@@ -55,6 +55,12 @@ def test_the_files_judge_is_not_made_where_the_metrics_are_given(
     text = "metrics: [faithfulness]\njudge: {model: 'openai:gpt-4o-mini'}"
 
     assert list(status(tmp_path, text, metrics=[ExactMatch()]).eligible) == ["exact_match"]
+
+
+def test_the_files_rate_of_a_metric_that_is_given_holds_under_its_old_name_too(tmp_path: Path) -> None:
+    text = "metrics: [exact_match]\nsampling: {rates: {nv_context_relevance: 0.2, exact_match: 0.3}}"
+
+    assert status(tmp_path, text, metrics=[ContextRelevance("lexical")]).rates == {"context_relevance": (0.2, 0.2)}
 
 
 UNKNOWN = {"sampel_rate": "sample_rate", "rate": "sample_rate", "inbox": "inbox_size", "hooks": "hooks_timeout"}
