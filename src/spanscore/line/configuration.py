@@ -57,7 +57,7 @@ def given_in(settings: Settings) -> dict[str, Any]:
     """Return what a configuration says of each option that has a key.
 
     Raises:
-        ConfigurationError: a place where question, answer or contexts are to be found is none.
+        ConfigurationError: where question, answer or contexts are to be found is not a place in the input or output.
     """
     return {name: key.read(value_at(settings, key.path)) for name, key in KEYS.items()}
 
@@ -84,7 +84,7 @@ def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
     _check_names(overrides)
     left_out = {name for override in overrides for name in _OUTRANKED.get(override, ())}
     kept = {name: value for name, value in given.items() if name not in left_out}
-    if "metrics" in overrides and "rates" in kept:  # those of the file's metrics are of none that there is
+    if "metrics" in overrides and "rates" in kept:  # the file's other metrics are no longer there
         names = [metric.name for metric in overrides["metrics"]]
         rates = under_current_names(kept["rates"], names)
         kept["rates"] = {name: rates[name] for name in names if name in rates}
