@@ -319,7 +319,7 @@ class OnlineScorer:
         if self._closed:
             for receiver in self._line.receivers:
                 receiver.close()
-            self._ended.set()  # by nobody else: whoever was at it is in the parent
+            self._ended.set()  # the thread that was at it is in the parent
         if self._endpoint is not None:
             self._endpoint.close_in_child()
             self._endpoint = None

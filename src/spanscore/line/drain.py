@@ -31,7 +31,7 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     released = thread.call(lambda: _release(line), left())
     whole = released and thread.flush(left())
     line.engine.stop(max(min(left(), _STOP_S), 0.1))
-    if released:  # else the thread is stuck in somebody's exporter, and what it owns must be left alone
+    if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
         thread.call(lambda: _give_up(line), max(left(), 0.2))
         thread.call(line.sinks.shutdown, max(left(), 0.2))
     thread.stop(max(left(), 0.2))

@@ -89,14 +89,14 @@ class SpanThread:
         return done.wait(timeout_s)
 
     def leave(self, work: Callable[[], None]) -> None:
-        """Hand over what is done with the next batch of events, at once where somebody waits in ``flush``. Any thread."""
+        """Hand over what is done with the next batch of events, at once where a ``flush`` waits. Any thread."""
         if self._markers:
             self._inbox.post(work)
         else:
             self._inbox.leave(work)
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread after what is in the inbox. False: it is stuck in somebody's exporter, and is left behind."""
+        """End the thread after what is in the inbox. False: it is stuck in an exporter or a processor, and is left behind."""
         self._stopping = True
         self._inbox.nudge()
         if self._thread is None or self._thread is threading.current_thread():

@@ -58,7 +58,7 @@ class Units:
         in_flight: units whose root has ended and that are not out yet, oldest first.
         reasons: (metric, outcome) → the latest reason, for ``status()``.
         sources: how samples were found → how many, for ``status()``.
-        unpriced: models of judges that cost what nobody knows, for ``status()``; a few at most.
+        unpriced: models of judges whose price is not known, for ``status()``; a few at most.
 
     Args:
         metrics: names of all metrics.
@@ -194,7 +194,7 @@ class Units:
         log_failures(scores)
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
-        """Settle these as ``shutdown``, and let their spans leave: nobody waits for their scores any more."""
+        """Settle these as ``shutdown``, and let their spans leave without scores."""
         for key in keys:
             self._assembler.forget(key)
             self._undecided.pop(key, None)

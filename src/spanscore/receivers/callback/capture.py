@@ -255,7 +255,7 @@ class RunCapture:
         self._roots.pop(root.id, None)
         if error is None and streamed and _runs_on(root) and not is_awaited():
             error = GeneratorExit()  # a sync stream that is broken off ends first, and its steps are drained later
-        if self._inbox.is_full():  # events of it may have been dropped: nobody will need its content
+        if self._inbox.is_full():  # events of it may have been dropped: it will not be scored
             root.broken, root.input, snapshot = True, None, None
         self._inbox.put(self.receiver, (root, time_ns(), snapshot, error), _size_bytes(root, snapshot), must=True)
 
@@ -265,7 +265,7 @@ class RunCapture:
             self.receiver, (run, time_ns(), snapshot, error), _size_bytes(run, snapshot)
         ):
             root.broken, run.input = True, None
-            root.open.pop(run.id, None)  # nobody else will
+            root.open.pop(run.id, None)  # its end will not be read
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what ended roots left behind."""

@@ -79,7 +79,7 @@ class ModelMetrics:
         self._exported = {one: made for one, made in self._exported.items() if one is not meter}
 
     def record(self, attributes: Mapping[str, Any], duration_s: float, span: Span) -> None:
-        """Count one run by the attributes of its span. Tokens that nobody told are not counted as 0. Never raises."""
+        """Count one run by the attributes of its span. Tokens that the model did not tell are not 0. Never raises."""
         if self.off or not self._exported:
             return
         try:
@@ -123,7 +123,7 @@ def why_not(tracer: Any, meter_provider: Any) -> str:
 
 
 def _maker_of(instrument: str, meter_provider: Any) -> str | None:
-    """Return the scope that has made an instrument of this name, if it is none of ours; None where nobody has."""
+    """Return the scope that has made an instrument of this name, if it is none of ours; None where there is none."""
     meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
     for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
         made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description

@@ -1,7 +1,7 @@
-"""Is anybody else tracing LangChain in this process? Then each run has two span trees, and a person should know.
+"""Does another library trace LangChain in this process? Then each run has two span trees, and a person should know.
 
 OpenInference, OpenLLMetry and their kin wrap ``BaseCallbackManager.__init__`` to put their handler into every run. The wrapper
-itself is read, so that whoever is active is named, nobody who is merely installed is, and nothing foreign is imported.
+itself is read: so a library is named only where it is active, not where it is merely installed, and none is imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KNOWN: Final = {
     "opentelemetry.instrumentation.langchain": "OpenLLMetry",
 }
 _SPANS_ONLY: Final = "OpenInference "
-"""Has no instruments; whoever else traces LangChain may have them, as OpenLLMetry does."""
+"""Has no instruments; any other library that traces LangChain may have them, as OpenLLMetry does."""
 _HOME: Final = "langchain_core"
 _DEEPEST: Final = 32
 """Wrappers looked through: a wrapper that names itself as what it wraps must not hold up a root."""
@@ -32,7 +32,7 @@ _said: set[str] = set()
 def neighbours() -> list[str]:
     """Return who else traces LangChain now, outermost first: ``OpenInference (openinference.instrumentation.langchain)``.
 
-    Empty when nobody does. Never raises; some microseconds, so not for every run.
+    Empty where none does. Never raises; some microseconds, so not for every run.
     """
     modules = [m for m in _modules(BaseCallbackManager.__dict__.get("__init__")) if m.split(".")[0] != _HOME]
     return [_named(module) for module in dict.fromkeys(modules)]

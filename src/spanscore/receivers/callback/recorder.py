@@ -69,7 +69,7 @@ class Recorder:
             hangs, they are left out.
         box: where the redactor runs.
         scores: attributes that are set on a root when its scores are there, at most.
-        models: counts the runs of models; None = nobody does.
+        models: counts the runs of models; None = they are not counted.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Recorder:
             pending.end()
 
     def _count(self, run: Run, end_ns: int, attributes: Mapping[str, Any]) -> None:
-        """Count a model's run that has ended; of one that never does nobody knows how long it took."""
+        """Count a model's run that has ended; how long one took that never does is not known."""
         if self._models is None or run.operation not in MODELS or run.span is None:
             return
         if run is not run.root or not run.root.broken:  # a root that was given up
@@ -282,7 +282,7 @@ class Recorder:
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
         attributes = {**self._attributes(child, None, None), semconv.RUN_END: "cancelled"}
-        child.input = None  # half a conversation is nobody's sample
+        child.input = None  # half a conversation is no sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
         except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)

@@ -21,7 +21,7 @@ from spanscore.model.span import UnitKey
 __all__ = ["CLIENTS", "Event", "Root", "Run"]
 
 CLIENTS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
-"""Operations that ask somebody else: their spans are of kind client."""
+"""Operations that ask another process: their spans are of kind client."""
 
 
 class Run:
@@ -87,7 +87,7 @@ class Root(Run):
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
         counted_texts: ids of its long texts that the inbox has counted.
-        detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is nobody's.
+        detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
         task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.
     """
 

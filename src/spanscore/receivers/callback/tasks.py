@@ -3,8 +3,8 @@
 Only where everything of LangChain and LangGraph that a root's start was called from is awaited whole: coroutines (a model's
 ``agenerate``), up to an ``ainvoke``, which reads to its end whatever it begins. They cannot outlive the task. A generator
 (``astream``) may be begun in one task and read in another; the roots of an ``abatch`` begin in short tasks of their own, with
-nothing but the callback manager in them; and whoever calls a manager by hand may end the run anywhere. Those end by their
-event, by age, or at the shutdown.
+nothing but the callback manager in them; and where an application calls a manager by hand, the run may end anywhere. Those end
+by their event, by age, or at the shutdown.
 """
 
 from __future__ import annotations
