@@ -16,12 +16,11 @@ from spanscore.dialects import Extract, GenAIDialect
 from spanscore.model import sample as ours
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
-from spanscore.protocols import Dialect
 
 OPERATIONS = ("chat", "retrieval", "execute_tool", "invoke_agent", "invoke_workflow", "text_completion", "embeddings")
 
 
-def span(number: int, operation: str | None, *, parent: int | None = None, **given: Any) -> SpanData:
+def span(number: int, operation: Any, *, parent: int | None = None, **given: Any) -> SpanData:
     attributes = {semconv.OPERATION_NAME: operation} if operation else {}
     return SpanData(
         trace_id=1,
@@ -39,12 +38,6 @@ def samples(*spans: SpanData, dialect: GenAIDialect | None = None) -> ours.Sampl
     return (dialect or GenAIDialect()).samples(Unit(UnitKey(1, spans[0].span_id), spans))
 
 
-def test_it_is_a_dialect() -> None:
-    dialect: Dialect = GenAIDialect()
-
-    assert dialect.claims(span(1, "chat"))
-
-
 @pytest.mark.parametrize(
     ("scope", "operation", "claimed"),
     [
@@ -57,10 +50,12 @@ def test_it_is_a_dialect() -> None:
         ("other", "create_agent", False),
         ("other", "evaluation", False),
         ("other", None, False),
+        ("other", ["chat"], False),
+        (semconv.CAPTURE_SCOPE, ["chat"], True),
     ],
 )
 def test_it_claims_spans_of_the_conventions_and_never_evaluations(
-    scope: str, operation: str | None, claimed: bool
+    scope: str, operation: Any, claimed: bool
 ) -> None:
     assert GenAIDialect().claims(span(1, operation, scope=scope)) is claimed
 
