@@ -54,9 +54,7 @@ def samples(*spans: SpanData, dialect: GenAIDialect | None = None) -> ours.Sampl
         (semconv.CAPTURE_SCOPE, ["chat"], True),
     ],
 )
-def test_it_claims_spans_of_the_conventions_and_never_evaluations(
-    scope: str, operation: Any, claimed: bool
-) -> None:
+def test_it_claims_spans_of_the_conventions_and_never_evaluations(scope: str, operation: Any, claimed: bool) -> None:
     assert GenAIDialect().claims(span(1, operation, scope=scope)) is claimed
 
 
