@@ -173,7 +173,14 @@ class Open(Lines):
         pass
 
 
-BROKEN = [Anonymous, Twice, Timeless, Hasty, Uncounted, Keeping, Open]
+class Restless(Lines):
+    """Wants to be looked at for ever."""
+
+    def next_due_ns(self) -> int | None:
+        return 1
+
+
+BROKEN = [Restless, Anonymous, Twice, Timeless, Hasty, Uncounted, Keeping, Open]
 
 
 def suite(kind: Any) -> type[ReceiverContract]:

@@ -37,6 +37,15 @@ class ReceiverContract:
         """It has what the span thread calls."""
         assert isinstance(self._made(), Receiver)
 
+    def test_a_receiver_of_nothing_waits_for_nothing(self) -> None:
+        """The span thread sleeps until something comes in."""
+        receiver = self._made()
+
+        receiver.due(time_ns())
+
+        waits = receiver.in_flight(), receiver.next_due_ns(), receiver.detach(time_ns()), receiver.unread()
+        assert waits == (set(), None, [], 0), "nothing came in, and yet something is waited for"
+
     def test_every_event_says_whose_it_is(self) -> None:
         """Several receivers share one inbox."""
         receiver = self._made()
