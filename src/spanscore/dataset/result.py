@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from spanscore.dataset.reading import Bad
 from spanscore.dataset.rows import Row, write_rows
 from spanscore.model.score import Label, Outcome, Scale, known_sum
-from spanscore.monitoring.estimates import estimate
+from spanscore.monitoring.estimates import mean_interval
 
 __all__ = ["Result", "Summary"]
 
@@ -192,7 +192,7 @@ class Result:
 def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
     values = _known(row.value for row in rows)
     every = ((quality, 1.0) for quality in _known(row.quality for row in rows))  # all were taken
-    quality, low, high = estimate(every, binary=scale.kind == "binary") or (None, None, None)
+    quality, low, high = mean_interval(every, binary=scale.kind == "binary") or (None, None, None)
     return Summary(
         metric=metric,
         rows=len(rows),

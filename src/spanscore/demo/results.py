@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from spanscore import semconv
 from spanscore.demo.scenario import STRETCHES
 from spanscore.model.span import SpanData, UnitKey
-from spanscore.monitoring.estimates import estimate
+from spanscore.monitoring.estimates import mean_interval
 from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
 from spanscore.report.ranking import as_low
 from spanscore.report.rows import Spans, unit_name
@@ -197,5 +197,5 @@ def _means(traces: Iterable[Trace]) -> dict[str, Mean]:
 
 def _mean(rows: Sequence[ReportRow]) -> Mean | None:
     scored = [(row.quality, 1 / row.weight) for row in rows if row.quality is not None]
-    found = estimate(scored, binary=any(row.kind == "binary" for row in rows))
+    found = mean_interval(scored, binary=any(row.kind == "binary" for row in rows))
     return None if found is None else Mean(*found, len(scored))

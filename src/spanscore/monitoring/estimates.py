@@ -17,13 +17,13 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 __all__ = [
-    "Estimate",
     "Interval",
+    "MeanInterval",
     "Moments",
-    "estimate",
     "failure_bounds",
     "interval",
     "mean",
+    "mean_interval",
     "moments",
     "n_eff",
     "standard_error",
@@ -69,7 +69,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Estimate(NamedTuple):
+class MeanInterval(NamedTuple):
     """A mean of quality with its 95 % interval, all in [0, 1]."""
 
     mean: float
@@ -77,10 +77,10 @@ class Estimate(NamedTuple):
     high: float
 
 
-def estimate(scores: Iterable[tuple[float, float]], *, binary: bool) -> Estimate | None:
+def mean_interval(scores: Iterable[tuple[float, float]], *, binary: bool) -> MeanInterval | None:
     """Return what (quality, probability) pairs say of all traffic; None where there is none. Arguments as of the two below."""
     sums = moments(scores)
-    return Estimate(mean(sums), *interval(sums, binary=binary)) if sums.n else None
+    return MeanInterval(mean(sums), *interval(sums, binary=binary)) if sums.n else None
 
 
 def moments(scores: Iterable[tuple[float, float]], failed: float = 0.0) -> Moments:
