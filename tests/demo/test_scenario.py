@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from spanscore.demo.chain import handbook_chain
-from spanscore.demo.langchain_agent import TOPICS, ferry_agent
+from spanscore.demo.langchain_langgraph_agent import TOPICS, ferry_agent
 from spanscore.demo.library import Handbook, documents, memory
 from spanscore.demo.offline_model import QUESTION, OfflineModel
 from spanscore.demo.scenario import _OFF_SUBJECT, _QUESTIONS, LEAST_REQUESTS, requests

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spanscore.context import expected
 from spanscore.demo.chain import handbook_chain
-from spanscore.demo.langchain_agent import AGENT_NAME, TOPICS, ferry_agent
+from spanscore.demo.langchain_langgraph_agent import AGENT_NAME, TOPICS, ferry_agent
 from spanscore.demo.library import Handbook
 from spanscore.demo.offline_model import OfflineModel
 from spanscore.demo.scenario import LEAST_REQUESTS, Request, requests

@@ -8,7 +8,6 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import tool
 
-from spanscore.demo.langgraph_memory import conversations
 from spanscore.demo.library import Handbook, documents
 from spanscore.errors import MissingExtraError
 
@@ -16,20 +15,8 @@ __all__ = ["AGENT_NAME", "TOPICS", "ferry_agent"]
 
 AGENT_NAME = "purser"
 TOPICS = (
-    *(
-        "tickets",
-        "bicycles",
-        "dogs",
-        "horses",
-        "cars",
-        "ferries",
-        "crossing",
-        "wind",
-        "suitcases",
-        "lost property",
-        "lockers",
-    ),
-    *("wheelchair", "boarding", "Marigold", "captain", "galley", "meals", "parking", "groups", "schools"),
+    *("tickets", "bicycles", "dogs", "horses", "cars", "ferries", "crossing", "wind", "suitcases", "lost property"),
+    *("lockers", "wheelchair", "boarding", "Marigold", "captain", "galley", "meals", "parking", "groups", "schools"),
 )
 """What the agent is there for: the reference of topic adherence."""
 _SYSTEM = "You are the purser of Skerrow Sound Ferries. Answer questions about the ferries, from your tools alone."
@@ -39,10 +26,11 @@ def ferry_agent(model: BaseChatModel, handbook: Handbook) -> Any:
     """Return the agent, a compiled graph; its conversations are kept in memory, by ``thread_id``.
 
     Raises:
-        MissingExtraError: langchain (which brings langgraph) is not installed.
+        MissingExtraError: langchain, or langgraph which it brings, is not installed.
     """
     try:
         from langchain.agents import create_agent
+        from langgraph.checkpoint.memory import InMemorySaver
     except ImportError as error:
         raise MissingExtraError("langchain", "demo") from error
 
@@ -57,7 +45,7 @@ def ferry_agent(model: BaseChatModel, handbook: Handbook) -> Any:
         return _with_artifact([page for page in documents() if page.id == "timetable"])
 
     return create_agent(
-        model, [search_handbook, timetable], system_prompt=_SYSTEM, name=AGENT_NAME, checkpointer=conversations()
+        model, [search_handbook, timetable], system_prompt=_SYSTEM, name=AGENT_NAME, checkpointer=InMemorySaver()
     )
 
 
