@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.otel.exporters import QuietExporter, sdk_disabled
+from spanscore.otel.exporters import SIGNALS, QuietExporter, otlp_exporter, sdk_disabled
 from spanscore.runtime.threads import start_daemon
 
 __all__ = ["SERVICE", "Tracing", "in_stretch"]
@@ -134,16 +134,8 @@ def _exporters(url: str) -> dict[str, Any]:
         raise ConfigurationError(
             f"--otlp is {url!r}; it is the base URL of an OTLP/HTTP backend: http://localhost:4318"
         )
-    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    makers = {"traces": OTLPSpanExporter, "metrics": OTLPMetricExporter, "logs": OTLPLogExporter}
-    base = url.rstrip("/")
-    return {
-        what: QuietExporter(make(endpoint=f"{base}/v1/{what}", timeout=5), f"{base}/v1/{what}")
-        for what, make in makers.items()
-    }
+    at = {what: f"{url.rstrip('/')}/v1/{what}" for what in SIGNALS}
+    return {what: QuietExporter(otlp_exporter(what)(endpoint=to, timeout=5), to, what) for what, to in at.items()}
 
 
 def _together(calls: Sequence[Callable[[], object]]) -> None:

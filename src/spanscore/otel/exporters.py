@@ -27,7 +27,16 @@ from spanscore.runtime.log import log_once
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
-__all__ = ["SIGNALS", "OwnParts", "QuietExporter", "Signal", "exporter_name", "otel_environment", "sdk_disabled"]
+__all__ = [
+    "SIGNALS",
+    "OwnParts",
+    "QuietExporter",
+    "Signal",
+    "exporter_name",
+    "otel_environment",
+    "otlp_exporter",
+    "sdk_disabled",
+]
 
 Signal = Literal["traces", "metrics", "logs"]
 SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
@@ -37,14 +46,12 @@ MAX_WORDS = 100
 _THINGS: dict[Signal, str] = {"traces": "spans", "metrics": "points", "logs": "events"}
 """What an export of each signal carries, for people."""
 
-_OTLP_EXPORTERS = {
-    ("http", "traces"): ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLPSpanExporter"),
-    ("http", "metrics"): ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "OTLPMetricExporter"),
-    ("http", "logs"): ("opentelemetry.exporter.otlp.proto.http._log_exporter", "OTLPLogExporter"),
-    ("grpc", "traces"): ("opentelemetry.exporter.otlp.proto.grpc.trace_exporter", "OTLPSpanExporter"),
-    ("grpc", "metrics"): ("opentelemetry.exporter.otlp.proto.grpc.metric_exporter", "OTLPMetricExporter"),
-    ("grpc", "logs"): ("opentelemetry.exporter.otlp.proto.grpc._log_exporter", "OTLPLogExporter"),
+_OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
+    "traces": ("trace_exporter", "OTLPSpanExporter"),
+    "metrics": ("metric_exporter", "OTLPMetricExporter"),
+    "logs": ("_log_exporter", "OTLPLogExporter"),
 }
+"""Signal → module and class, which HTTP and gRPC name alike."""
 _NOISY_LOGGERS = (
     "opentelemetry.exporter.otlp.common.http",
     "opentelemetry.exporter.otlp.proto.http._common",
@@ -371,11 +378,15 @@ def exporter_name(what: Signal) -> Literal["otlp", "none"]:
     return "none" if os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none" else "otlp"
 
 
+def otlp_exporter(what: Signal, transport: Literal["http", "grpc"] = "http") -> Any:
+    """Return the SDK's class of OTLP exporters for a signal."""
+    module, name = _OTLP_EXPORTERS[what]
+    return getattr(importlib.import_module(f"opentelemetry.exporter.otlp.proto.{transport}.{module}"), name)
+
+
 def _exporter(what: Signal) -> QuietExporter:
-    protocol = _setting(what, "PROTOCOL")
-    transport = "grpc" if protocol == "grpc" else "http"
-    module, name = _OTLP_EXPORTERS[transport, what]
-    return QuietExporter(getattr(importlib.import_module(module), name)(), _endpoint(what, transport), what)
+    transport: Literal["http", "grpc"] = "grpc" if _setting(what, "PROTOCOL") == "grpc" else "http"
+    return QuietExporter(otlp_exporter(what, transport)(), _endpoint(what, transport), what)
 
 
 def _setting(what: Signal, name: str) -> str:
