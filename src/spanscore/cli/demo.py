@@ -87,7 +87,8 @@ def demo(
     options = DemoOptions(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
     with Demo(options) as playing:
         if metrics_port is not None:
-            typer.echo(f"metrics: {playing.serve_metrics(metrics_port)}", err=True)
+            port = playing.scorer.serve_metrics(metrics_port)
+            typer.echo(f"metrics: http://127.0.0.1:{port}/metrics", err=True)
         with _progress(requests) as watch:
             played = playing.play(watch)
         spans = [span_data(span) for span in played.spans]

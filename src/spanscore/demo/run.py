@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -34,7 +33,7 @@ from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
 from spanscore.scorer import OnlineScorer
 
-__all__ = ["Demo", "DemoOptions", "Played", "Tally", "unused_key"]
+__all__ = ["Demo", "DemoOptions", "Played", "Tally"]
 
 METRICS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -118,7 +117,7 @@ class Played:
     spans: Sequence[ReadableSpan]
     status: Status
     model: str
-    deliveries: dict[str, str] = field(default_factory=dict)
+    deliveries: dict[str, str]
 
 
 class Demo:
@@ -127,16 +126,21 @@ class Demo:
     Raises:
         ConfigurationError: an option cannot be; the message names it.
         MissingExtraError: langchain, or the library of the model, is not installed.
+
+    Attributes:
+        scorer: what stands beside the application.
     """
 
     def __init__(self, options: DemoOptions) -> None:
         _check(options)
         self._options, self._tally = options, Tally()
         model = _model(options)
-        self._application = _Application(model, options.seed)
+        self._handbook = Handbook(seed=options.seed)
+        self._chain = handbook_chain(model, self._handbook)
+        self._agent = ferry_agent(model, self._handbook)
         metrics = _metrics(model if options.model else "lexical")
         self._tracing = Tracing(options.seed, options.otlp)
-        self._scorer = OnlineScorer(
+        self.scorer = OnlineScorer(
             metrics,
             sample_rate=options.rate,
             rules=[_AGENT_RULE],
@@ -151,7 +155,7 @@ class Demo:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._scorer.shutdown()
+        self.scorer.shutdown()
         self._tracing.close()
 
     def play(self, watch: Callable[[Tally], None] = lambda _: None) -> Played:
@@ -163,7 +167,7 @@ class Demo:
         # A demo's traffic belongs in no LangSmith project, whatever the environment says.
         with tracing_context(enabled=False):
             interrupted = self._ask_all(watch)
-        self._scorer.flush(_FLUSH_S)
+        self.scorer.flush(_FLUSH_S)
         self._tracing.flush()
         spans = self._tracing.spans()
         return Played(
@@ -171,22 +175,10 @@ class Demo:
             asked=self._tally.asked,
             interrupted=interrupted,
             spans=spans if self._options.seconds else spread(spans, self._options.requests, time.time_ns()),
-            status=self._scorer.status(),
+            status=self.scorer.status(),
             model=self._options.model or "offline",
             deliveries={signal: exporter.last() for signal, exporter in self._tracing.exporters.items()},
         )
-
-    def serve_metrics(self, port: int) -> str:
-        """Serve the scorer's metrics to a Prometheus until the end; return the address of the page.
-
-        Args:
-            port: 0 = any free one.
-
-        Raises:
-            ConfigurationError: nothing can listen there.
-            MissingExtraError: prometheus-client is not installed.
-        """
-        return f"http://127.0.0.1:{self._scorer.serve_metrics(port)}/metrics"
 
     def _ask_all(self, watch: Callable[[Tally], None]) -> bool:
         """Make the requests; return whether Ctrl-C ended it."""
@@ -197,26 +189,16 @@ class Demo:
                 if options.seconds:
                     due = began + (request.number - 1) * options.seconds / options.requests
                     time.sleep(max(0.0, due - time.monotonic()))
-                self._application.ask(request, {"callbacks": [self._scorer.handler]})
+                self._ask(request, {"callbacks": [self.scorer.handler]})
                 tally.asked = request.number
                 if request.number % _BREATH == 0:
-                    self._scorer.flush(_FLUSH_S)
+                    self.scorer.flush(_FLUSH_S)
                 watch(tally)
         except KeyboardInterrupt:
             return True
         return False
 
-
-class _Application:
-    """The chain and the agent over one handbook: what an operator would have."""
-
-    def __init__(self, model: BaseChatModel, seed: int) -> None:
-        self._handbook = Handbook(seed=seed)
-        self._chain = handbook_chain(model, self._handbook)
-        self._agent = ferry_agent(model, self._handbook)
-
-    def ask(self, request: Request, config: RunnableConfig) -> None:
-        """Serve one request."""
+    def _ask(self, request: Request, config: RunnableConfig) -> None:
         self._handbook.broken = request.stretch == "during"
         with in_stretch(request.stretch):
             if request.thread is None:
@@ -248,8 +230,3 @@ def _model(options: DemoOptions) -> BaseChatModel:
 def _metrics(model: Any) -> list[Metric]:
     the_judge = judge(model)
     return [create(name, judge=the_judge, embeddings="lexical", **given) for name, given in METRICS.items()]
-
-
-def unused_key(options: DemoOptions) -> str | None:
-    """Return the name of a model key that is set and not used, None where there is none."""
-    return "OPENAI_API_KEY" if options.model is None and os.environ.get("OPENAI_API_KEY") else None

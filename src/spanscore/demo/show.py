@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from io import StringIO
 from types import MappingProxyType
 
@@ -17,10 +19,9 @@ from rich.tree import Tree
 
 from spanscore import semconv
 from spanscore.demo.results import Drop, Mean, Results, Trace, documents, note_of
-from spanscore.demo.run import Played, unused_key
+from spanscore.demo.run import Played
 from spanscore.demo.scenario import STRETCHES
 from spanscore.demo.times import MINUTES
-from spanscore.model.span import SpanData
 from spanscore.report import ReportRow
 from spanscore.report.findings import scored, threshold, value_among
 
@@ -36,6 +37,7 @@ _MISSING = (
 )
 """A word of the reason for which a field is missing → which units of the demo these are."""
 _KILO = 1000
+_dim = partial(Text, style="dim")
 _FONT_FACE = re.compile(r"@font-face\s*\{\{.*?\}\}\s*", re.DOTALL)
 """Rich's SVG fetches its font from a server; a picture in a README may not, and one of ours shall not."""
 
@@ -51,7 +53,7 @@ def overview(
     return Group(
         Text(_what_ran(played)),
         *_section("The worst traces", *_worst(results, traces)),
-        *_section("Mean quality, with its 95 % interval", _means(results), *_cautions(played)),
+        *_section("Mean quality, with its 95 % interval", _means(results), *map(_dim, played.status.notes)),
         *_section("What was scored, and how often", _outcomes(played), *_reasons(played)),
         *_section("What happened", *_findings(results)),
         *_section("What next", *_next(played, written)),
@@ -83,8 +85,8 @@ def _what_ran(played: Played) -> str:
         if options.model
         else "A model and a judge that need no network answer and score"
     )
-    key = unused_key(options)
-    unused = f". {key} is set and was not used: --model openai:gpt-4o-mini would" if key else ""
+    has_key = options.model is None and os.environ.get("OPENAI_API_KEY")
+    unused = ". OPENAI_API_KEY is set and was not used: --model openai:gpt-4o-mini would" if has_key else ""
     return f"{runs}. {len(played.spans)} spans. {who}, seed {options.seed}{unused}."
 
 
@@ -105,13 +107,15 @@ def _trace(trace: Trace, times: int) -> RenderableType:
     if times > 1:
         title.append(f"  failed in {times} requests", style="dim")
     talk = Table.grid(padding=(0, 1))
-    talk.add_row(Text("Q", style="dim"), trace.question)
-    talk.add_row(Text("A", style="dim"), trace.answer)
+    talk.add_row(_dim("Q"), trace.question)
+    talk.add_row(_dim("A"), trace.answer)
     root, *children = trace.spans
     tree = Tree(Group(_line(root.name), _scores(trace)), guide_style="dim")
     branches = {root.span_id: tree}
     for span in children:
-        branches[span.span_id] = branches.get(span.parent_id or 0, tree).add(_line(span.name, _detail(span)))
+        names = ", ".join(documents(span))
+        line = _line(span.name, f"  → {names}" if names else "")
+        branches[span.span_id] = branches.get(span.parent_id or 0, tree).add(line)
     for evaluation in trace.evaluations:
         tree.add(_evaluation(evaluation))
     return Group(Text(), title, talk, tree)
@@ -124,7 +128,7 @@ def _scores(trace: Trace) -> RenderableType:
 
 def _score(one: ReportRow) -> Text:
     value = scored(one.value, one.quality, one.pass_at)
-    return Text(f"{one.metric} ").append(value, style=_style(one.label))
+    return Text(f"{one.metric} ").append(value, style={"pass": "green", "fail": "bold red"}.get(one.label or "", ""))
 
 
 def _evaluation(one: ReportRow) -> Text:
@@ -137,19 +141,10 @@ def _note(one: ReportRow) -> str:
     return " ".join(note_of(one).split())
 
 
-def _detail(span: SpanData) -> str:
-    names = documents(span)
-    return f"  → {', '.join(names)}" if names else ""
-
-
 def _line(text: str, detail: str = "", *, style: str = "") -> Text:
     """Return one line that is cut rather than wrapped."""
     line = Text(no_wrap=True, overflow="ellipsis")
     return line.append(text, style=style).append(detail, style="dim")
-
-
-def _style(label: str | None) -> str:
-    return {"pass": "green", "fail": "bold red"}.get(label or "", "")
 
 
 # --- figures --------------------------------------------------------------------------------------------------------
@@ -172,13 +167,9 @@ def _means(results: Results) -> RenderableType:
     return table
 
 
-def _cautions(played: Played) -> Iterator[RenderableType]:
-    yield from (Text(note, style="dim") for note in played.status.notes)
-
-
 def _mean(found: Mean | None, *, low: bool) -> Text:
     if found is None:
-        return Text("–", style="dim")
+        return _dim("–")
     mean = Text().append(f"{found.mean:.2f}", style="bold red" if low else "")
     return mean.append(f"  {found.low:.2f}–{found.high:.2f}\n{found.scored} scored", style="dim")
 
@@ -200,13 +191,12 @@ def _outcomes(played: Played) -> RenderableType:
 
 def _reasons(played: Played) -> Iterator[RenderableType]:
     rate = played.options.rate
-    yield Text(
+    yield _dim(
         f"A chain run is scored with probability {rate:g}, an agent turn always (a rule); the means weigh each score with "
-        "1 / its probability. Every eligible unit has exactly one outcome:",
-        style="dim",
+        "1 / its probability. Every eligible unit has exactly one outcome:"
     )
     for reason, metrics in _by_reason(played).items():
-        yield Text(f"{', '.join(metrics)} {reason}", style="dim")
+        yield _dim(f"{', '.join(metrics)} {reason}")
 
 
 def _by_reason(played: Played) -> dict[str, list[str]]:
@@ -303,5 +293,5 @@ def _size(size: int) -> str:
 def _step(what: str, how: str) -> RenderableType:
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=15)
-    row.add_row(Text(what, style="dim"), Text(how))
+    row.add_row(_dim(what), Text(how))
     return row
