@@ -91,11 +91,10 @@ class DropPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert.
+    """One alert: what must be wrong for ``PATIENCE`` evaluations.
 
     Attributes:
         expression: returns the value where something is wrong, and nothing elsewhere.
-        held_s: for which it must.
         labels: severity, metric, window; segment where it is for one, reason where there are several.
         text: for people; ``{value}``, ``{scores}``, ``{drop}`` and ``{service}`` stand for what each tool puts in.
         scores: expression of the effective number of scores behind it; empty = none.
@@ -104,7 +103,6 @@ class Alert:
 
     name: str
     expression: str
-    held_s: float
     labels: Mapping[str, str]
     summary: str
     text: str
@@ -193,7 +191,6 @@ def _drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
             yield Alert(
                 name="SpanscoreQualityDrop",
                 expression=promql.dropped(of, null=plan.null, z=plan.z, min_scores=plan.least, binary=plan.binary),
-                held_s=PATIENCE * shared.interval,
                 labels=_labels("critical", plan.metric, window, stream),
                 summary=f"{plan.metric} has dropped{_of(stream)}",
                 text=f"{plan.metric}{_of(stream)} is {{value}} over the last {window}, {{drop}} below its baseline of "
@@ -220,7 +217,6 @@ def _thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings
         yield Alert(
             name="SpanscoreQualityBelowThreshold",
             expression=promql.below(of, threshold=alert.threshold or 0.0, min_scores=least),
-            held_s=PATIENCE * shared.interval,
             labels=_labels("critical", metric.name, window, stream),
             summary=f"{metric.name} is below {alert.threshold:g}{_of(stream)}",
             text=f"{metric.name}{_of(stream)} is {{value}} over the last {window}, below its threshold of "
@@ -237,7 +233,6 @@ def _judge(metric: Metric, shared: MonitoringSettings) -> Alert:
     return Alert(
         name="SpanscoreJudgeFailing",
         expression=f"{share} > {shared.max_failed:g}\nand {failures} >= {FAILURES}",
-        held_s=PATIENCE * shared.interval,
         labels=_labels("warning", metric.name, window),
         summary=f"evaluations of {metric.name} fail",
         text=f"A share of {{value}} of the evaluations of {metric.name} failed over the last {window} ({{service}}), more than "
@@ -257,7 +252,6 @@ def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -
     yield Alert(
         name="SpanscoreNoScores",
         expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, first, scored)} == 0",
-        held_s=PATIENCE * shared.interval,
         labels={**_labels("warning", metric.name, first), "reason": UNSCORED},
         summary=f"{metric.name} has no scores",
         text=f"{{value}} units were to be evaluated by {metric.name} over the last {first}, and none got a score "
@@ -271,7 +265,6 @@ def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -
     yield Alert(
         name="SpanscoreNoScores",
         expression=f"{silent}\nor absent({series(semconv.SCORED)}{{{scored}}})",
-        held_s=PATIENCE * shared.interval,
         labels={**_labels("warning", metric.name, long), "reason": SILENT},
         summary=f"{metric.name} has no scores",
         text=f"No score of {metric.name} arrived over the last {long}, or its counters are not here at all ({{service}}): no "
@@ -306,7 +299,6 @@ def _lost(shared: MonitoringSettings) -> Iterator[Alert]:
         yield Alert(
             name="SpanscoreUnitsLost",
             expression=f"{promql.increase(instrument, window, where, promql.GROUP[1:])} > 0",
-            held_s=PATIENCE * shared.interval,
             labels={**_labels("warning", ALL, window), "reason": reason},
             summary=f"units are lost: {reason}",
             text=f"{{value}} over the last {window} ({{service}}). {remedy}.",
@@ -319,7 +311,6 @@ def _unaccounted(shared: MonitoringSettings) -> Alert:
     return Alert(
         name="SpanscoreOutcomesDoNotAddUp",
         expression=f"min_over_time({name}[{window}]) > 0\nor max_over_time({name}[{window}]) < 0",
-        held_s=PATIENCE * shared.interval,
         labels=_labels("warning", f"{{{{ $labels.{promql.METRIC} }}}}", window),
         summary="units are unaccounted for",
         text=f"eligible − outcomes − pending is {{value}} and not 0, over the last {window} ({{service}}): units were lost "

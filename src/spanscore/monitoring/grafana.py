@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import Alert, links_of
+from spanscore.monitoring.alerts import PATIENCE, Alert, links_of
 from spanscore.settings.tree import MonitoringSettings
 
 __all__ = ["provisioned"]
@@ -44,7 +44,7 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "data": list(_steps(alert)),
         "noDataState": "OK",
         "execErrState": "Error",
-        "for": promql.duration(alert.held_s),
+        "for": promql.duration(PATIENCE * shared.interval),
         "annotations": {
             "summary": alert.summary,
             "description": alert.message(

@@ -17,7 +17,7 @@ import yaml
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import SEGMENT, SERIES, Alert, alerts_of, links_of, streams_of
+from spanscore.monitoring.alerts import PATIENCE, SEGMENT, SERIES, Alert, alerts_of, links_of, streams_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.protocols import Metric
@@ -104,7 +104,7 @@ def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": alert.expression,
-        "for": promql.duration(alert.held_s),
+        "for": promql.duration(PATIENCE * shared.interval),
         "labels": dict(alert.labels),
         "annotations": {
             "summary": alert.summary,
