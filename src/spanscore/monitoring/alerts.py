@@ -135,7 +135,8 @@ def plans_of(
 def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> DropPlan:
     assert alert.baseline is not None  # those without one have no plan
     binary = metric.scale.kind == "binary"
-    null = budget.null_of(alert.baseline, alert.min_drop)
+    tolerated = budget.TOLERATED * alert.min_drop
+    null = alert.baseline - tolerated
     z = alert.z or budget.critical_z(
         interval_s=shared.interval, windows=len(shared.windows), every_s=alert.false_alarm_every, streams=streams
     )
@@ -146,7 +147,7 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
         null=null,
         z=z,
         least=alert.min_scores or budget.least_scores(alert.baseline, binary=binary),
-        to_see=budget.scores_to_see(alert.min_drop, null=null, tolerated=budget.TOLERATED * alert.min_drop, z=z),
+        to_see=budget.scores_to_see(alert.min_drop, null=null, tolerated=tolerated, z=z),
     )
 
 

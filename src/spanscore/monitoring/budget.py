@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil, inf
 from statistics import NormalDist
 
-__all__ = ["TOLERATED", "critical_z", "least_scores", "null_of", "scores_to_see"]
+__all__ = ["TOLERATED", "critical_z", "least_scores", "scores_to_see"]
 
 TOLERATED = 0.25
 """Share of ``min_drop`` that is no drop yet: only drops of about ``min_drop`` itself are found later for it."""
@@ -32,11 +32,6 @@ def critical_z(*, interval_s: float, windows: int, every_s: float, streams: int)
     """
     evaluations = max(1.0, every_s / interval_s)
     return -NormalDist().inv_cdf(min(MAX_SHARE, 1 / (evaluations * windows * streams)))
-
-
-def null_of(baseline: float, min_drop: float) -> float:
-    """Return the quality down to which nothing is said."""
-    return baseline - TOLERATED * min_drop
 
 
 def least_scores(baseline: float | None, *, binary: bool) -> int:

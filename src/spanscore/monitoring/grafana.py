@@ -64,7 +64,7 @@ def _steps(alert: Alert) -> Iterator[dict[str, Any]]:
     yield _query("A", alert.expression)
     yield _reduced("B", "A")
     condition = {"evaluator": {"type": "gt", "params": [EVERYTHING]}}
-    yield _expression("C", {"type": "threshold", "expression": "B", "conditions": [condition]})
+    yield _step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition])
     if alert.scores:
         yield _query("D", alert.scores)
         yield _reduced("E", "D")
@@ -74,27 +74,16 @@ def _steps(alert: Alert) -> Iterator[dict[str, Any]]:
 
 
 def _query(ref: str, expression: str) -> dict[str, Any]:
-    model = {
-        "refId": ref,
-        "datasource": {"type": "prometheus", "uid": DATASOURCE},
-        "expr": expression,
-        "instant": True,
-        "range": False,
-    }
-    return _step(ref, DATASOURCE, model)
+    return _step(ref, DATASOURCE, "prometheus", expr=expression, instant=True, range=False)
 
 
 def _reduced(ref: str, of: str) -> dict[str, Any]:
-    return _expression(ref, {"type": "reduce", "expression": of, "reducer": "last"})
+    return _step(ref, EXPRESSION, EXPRESSION, type="reduce", expression=of, reducer="last")
 
 
-def _expression(ref: str, model: dict[str, Any]) -> dict[str, Any]:
-    whole = {"refId": ref, "datasource": {"type": EXPRESSION, "uid": EXPRESSION}, **model}
-    return _step(ref, EXPRESSION, whole)
-
-
-def _step(ref: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
-    return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": model}
+def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
+    whole = {"refId": ref, "datasource": {"type": kind, "uid": source}, **model}
+    return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
 
 
 def _value(ref: str, form: str) -> str:
