@@ -42,7 +42,6 @@ class Moments:
         n: scored units.
         w: Σw; of 1/π.
         wy: Σw·y.
-        wy2: Σw·y².
         w2: Σw².
         w2y: Σw²·y.
         w2y2: Σw²·y².
@@ -52,7 +51,6 @@ class Moments:
     n: float = 0.0
     w: float = 0.0
     wy: float = 0.0
-    wy2: float = 0.0
     w2: float = 0.0
     w2y: float = 0.0
     w2y2: float = 0.0
@@ -95,9 +93,7 @@ def moments(scores: Iterable[tuple[float, float]], failed: float = 0.0) -> Momen
     def total(i: int, j: int) -> float:
         return fsum(w**i * y**j for w, y in units)
 
-    return Moments(
-        len(units), total(1, 0), total(1, 1), total(1, 2), total(2, 0), total(2, 1), total(2, 2), failed=failed
-    )
+    return Moments(len(units), total(1, 0), total(1, 1), total(2, 0), total(2, 1), total(2, 2), failed=failed)
 
 
 def mean(of: Moments) -> float:

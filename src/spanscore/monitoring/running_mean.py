@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from spanscore import semconv
 from spanscore.model.score import Scale
-from spanscore.monitoring.estimates import Moments, interval, mean
+from spanscore.monitoring.estimates import Estimate, Moments, interval, mean
 
-__all__ = ["RunningMean", "running_mean"]
+__all__ = ["running_mean"]
 
 _FIELDS = {
     "n": semconv.SCORED,
     "w": semconv.WEIGHT,
     "wy": semconv.WEIGHT_QUALITY,
-    "wy2": semconv.WEIGHT_QUALITY2,
     "w2": semconv.WEIGHT2,
     "w2y": semconv.WEIGHT2_QUALITY,
     "w2y2": semconv.WEIGHT2_QUALITY2,
 }
 
 
-class RunningMean(NamedTuple):
-    """The mean quality of all eligible traffic, estimated, and its 95 % interval; all in [0, 1]."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def running_mean(
     metric: str, scale: Scale, sums: Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
-) -> RunningMean | None:
-    """Return how good a metric's scores are so far; None where nothing is scored, or the scale is open.
+) -> Estimate | None:
+    """Return what the scores so far say of all eligible traffic; None where nothing is scored, or the scale is open.
 
     Args:
         metric: its name.
@@ -49,4 +39,4 @@ def running_mean(
     )
     if scale.range is None or not of.w:
         return None
-    return RunningMean(mean(of), *interval(of, binary=scale.kind == "binary"))
+    return Estimate(mean(of), *interval(of, binary=scale.kind == "binary"))
