@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from spanscore.codec.glance import glance
-from spanscore.codec.langchain import snapshot, snapshot_documents, snapshot_generation, snapshot_messages
+from spanscore.codec.snapshot import snapshot, snapshot_generation, snapshot_messages
 
 KB = "x" * 1_000
 IMAGE = {"type": "image_url", "image_url": {"url": "y" * 50_000}}
@@ -16,7 +16,7 @@ SNAPSHOTS = {
     "a state": (lambda: snapshot({"question": KB, "notes": [KB, KB]}), 3_000),
     "messages": (lambda: snapshot_messages([[HumanMessage(KB), AIMessage(KB)]]), 2_000),
     "an image": (lambda: snapshot_messages([[HumanMessage([{"type": "text", "text": KB}, IMAGE])]]), 51_000),
-    "documents": (lambda: snapshot_documents([Document(page_content="x" * (2_000 + n)) for n in range(40)]), 80_000),
+    "documents": (lambda: snapshot([Document(page_content="x" * (2_000 + n)) for n in range(40)]), 80_000),
     "an answer": (lambda: snapshot_generation(LLMResult(generations=[[ChatGeneration(message=AIMessage(KB))]])), 1_000),
     "a number": (lambda: 7, 0),
 }

@@ -26,19 +26,14 @@ from tests.codec.payloads import MESSAGES, payloads
 from spanscore.codec.langchain import (
     chat_content,
     completion_content,
-    render_messages,
-    render_value,
     retriever_content,
     root_content,
     sample_from_messages,
-    snapshot,
-    snapshot_documents,
-    snapshot_generation,
-    snapshot_messages,
-    snapshot_tool_output,
     to_messages,
     tool_content,
 )
+from spanscore.codec.render import render_messages, render_value
+from spanscore.codec.snapshot import snapshot, snapshot_generation, snapshot_messages, snapshot_tool_output
 from spanscore.errors import SampleError
 from spanscore.model import sample as ours
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
@@ -247,7 +242,7 @@ def test_a_completion_is_one_user_message() -> None:
 
 
 def test_a_retriever_has_its_query_and_its_documents() -> None:
-    found = snapshot_documents([Document("a", id="1", metadata={"score": 0.5, "x": 1}), Document("b")])
+    found = snapshot([Document("a", id="1", metadata={"score": 0.5, "x": 1}), Document("b")])
 
     assert retriever_content("q", found) == {
         "gen_ai.retrieval.query.text": "q",
@@ -256,12 +251,12 @@ def test_a_retriever_has_its_query_and_its_documents() -> None:
 
 
 def test_a_retriever_that_found_nothing_differs_from_one_that_failed() -> None:
-    assert retriever_content("q", snapshot_documents([]))["gen_ai.retrieval.documents"] == []
+    assert retriever_content("q", snapshot([]))["gen_ai.retrieval.documents"] == []
     assert "gen_ai.retrieval.documents" not in retriever_content("q", None)
 
 
 def test_a_score_that_no_float_can_hold_is_left_out_and_takes_no_document_along() -> None:
-    found = snapshot_documents([Document("d", metadata={"score": 10**400})])
+    found = snapshot([Document("d", metadata={"score": 10**400})])
 
     assert retriever_content("q", found)["gen_ai.retrieval.documents"] == [{"content": "d"}]
 

@@ -20,19 +20,15 @@ from langchain_core.runnables.utils import AddableDict
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from spanscore.codec.langchain import (
-    chat_content,
-    render_value,
-    retriever_content,
-    root_content,
+from spanscore.codec.langchain import chat_content, retriever_content, root_content, tool_content
+from spanscore.codec.render import render_value
+from spanscore.codec.snapshot import (
+    MAX_ITEMS,
     snapshot,
-    snapshot_documents,
     snapshot_generation,
     snapshot_messages,
     snapshot_tool_output,
-    tool_content,
 )
-from spanscore.codec.snapshot import MAX_ITEMS
 from spanscore.codec.snapshot_types import Opaque
 
 
@@ -85,7 +81,7 @@ def of_root(take: Callable[[Any], Any]) -> tuple[Callable[[Any], Any], Callable[
 ROOT = of_root(snapshot)
 CHAT = (lambda messages: snapshot_messages([messages]), lambda taken: chat_content(taken, None))
 ANSWER = (snapshot_generation, lambda taken: chat_content(None, taken))
-FOUND = (snapshot_documents, lambda taken: retriever_content("q", taken))
+FOUND = (snapshot, lambda taken: retriever_content("q", taken))
 TOOL = (snapshot_tool_output, lambda taken: tool_content(None, taken))
 
 EDITS: dict[str, tuple[Any, Callable[[], Any], Callable[[Any], Any]]] = {
@@ -306,7 +302,6 @@ def test_overridden_methods_of_a_list_do_not_run() -> None:
         snapshot,
         snapshot_tool_output,
         snapshot_generation,
-        snapshot_documents,
         lambda v: snapshot([v]),
         lambda v: snapshot_messages([[v]]),
         snapshot_messages,
@@ -325,7 +320,7 @@ def test_texts_are_shared_not_copied() -> None:
     text = "x" * 20_000
     document = Document(text)
 
-    ((content, *_),) = snapshot_documents([document])
+    ((content, *_),) = snapshot([document])
 
     assert content is document.page_content
 

@@ -8,7 +8,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
-from spanscore.codec.langchain import chat_attributes, snapshot_generation
+from spanscore.codec.snapshot import snapshot_generation
+from spanscore.codec.usage import chat_attributes
 
 TOKENS = {"gen_ai.usage.input_tokens": 11, "gen_ai.usage.output_tokens": 7}
 CACHE_AND_REASONING = {

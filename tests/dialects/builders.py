@@ -16,6 +16,7 @@ from opentelemetry.trace import StatusCode
 from spanscore import semconv
 from spanscore.codec import langchain as codec
 from spanscore.codec.sdk import exported, span_data
+from spanscore.codec.snapshot import snapshot, snapshot_generation, snapshot_messages, snapshot_tool_output
 from spanscore.model.span import SpanData, Unit, UnitKey
 
 
@@ -33,24 +34,24 @@ class Run:
 def root(
     inputs: Any = None, outputs: Any = None, expected: Any = None, *, failed: bool = False, end: str = "completed"
 ) -> Run:
-    content = codec.root_content(codec.snapshot(inputs), codec.snapshot(outputs), expected)
+    content = codec.root_content(snapshot(inputs), snapshot(outputs), expected)
     return Run(semconv.INVOKE_WORKFLOW, content, plain={semconv.RUN_END: end}, failed=failed)
 
 
 def chat(asked: list[Any], *said: str | BaseMessage, under: int = 0) -> Run:
     answers = [AIMessage(s) if isinstance(s, str) else s for s in said]
     result = LLMResult(generations=[[ChatGeneration(message=message) for message in answers]])
-    taken = codec.snapshot_generation(result) if said else None
-    return Run(semconv.CHAT, codec.chat_content(codec.snapshot_messages([asked]), taken), under)
+    taken = snapshot_generation(result) if said else None
+    return Run(semconv.CHAT, codec.chat_content(snapshot_messages([asked]), taken), under)
 
 
 def retriever(query: str, documents: Any, under: int = 0) -> Run:
-    found = None if documents is None else codec.snapshot_documents(documents)
+    found = None if documents is None else snapshot(documents)
     return Run(semconv.RETRIEVAL, codec.retriever_content(query, found), under, failed=documents is None)
 
 
 def tool(name: str, arguments: Any, output: Any, *, call_id: str | None = None, under: int = 0) -> Run:
-    content = codec.tool_content(codec.snapshot(arguments), codec.snapshot_tool_output(output))
+    content = codec.tool_content(snapshot(arguments), snapshot_tool_output(output))
     plain = {semconv.TOOL_NAME: name} | ({semconv.TOOL_CALL_ID: call_id} if call_id else {})
     return Run(semconv.EXECUTE_TOOL, content, under, plain)
 

@@ -1,7 +1,7 @@
 """Snapshots of LangChain values → GenAI content attributes. Span thread; never raises for what a payload holds.
 
 The application's half, ``snapshot`` and its kin, is in ``codec.snapshot``; what a model reports besides its words is in
-``codec.usage``. Both are offered here, so that a caller needs this one module.
+``codec.usage``.
 
     list of messages, prompt, {"messages": …}    gen_ai.input.messages / gen_ai.output.messages
     any other value, and a state's other keys    input.value / output.value
@@ -22,13 +22,7 @@ from spanscore import semconv
 from spanscore.codec.blocks import joined
 from spanscore.codec.messages import ASSISTANT, USER, sample_messages, text_message
 from spanscore.codec.render import is_spoken, render_messages, render_value, spoken
-from spanscore.codec.snapshot import (
-    snapshot,
-    snapshot_documents,
-    snapshot_generation,
-    snapshot_messages,
-    snapshot_tool_output,
-)
+from spanscore.codec.snapshot import snapshot_tool_output
 from spanscore.codec.snapshot_types import (
     ChoiceSnapshot,
     CommandSnapshot,
@@ -41,25 +35,17 @@ from spanscore.codec.snapshot_types import (
     ThreadSnapshot,
 )
 from spanscore.codec.text import as_text, jsonable, plain_number
-from spanscore.codec.usage import chat_attributes, finish_reason
+from spanscore.codec.usage import finish_reason
 from spanscore.errors import SampleError
 from spanscore.model.foreign import is_a
 from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, SingleTurnSample
 
 __all__ = [
-    "chat_attributes",
     "chat_content",
     "completion_content",
-    "render_messages",
-    "render_value",
     "retriever_content",
     "root_content",
     "sample_from_messages",
-    "snapshot",
-    "snapshot_documents",
-    "snapshot_generation",
-    "snapshot_messages",
-    "snapshot_tool_output",
     "to_messages",
     "tool_content",
 ]
@@ -135,7 +121,7 @@ def retriever_content(query: Any, documents: Any) -> dict[str, Any]:
 
     Args:
         query: snapshot of what was looked for.
-        documents: of ``snapshot_documents``; None = it failed, and so found neither something nor nothing.
+        documents: snapshot of what it found; None = it failed, and so found neither something nor nothing.
     """
     content: dict[str, Any] = {}
     if query is not None:

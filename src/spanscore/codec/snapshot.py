@@ -61,7 +61,6 @@ from spanscore.model.foreign import bases_of, class_name, defines, is_a, module_
 
 __all__ = [
     "snapshot",
-    "snapshot_documents",
     "snapshot_generation",
     "snapshot_messages",
     "snapshot_tool_output",
@@ -93,11 +92,6 @@ def snapshot_messages(messages: Sequence[Sequence[BaseMessage]]) -> Any:
         return [_items(list(prompt), _LEAF) for prompt in messages]
     except Exception:  # noqa: BLE001 - whatever a foreign object does, the application goes on
         return Opaque((type_name(messages),))
-
-
-def snapshot_documents(documents: Sequence[Document]) -> Any:
-    """Return what a retriever found. Never raises."""
-    return snapshot(documents)
 
 
 def snapshot_generation(result: LLMResult, *, content: bool = True) -> Any:

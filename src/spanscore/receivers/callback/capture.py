@@ -20,7 +20,7 @@ from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY  # what every instrumentation honours; no public name
 
 from spanscore import context
-from spanscore.codec import langchain as codec
+from spanscore.codec import snapshot as codec
 from spanscore.codec.glance import glance
 from spanscore.model.foreign import bases_of, class_name
 from spanscore.model.score import Outcome

@@ -10,7 +10,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 
 from spanscore import semconv
-from spanscore.codec import langchain as codec
+from spanscore.codec import snapshot as codec
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.inline import give_back_the_start
 from spanscore.receivers.callback.runs import Run
@@ -183,14 +183,14 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     def on_retriever_end(self, documents: Sequence[Any], *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over what was found."""
         try:
-            self._end(run_id.int, codec.snapshot_documents, documents, None)
+            self._end(run_id.int, codec.snapshot, documents, None)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_retriever_end", fault)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a retriever's run that failed."""
         try:
-            self._end(run_id.int, codec.snapshot_documents, None, error)
+            self._end(run_id.int, codec.snapshot, None, error)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_retriever_error", fault)
 

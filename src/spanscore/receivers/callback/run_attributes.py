@@ -11,6 +11,7 @@ from opentelemetry.trace import Span
 from spanscore import semconv
 from spanscore.codec import langchain as codec
 from spanscore.codec.text import jsonable, safe_text
+from spanscore.codec.usage import chat_attributes
 from spanscore.model.foreign import is_a, plain_text, type_name
 from spanscore.model.span import Attributes, SpanData
 from spanscore.receivers.callback.runs import CLIENTS, Run
@@ -51,7 +52,7 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
     attributes: dict[str, Any] = dict(_MARKS[run.operation])
     if run.operation in MODELS:
         metadata, parameters = run.details if type(run.details) is tuple else (run.details, None)
-        attributes.update(codec.chat_attributes(run.name, metadata, parameters, output))
+        attributes.update(chat_attributes(run.name, metadata, parameters, output))
         if run.first_ns:
             attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (run.first_ns - run.start_ns) / 1e9
     elif run.operation in _NAMES:
