@@ -10,16 +10,10 @@ from spanscore.model.foreign import is_a
 __all__ = ["joined", "parts"]
 
 _MODALITY = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
-    "audio": "audio",
-    "input_audio": "audio",
+    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
+    **dict.fromkeys(("audio", "input_audio"), "audio"),
     "video": "video",
-    "file": "file",
-    "input_file": "file",
-    "document": "file",
-    "media": "file",
+    **dict.fromkeys(("file", "input_file", "document", "media"), "file"),
 }
 """Type of a content block that holds no words → its modality."""
 _WORDED = ("text", "content", "page_content")

@@ -54,9 +54,6 @@ _MESSAGES_KEY = "messages"
 _SCORE_KEYS = ("score", "relevance_score", "similarity_score", "_score")
 
 
-# --- samples from messages --------------------------------------------------------------------------------------
-
-
 def to_messages(messages: Sequence[Any]) -> list[Message]:
     """Return LangChain messages (also ``("user", text)`` and ``{"role", "content"}``) as a sample's messages.
 
@@ -87,9 +84,6 @@ def sample_from_messages(messages: Sequence[Any]) -> SingleTurnSample | MultiTur
         return MultiTurnSample(user_input=said)
     except ValueError as error:
         raise SampleError(str(error)) from error
-
-
-# --- content of each kind of span -------------------------------------------------------------------------------
 
 
 def chat_content(messages: Any, generation: Any) -> dict[str, Any]:
@@ -194,9 +188,6 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     return len(value) > 0 and all(is_spoken(item) or (loose and is_a(item, str)) for item in value)
 
 
-# --- answers of a model -----------------------------------------------------------------------------------------
-
-
 def _answers(generation: Any) -> list[dict[str, Any]]:
     if is_a(generation, str):
         return render_messages([text_message(ASSISTANT, generation)])
@@ -210,9 +201,6 @@ def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:
     finished = {} if reason is None else {"finish_reason": reason}
     answer = text_message(ASSISTANT, said) if is_a(said, str) else said
     return [{**message, **finished} for message in render_messages([answer])]
-
-
-# --- results and documents --------------------------------------------------------------------------------------
 
 
 def _tool_result(output: Any) -> Any:

@@ -39,15 +39,10 @@ MADE = "lc_source"
 """Key of a message that LangChain made (``additional_kwargs``), such as a summary in place of what was said."""
 
 _ROLES: Mapping[str, str] = {
-    "user": USER,
-    "human": USER,
-    "assistant": ASSISTANT,
-    "ai": ASSISTANT,
-    "model": ASSISTANT,
-    "tool": TOOL,
-    "function": TOOL,
-    "system": SYSTEM,
-    "developer": SYSTEM,
+    **dict.fromkeys(("user", "human"), USER),
+    **dict.fromkeys(("assistant", "ai", "model"), ASSISTANT),
+    **dict.fromkeys(("tool", "function"), TOOL),
+    **dict.fromkeys(("system", "developer"), SYSTEM),
 }
 
 

@@ -43,11 +43,8 @@ def _redacted(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return redacted(value, redactor)
     if isinstance(value, Mapping):
-        return {_redacted_key(key, redactor): _redacted(item, redactor) for key, item in value.items()}
+        clean = ((key if key in _WRITTEN else _redacted(key, redactor), item) for key, item in value.items())
+        return {key: _redacted(item, redactor) for key, item in clean}
     if isinstance(value, list):
         return [_redacted(item, redactor) for item in value]
     return value
-
-
-def _redacted_key(key: Any, redactor: Redactor) -> Any:
-    return redacted(key, redactor) if isinstance(key, str) and key not in _WRITTEN else key

@@ -170,15 +170,6 @@ def _unfold_command(command: CommandSnapshot) -> dict[str, Any]:
     return {"type": "Command", **{name: value for name, value in named if value is not None and value != ()}}
 
 
-def _unfold_opaque(opaque: Opaque) -> dict[str, Any]:
-    return {"type": opaque[0]}
-
-
-def _unfold_live(value: Any) -> Any:
-    """Copy an object that was deeper in its snapshot than copies go."""
-    return snapshot(value)
-
-
 _UNFOLD: Mapping[type, Special] = {
     _Spoken: lambda spoken: _message(spoken[0]),
     ThreadSnapshot: _unfold_messages,
@@ -186,7 +177,6 @@ _UNFOLD: Mapping[type, Special] = {
     PromptSnapshot: _unfold_messages,
     DocumentSnapshot: _unfold_document,
     CommandSnapshot: _unfold_command,
-    Opaque: _unfold_opaque,
-    BaseMessage: _unfold_live,
-    Document: _unfold_live,
+    Opaque: lambda opaque: {"type": opaque[0]},
+    **dict.fromkeys((BaseMessage, Document), snapshot),  # deeper in its snapshot than copies go
 }

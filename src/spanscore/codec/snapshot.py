@@ -121,7 +121,6 @@ def snapshot_tool_output(output: Any) -> Any:
     return snapshot(output)
 
 
-# --- messages and documents -------------------------------------------------------------------------------------
 # The object stands for what applications do not edit (its class, name, tool_call_id); content and calls are copied.
 
 
@@ -167,9 +166,7 @@ def _tool_call(call: Any) -> Any:
 
 def _copied(value: Any) -> Any:
     kind = type(value)
-    if kind is dict:
-        return value.copy()
-    if kind is list:
+    if kind is dict or kind is list:
         return value.copy()
     if is_a(value, dict):
         return plain_dict(value)
@@ -179,14 +176,6 @@ def _copied(value: Any) -> Any:
 def _document(document: Any) -> DocumentSnapshot:
     fields = document.__dict__
     return DocumentSnapshot((fields["page_content"], fields["id"], fields["metadata"].copy()))
-
-
-def _chat_prompt(prompt: Any) -> PromptSnapshot:
-    return PromptSnapshot((_items(list(prompt.__dict__["messages"]), _LEAF),))
-
-
-def _text_prompt(prompt: Any) -> PromptSnapshot:
-    return PromptSnapshot((prompt.__dict__["text"],))
 
 
 def _choice(generation: Any, content: bool) -> ChoiceSnapshot:
@@ -206,10 +195,8 @@ def _choice(generation: Any, content: bool) -> ChoiceSnapshot:
     )
 
 
-# --- LangGraph's Command: known by its name, so that langgraph is never imported -----------------------------------
-
-
 def _is_command(kind: type) -> bool:
+    # By its name, so that langgraph is never imported.
     return class_name(kind) == "Command" and module_of(kind) == "langgraph.types"
 
 
@@ -220,9 +207,6 @@ def _command(command: Any, *, with_artifacts: bool = False) -> CommandSnapshot:
     if with_artifacts and type(live) is dict and type(live.get("messages")) is list:
         update["messages"] = snapshot_tool_output(live["messages"])
     return CommandSnapshot((snapshot(fields.get("resume")), update, snapshot(fields.get("goto"))))
-
-
-# --- containers -------------------------------------------------------------------------------------------------
 
 
 def _items(values: list[Any], copiers: _Copiers) -> Any:
@@ -252,10 +236,6 @@ def _or_opaque(copiers: _Copiers, value: Any) -> Any:
         return _opaque(value)
 
 
-def _share(value: Any) -> Any:
-    return value
-
-
 def _opaque(value: Any) -> Opaque:
     return Opaque((type_name(value),))
 
@@ -281,10 +261,6 @@ class _Copiers(dict[type, Copier]):
 
 class _Fields:
     """Stands for every dataclass in a table of copiers."""
-
-
-def _model_fields(value: Any) -> dict[str, Any]:
-    return dict.copy(value.__dict__)
 
 
 def _dataclass_fields(value: Any) -> dict[str, Any]:
@@ -323,14 +299,14 @@ def _table(inner: _Copiers | None) -> _Copiers:
         return tuple(copies) if type(copies) is list else copies
 
     copiers: dict[type, Copier] = {
-        **dict.fromkeys(_UNCHANGEABLE, _share),
+        **dict.fromkeys(_UNCHANGEABLE, lambda value: value),
         dict: lambda value: entries(plain_dict(value)),
         list: whole_list,
         tuple: whole_tuple,
         set: lambda value: items(list(set.__iter__(value))),
         frozenset: lambda value: items(list(frozenset.__iter__(value))),
         deque: lambda value: items(list(deque.__iter__(value))),
-        BaseModel: lambda value: entries(_model_fields(value)),
+        BaseModel: lambda value: entries(dict.copy(value.__dict__)),
         _Fields: lambda value: entries(_dataclass_fields(value)),
         **_LANGCHAIN,
     }
@@ -349,12 +325,12 @@ _LANGCHAIN: Mapping[type, Copier] = {
     **dict.fromkeys((ToolMessage, ToolMessageChunk), _said),
     **dict.fromkeys((ChatMessage, FunctionMessage, RemoveMessage, BaseMessage), _said),
     Document: _document,
-    ChatPromptValue: _chat_prompt,
-    StringPromptValue: _text_prompt,
+    ChatPromptValue: lambda prompt: PromptSnapshot((_items(list(prompt.__dict__["messages"]), _LEAF),)),
+    StringPromptValue: lambda prompt: PromptSnapshot((prompt.__dict__["text"],)),
 }
 _TEXT = frozenset({str})
 _CALLERS = frozenset({AIMessage, AIMessageChunk})
 _MESSAGES = frozenset(kind for kind in _LANGCHAIN if issubclass(kind, BaseMessage))
-_LEAF = _table(None)
+_LEAF: _Copiers = _table(None)
 _INNER = _table(_LEAF)
 _OUTER = _table(_INNER)
