@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from spanscore.codec.messages import tool_calls, tool_responses
 from spanscore.dialects.texts import CONTEXT_KEYS
-from spanscore.dialects.view import GenAIMessage, Retrieved, View, documents_in, is_resume
+from spanscore.dialects.view import GenAIMessage, Retrieved, Side, View, documents_in, is_resume
 
 __all__ = ["Contexts", "contexts_in"]
 
@@ -45,19 +46,16 @@ def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) 
     retrieved = _distinct(view.retrievals or view.artifacts)
     kept = _listed_documents(view)
     if kept:
-        return _of_state(kept, retrieved)
+        texts = {document.content for document in kept}
+        unused = None if retrieved is None else sum(document.content not in texts for document in retrieved)
+        return Contexts(kept, unused)
     if retrieved is None:
-        return Contexts(_first_held([_state_documents(view), _together(_tool_results(view, retrieval_tools))]))
+        held = _state_documents(view)
+        return Contexts(_tool_results(view, retrieval_tools) if held is None else held)
     prompted = _in_prompt(retrieved, prompt)
     if prompted or (kept is not None and prompted is not None):  # a state that threw all of them away
         return Contexts(prompted, len(retrieved) - len(prompted))
     return Contexts(retrieved, 0)
-
-
-def _of_state(kept: Sequence[Retrieved], retrieved: Sequence[Retrieved] | None) -> Contexts:
-    texts = {document.content for document in kept}
-    unused = None if retrieved is None else sum(document.content not in texts for document in retrieved)
-    return Contexts(kept, unused)
 
 
 def _distinct(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:
@@ -67,18 +65,6 @@ def _distinct(rounds: Sequence[Sequence[Retrieved]]) -> list[Retrieved] | None:
         known = {document.content for document in found}
         found += [document for document in documents if document.content not in known]
     return found if rounds else None
-
-
-def _together(found: Iterable[Sequence[Retrieved]]) -> list[Retrieved] | None:
-    runs = list(found)
-    return [document for run in runs for document in run] if runs else None
-
-
-def _first_held(found: Sequence[list[Retrieved] | None]) -> list[Retrieved] | None:
-    return next((documents for documents in found if documents is not None), None)
-
-
-# --- in the prompt ----------------------------------------------------------------------------------------------
 
 
 def _in_prompt(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retrieved] | None:
@@ -100,37 +86,34 @@ def _spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-# --- in the state -----------------------------------------------------------------------------------------------
-
-
 def _listed_documents(view: View) -> list[Retrieved] | None:
     """Return the documents that the final state lists; ``[]`` where it lists none under its keys, None without such a key."""
-    value = view.output.value
-    listed = [value[key] for key in _present(value) if isinstance(value[key], list)]
-    found = [documents for one in listed if (documents := documents_in(one)) is not None]
-    return next((documents for documents in found if documents), [] if found else None)
+    return _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
 
 
 def _state_documents(view: View) -> list[Retrieved] | None:
     """Search the output first: a state often comes in with its keys empty. The first that holds something wins."""
-    held = [documents_in(side.value[key]) for side in (view.output, view.input) for key in _present(side.value)]
-    happened = [documents for documents in held if documents is not None]
-    return next((documents for documents in happened if documents), [] if happened else None)
+    return _first_held([*_kept_in(view.output), *_kept_in(view.input)])
 
 
-def _present(value: Any) -> list[str]:
-    return [key for key in CONTEXT_KEYS if key in value] if isinstance(value, dict) and not is_resume(value) else []
+def _kept_in(side: Side) -> list[Any]:
+    """Return what stands under a key for documents."""
+    state = side.value if isinstance(side.value, dict) and not is_resume(side.value) else {}
+    return [state[key] for key in CONTEXT_KEYS if key in state]
 
 
-# --- in what tools gave back ------------------------------------------------------------------------------------
+def _first_held(values: Iterable[Any]) -> list[Retrieved] | None:
+    found = [documents for value in values if (documents := documents_in(value)) is not None]
+    return next((documents for documents in found if documents), [] if found else None)
 
 
-def _tool_results(view: View, names: Sequence[str]) -> list[list[Retrieved]]:
+def _tool_results(view: View, names: Sequence[str]) -> list[Retrieved] | None:
     if not names:
-        return []
+        return None
     run = [tool.result for tool in view.tools if tool.name in names]
     results = run if view.tools else _results_in_messages(view.turn(), names)
-    return [found for result in results if (found := documents_in(result)) is not None]
+    found = [documents for result in results if (documents := documents_in(result)) is not None]
+    return list(chain.from_iterable(found)) if found else None
 
 
 def _results_in_messages(turn: Sequence[GenAIMessage], names: Sequence[str]) -> list[Any]:

@@ -49,7 +49,9 @@ class Extract:
 
     def __post_init__(self) -> None:
         for name in ("user_input", "response", "retrieved_contexts"):
-            _check(name, getattr(self, name))
+            place = getattr(self, name)
+            if isinstance(place, str) and place.partition(".")[0] not in _SIDES:
+                raise ConfigurationError(f"{name}={place!r}: a key path begins with one of {', '.join(_SIDES)}")
         named = (self.retrieval_tools,) if isinstance(self.retrieval_tools, str) else self.retrieval_tools
         object.__setattr__(self, "retrieval_tools", tuple(named))
 
@@ -80,14 +82,6 @@ class Extract:
         retrieved = bool(view.retrievals or view.artifacts)
         prompt = said.prompts_behind(answering) if retrieved and answering is not None else None
         return Found(contexts_in(view, prompt, self.retrieval_tools), looked_in)
-
-
-# --- places given by the user -----------------------------------------------------------------------------------
-
-
-def _check(name: str, place: Place | None) -> None:
-    if isinstance(place, str) and place.partition(".")[0] not in _SIDES:
-        raise ConfigurationError(f"{name}={place!r}: a key path begins with one of {', '.join(_SIDES)}")
 
 
 def _at(place: Place, view: View, read: Callable[[Any], Any]) -> Found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from spanscore import semconv
@@ -28,8 +28,6 @@ from spanscore.model.span import SpanData, Unit
 
 __all__ = ["GenAIDialect"]
 
-_RETRIEVERS = frozenset({semconv.RETRIEVAL})
-_TOOLS = frozenset({semconv.EXECUTE_TOOL})
 _NOT_SCORED = frozenset({semconv.EVALUATION, "create_agent"})
 """Operations without an answer: some instrumentations give an agent's construction a trace of its own."""
 _UNFINISHED = {
@@ -75,20 +73,21 @@ class GenAIDialect:
 
 
 def _view(unit: Unit, root: SpanData) -> View:
-    tools = _of(unit, _TOOLS)
+    tools = _of(unit, {semconv.EXECUTE_TOOL})
     callers = sorted(_of(unit, semconv.MODEL_OPERATIONS), key=lambda span: span.end_ns)
     read = {span.span_id: _model(span, unit) for span in callers}
     operation = str(root.operation)
     expected = root.attributes.get(semconv.EXPECTED)
-    input = _side(root, semconv.INPUT_MESSAGES, _INPUT_OF.get(operation, semconv.INPUT_VALUE))
-    output = _side(root, semconv.OUTPUT_MESSAGES, _OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    input, output = conversing(input, output, QUESTION_KEYS)
+    given = root.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
+    gave = root.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
+    asked, said = _messages(root, semconv.INPUT_MESSAGES), _messages(root, semconv.OUTPUT_MESSAGES)
+    input, output = conversing(Side(asked, given), Side(said, gave), QUESTION_KEYS)
     return View(
         unit=unit,
         input=input,
         output=output,
         models=[read[span.span_id] for span in topmost(callers, tools, unit)],
-        retrievals=_documents(_of(unit, _RETRIEVERS), unit),
+        retrievals=_documents(_of(unit, {semconv.RETRIEVAL}), unit),
         artifacts=_documents(tools, unit),
         tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
         callers=list(read.values()),
@@ -104,12 +103,8 @@ _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 """A retriever or tool that is called alone is its own root."""
 
 
-def _of(unit: Unit, operations: frozenset[str]) -> list[SpanData]:
+def _of(unit: Unit, operations: Set[str]) -> list[SpanData]:
     return [span for span in unit.spans if str(span.operation) in operations]
-
-
-def _side(span: SpanData, messages: str, value: str) -> Side:
-    return Side(_messages(span, messages), span.attributes.get(value))
 
 
 def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:

@@ -106,7 +106,7 @@ class Said:
         text = answer.strip()
         at = self._last(lambda n: text != "" and self._words[n] == text)
         if at is None:
-            at = self._last(lambda n: any(_holds_answer(one, text) for one in self._structures[n]))
+            at = self._last(lambda n: any(text in _leaves(one) or text == as_text(one) for one in self._structures[n]))
         if at is None and len(self._runs) == 1:
             at = 0
         return None if at is None else self._runs[at]
@@ -143,8 +143,7 @@ def _is_sentence(text: str) -> bool:
 
 def _prompt_of(run: ModelRun) -> str:
     """Return all the text of a model's input, the answers of tools included."""
-    texts = [text for message in run.asked for text in _texts_of(message)]
-    return "\n".join(texts)
+    return "\n".join(text for message in run.asked for text in _texts_of(message))
 
 
 def _texts_of(message: GenAIMessage) -> Iterator[str]:
@@ -186,7 +185,3 @@ def _same(structure: Mapping[str, Any], value: Any) -> bool:
         return False
     rest = {name: inner for name, inner in value.items() if name not in structure}
     return all(name in value and value[name] == inner for name, inner in structure.items()) and not any(_leaves(rest))
-
-
-def _holds_answer(structure: Mapping[str, Any], answer: str) -> bool:
-    return answer in _leaves(structure) or answer == as_text(structure)

@@ -126,9 +126,6 @@ def _best(guesses: Iterable[_Guess], looked_in: str) -> Found:
     return Found(None, looked_in) if empty is None else Found(empty.text, looked_in, empty.source)
 
 
-# --- the question -----------------------------------------------------------------------------------------------
-
-
 def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_Guess]:
     input, output = view.input, view.output
     yield _Guess(last_human_text(input.messages), Source.MESSAGES)
@@ -190,9 +187,6 @@ def _keys(value: Any) -> tuple[str, ...]:
 def _only(value: Any) -> str | None:
     texts = set(leaves(value).values())
     return texts.pop() if len(texts) == 1 else None
-
-
-# --- the answer -------------------------------------------------------------------------------------------------
 
 
 def _answers(view: View, said: Said) -> Iterator[_Guess]:
