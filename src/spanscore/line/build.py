@@ -40,7 +40,7 @@ from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
 if TYPE_CHECKING:
-    from spanscore.monitoring.estimates import Estimate
+    from spanscore.monitoring.estimates import MeanInterval
 
 __all__ = ["Line"]
 
@@ -116,7 +116,7 @@ class Line:
         raised = [rule.rate for rule in self.options.rules]
         return {name: (rate, max(rate, *raised, 0.0)) for name, rate in self._base_rates().items()}
 
-    def means(self) -> dict[str, Estimate | None]:
+    def means(self) -> dict[str, MeanInterval | None]:
         """Return metric → how good its scores are so far; None where there are none, or their scale is open."""
         if self.telemetry is None:
             return dict.fromkeys(self.metrics)

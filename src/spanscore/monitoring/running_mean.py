@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from spanscore import semconv
 from spanscore.model.score import Scale
-from spanscore.monitoring.estimates import Estimate, Moments, interval, mean
+from spanscore.monitoring.estimates import MeanInterval, Moments, interval, mean
 
 __all__ = ["running_mean"]
 
@@ -22,7 +22,7 @@ _FIELDS = {
 
 def running_mean(
     metric: str, scale: Scale, sums: Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
-) -> Estimate | None:
+) -> MeanInterval | None:
     """Return what the scores so far say of all eligible traffic; None where nothing is scored, or the scale is open.
 
     Args:
@@ -39,4 +39,4 @@ def running_mean(
     )
     if scale.range is None or not of.w:
         return None
-    return Estimate(mean(of), *interval(of, binary=scale.kind == "binary"))
+    return MeanInterval(mean(of), *interval(of, binary=scale.kind == "binary"))
