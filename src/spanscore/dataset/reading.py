@@ -61,7 +61,11 @@ def read_samples(path: str | Path) -> Iterator[tuple[int, Sample | Bad]]:
             opening = [next(stream, "")]
             while opening[-1] and not opening[-1].strip():
                 opening.append(next(stream, ""))
-            yield from _records(_format_of(path, opening[-1]), chain(opening, stream), _called(path))
+            lines, form = chain(opening, stream), _format_of(path, opening[-1])
+            if form == "json":
+                yield from _of_json("".join(lines), _called(path))
+            else:
+                yield from _of_cells(lines) if form == "csv" else _of_lines(lines)
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"{_called(path)} is not UTF-8 text") from error
 
@@ -103,14 +107,6 @@ def _is_object(line: str) -> bool:
     except ValueError:
         return False
     return isinstance(found, dict) and _held_by(found) is None
-
-
-def _records(kind: str, lines: Iterator[str], name: str) -> Iterator[tuple[int, Sample | Bad]]:
-    if kind == "csv":
-        return _of_cells(lines)
-    if kind == "lines":
-        return _of_lines(lines)
-    return _of_json("".join(lines), name)
 
 
 def _of_lines(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO, TypeAlias
 
+from pydantic import TypeAdapter, ValidationError
+
+from spanscore.codec.text import wire_value
 from spanscore.errors import ConfigurationError, writing
 from spanscore.model.sample import Sample
 from spanscore.model.score import Label, Outcome, Score
@@ -82,8 +85,7 @@ class Row:
 
 
 COLUMNS = tuple(field.name for field in fields(Row))
-_INTEGERS = frozenset({"line", "judge_calls", "input_tokens", "output_tokens"})
-_NUMBERS = frozenset({"value", "quality", "cost_usd", "duration_s"})
+_ROW = TypeAdapter(Row)
 
 
 def content_hash(sample: Sample) -> str:
@@ -108,14 +110,6 @@ def row_key(content: str, occurrence: int, metric: str, series: str) -> str:
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-class _Format(Protocol):
-    def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
-        """Yield rows as they stand there; None for one that was cut off."""
-
-    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], None]:
-        """Return what writes one row."""
-
-
 class _Lines:
     def read(self, stream: TextIO) -> Iterator[Mapping[str, Any] | None]:
         for line in stream:
@@ -125,11 +119,8 @@ class _Lines:
                 found = None
             yield found if isinstance(found, dict) else None
 
-    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], None]:
-        def write(row: Row) -> None:
-            stream.write(json.dumps(asdict(row), allow_nan=False) + "\n")
-
-        return write
+    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], object]:
+        return lambda row: stream.write(json.dumps(asdict(row), allow_nan=False) + "\n")
 
 
 class _Cells:
@@ -137,20 +128,15 @@ class _Cells:
         for row in csv.DictReader(stream):
             yield {name: cell or None for name, cell in row.items() if name}
 
-    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], None]:
+    def writer(self, stream: TextIO, *, opening: bool) -> Callable[[Row], object]:
         cells = csv.DictWriter(stream, COLUMNS)
         if opening:
             cells.writeheader()
 
-        def write(row: Row) -> None:
-            cells.writerow({name: _cell(value) for name, value in asdict(row).items()})
-
-        return write
+        return lambda row: cells.writerow({name: wire_value(value) for name, value in asdict(row).items()})
 
 
-def _cell(value: Any) -> Any:
-    """Return text that UTF-8 can hold: half a surrogate pair it cannot."""
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+_Format: TypeAlias = _Lines | _Cells
 
 
 def _format(path: Path, ending: str | None = None) -> _Format:
@@ -253,15 +239,6 @@ def _row(found: Mapping[str, Any]) -> Row | None:
     if found.get(COLUMNS[-1]) is None:
         return None
     try:
-        given = {name: _typed(name, found[name]) for name in COLUMNS if found.get(name) is not None}
-        return Row(**given)
-    except (TypeError, ValueError):
+        return _ROW.validate_python({name: value for name, value in found.items() if value is not None})
+    except ValidationError:
         return None
-
-
-def _typed(name: str, value: Any) -> Any:
-    if name == "outcome":
-        return Outcome(value)
-    if name in _INTEGERS:
-        return int(value)
-    return float(value) if name in _NUMBERS else str(value)

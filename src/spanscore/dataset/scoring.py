@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,6 @@ from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import MultiTurnSample, Sample, Samples
-from spanscore.model.score import Scale
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Metric
 from spanscore.runtime import loop
@@ -139,7 +138,8 @@ class Scoring:
         finally:
             for worker in workers:
                 worker.cancel()
-            self._close()
+            if self._file is not None:
+                self.left_in_file = self._file.close(self.result().rows)
             self._ended.set()
         if self._bad and not self._rows:
             raise none_is_a_sample(self._bad)
@@ -163,12 +163,9 @@ class Scoring:
             bad=sorted(self._bad, key=lambda bad: bad.line),
             taken_over=self._taken_over,
             interrupted=not self._whole,
-            scales=self._scales(),
+            scales={name: metric.scale for name, metric in self._metrics.items()},
             notes=offline_notes(self._metrics.values()),
         )
-
-    def _scales(self) -> dict[str, Scale]:
-        return {name: metric.scale for name, metric in self._metrics.items()}
 
     async def _work(self, records: _Records) -> None:
         while (found := await records.next()) is not None:
@@ -184,9 +181,12 @@ class Scoring:
 
     async def _scored(self, line: int, sample: Sample) -> list[Row]:
         content = content_hash(sample)
-        occurrence = self._occurrence(content)
+        digest = bytes.fromhex(content)
+        occurrence = self._seen[digest]  # equal samples that came before
+        self._seen[digest] += 1
         keys = {name: row_key(content, occurrence, name, metric.series) for name, metric in self._metrics.items()}
-        rows = {name: replace(row, line=line) for name, row in self._settled(keys)}
+        earlier = {} if self._file is None else {name: self._file.settled(key) for name, key in keys.items()}
+        rows = {name: replace(row, line=line) for name, row in earlier.items() if row is not None}
         self._taken_over += len(rows)
         wanted = [name for name in keys if name not in rows]
         if wanted:
@@ -196,23 +196,6 @@ class Scoring:
                 self._file.add(new.values())
             rows |= new
         return [rows[name] for name in keys]
-
-    def _settled(self, keys: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
-        """Yield metric and row of what an earlier run has paid for."""
-        for name, key in keys.items():
-            row = None if self._file is None else self._file.settled(key)
-            if row is not None:
-                yield name, row
-
-    def _occurrence(self, content: str) -> int:
-        """Return how many equal samples came before."""
-        digest = bytes.fromhex(content)
-        self._seen[digest] += 1
-        return self._seen[digest] - 1
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self.left_in_file = self._file.close(self.result().rows)
 
 
 def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
