@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import Context, copy_context
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
@@ -182,7 +182,7 @@ class Timebox:
         if self._stuck is not None and not self._stuck[0].done() and monotonic() < self._stuck[2]:
             raise Hung(self._stuck[1])
         work = self._begin(call)
-        while not _is_done(work.future, work.left_s(self._deadline_s)):
+        while not wait({work.future}, work.left_s(self._deadline_s)).done:
             if (hung := work.give_up()) is not None:
                 self._stuck = work.future, hung.hook, monotonic() + _AGAIN_AFTER_S
                 raise hung
@@ -207,14 +207,6 @@ class Timebox:
         work = _Work(call)
         work.future = self._pool.submit(self._context().run, work.run)
         return work
-
-
-def _is_done(future: Future[Any], within_s: float) -> bool:
-    try:
-        future.exception(within_s)
-    except TimeoutError:
-        return future.done()
-    return True
 
 
 def _judging_context() -> Context:

@@ -191,13 +191,10 @@ def _declared(metric: Any, *, conversational: bool) -> tuple[Mapping[str, str], 
     chosen = getattr(metric, "evaluation_params", None)
     params = chosen or (declared if isinstance(declared, list | tuple | set) else None)
     if conversational:
-        return _CONVERSATION, {_value(param) for param in params or ["content"]} | _role(metric)
+        role = {"chatbot_role"} if getattr(metric, "_requires_chatbot_role", False) else set()
+        return _CONVERSATION, {_value(param) for param in params or ["content"]} | role
     names = {_value(param) for param in params or ["input", "actual_output"]}
     return (_TOOLS if names & {"tools_called", "expected_tools"} else _SINGLE), names
-
-
-def _role(metric: Any) -> set[str]:
-    return {"chatbot_role"} if getattr(metric, "_requires_chatbot_role", False) else set()
 
 
 def _value(param: Any) -> str:
@@ -258,7 +255,9 @@ def _turns(messages: Sequence[Message]) -> list[Any]:
 
 def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
     """Return the last question with its answer and the tools called in between."""
-    question, since = _since_last_question(sample.user_input)
+    messages = sample.user_input
+    asked = max((at for at, message in enumerate(messages) if isinstance(message, HumanMessage)), default=None)
+    question, since = ("", messages) if asked is None else (messages[asked].content, messages[asked + 1 :])
     answers = [said.content for said in since if isinstance(said, AIMessage) and said.content]
     expected = sample.reference_tool_calls
     return {
@@ -268,14 +267,6 @@ def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
         "tools_called": _called(calls_in(since), [said for said in since if isinstance(said, ToolMessage)]) or [],
         "expected_tools": None if expected is None else _called(expected, ()) or [],
     }
-
-
-def _since_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """Return the last question and what followed it; no question and all where none is asked."""
-    for place in reversed(range(len(messages))):
-        if isinstance(messages[place], HumanMessage):
-            return messages[place].content, messages[place + 1 :]
-    return "", messages
 
 
 def _called(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any] | None:

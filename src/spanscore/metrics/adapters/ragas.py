@@ -86,6 +86,7 @@ class RagasMetric(ForeignMetric):
         os.environ.setdefault(semconv.RAGAS_DO_NOT_TRACK_ENV, "true")
         silenced("ragas")
         declared = _declared(metric) if requires is None else {turns: tuple(given) for turns, given in requires.items()}
+        prompts = [name for name, held in vars(metric).items() if isinstance(getattr(held, "instruction", None), str)]
         self.values = dict(values) if values is not None else _words(metric)
         super().__init__(
             metric,
@@ -94,7 +95,7 @@ class RagasMetric(ForeignMetric):
             name=name or snake(str(metric.name)),
             requires=declared,
             scale=passing_at(scale or _scale(metric), pass_at),
-            parameters=parameters_of(metric, besides=_prompts(metric), but=_NO_PARAMETERS),
+            parameters=parameters_of(metric, besides=prompts, but=_NO_PARAMETERS),
             judge_model=_model_name(llm if llm is not None else getattr(metric, "llm", None)),
         )
         _begin(metric, self.name)
@@ -137,8 +138,9 @@ def _declared(metric: Any) -> dict[str, tuple[str, ...]]:
         needed = {turns: columns.get(turns.upper(), ()) for turns, entry in _ENTRY.items() if hasattr(metric, entry)}
     elif callable(getattr(metric, "ascore", None)):
         parameters = _parameters(metric)
-        turns = MULTI_TURN if _takes_messages(parameters) else SINGLE_TURN
-        needed = {turns: [name for name, parameter in parameters.items() if _required(parameter)]}
+        takes = parameters["user_input"].annotation if "user_input" in parameters else None
+        turns = MULTI_TURN if "Message" in str(takes) else SINGLE_TURN
+        needed = {turns: [name for name, parameter in parameters.items() if parameter.default is parameter.empty]}
     else:
         needed = {}
     if not needed:
@@ -158,26 +160,13 @@ def _in_order(metric: Any, turns: str, fields: Any) -> tuple[str, ...]:
 def _parameters(metric: Any) -> dict[str, inspect.Parameter]:
     """Return what ``ascore`` takes: by its signature, that of a decorated function, or the variables of a prompt."""
     if callable(getattr(metric, "get_variables", None)):
-        return {name: _keyword(name) for name in metric.get_variables()}
+        return {name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in metric.get_variables()}
     function = getattr(metric, "_func", None) or metric.ascore
     return {
         name: parameter
         for name, parameter in inspect.signature(function).parameters.items()
         if name not in {"self", "llm", "callbacks"} and parameter.kind is not parameter.VAR_KEYWORD
     }
-
-
-def _keyword(name: str) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-
-
-def _required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is inspect.Parameter.empty
-
-
-def _takes_messages(parameters: Mapping[str, inspect.Parameter]) -> bool:
-    user_input = parameters.get("user_input")
-    return user_input is not None and "Message" in str(user_input.annotation)
 
 
 def _scale(metric: Any) -> Scale:
@@ -220,10 +209,6 @@ def _words(metric: Any) -> dict[str, float]:
     raise ConfigurationError(
         f"{metric.name} answers in words: say what they are worth, values={{{allowed[0]!r}: 1.0, …}}"
     )
-
-
-def _prompts(metric: Any) -> list[str]:
-    return [name for name, value in vars(metric).items() if isinstance(getattr(value, "instruction", None), str)]
 
 
 def _model_name(llm: Any) -> str:
