@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from spanscore.report.findings import bucket_words, clock, figure, threshold
 from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
 
@@ -22,6 +24,7 @@ BINS = 20
 MAX_STEPS = 12
 """An ordinal scale with more grades is drawn in bins."""
 _SECOND = 1_000_000_000
+_HOVER = "%{text}<extra></extra>"
 _QUALITY = "quality (1 = good)"
 _TREND_PX, _HISTOGRAM_PX = 320, 230
 _TREND_MARGIN_PX = 34
@@ -91,7 +94,7 @@ def _line(metric: MetricSummary, summary: ReportSummary) -> Chart:
         "line": {"color": "$line", "width": 2},
         "marker": {"size": 6, "color": ["$bad" if at in inside else "$line" for at in range(len(metric.buckets))]},
         "text": [_told(bucket, summary) for bucket in metric.buckets],
-        "hovertemplate": "%{text}<extra></extra>",
+        "hovertemplate": _HOVER,
     }
 
 
@@ -127,15 +130,9 @@ def _band(buckets: Sequence[Bucket]) -> Chart:
         xs += [*there, *reversed(there), None]
         ys += [*high, *reversed(low), None]
     return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": xs,
-        "y": ys,
-        "fill": "toself",
-        "fillcolor": "$band",
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-    }
+        "type": "scatter", "mode": "lines", "x": xs, "y": ys, "fill": "toself", "fillcolor": "$band",
+        "line": {"width": 0}, "hoverinfo": "skip",
+    }  # fmt: skip
 
 
 def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
@@ -155,20 +152,15 @@ def _counts(metric: MetricSummary, summary: ReportSummary) -> list[Chart]:
         "$absent": [bucket.nothing_to_score for bucket in metric.buckets],
         "$lost": [bucket.lost for bucket in metric.buckets],
     }
-    return [_bars(metric.buckets, height, colour, summary) for colour, height in heights.items() if any(height)]
+    x, told = [_middle(bucket) for bucket in metric.buckets], [_told(bucket, summary) for bucket in metric.buckets]
+    return [_bars(x, height, colour, told, yaxis="y2") for colour, height in heights.items() if any(height)]
 
 
-def _bars(buckets: Sequence[Bucket], heights: Sequence[int], colour: str, summary: ReportSummary) -> Chart:
+def _bars(x: Sequence[Any], y: Sequence[float], colour: str, told: Sequence[str], **given: Any) -> Chart:
     return {
-        "type": "bar",
-        "yaxis": "y2",
-        "x": [_middle(bucket) for bucket in buckets],
-        "y": list(heights),
-        "marker": {"color": colour},
-        "text": [_told(bucket, summary) for bucket in buckets],
-        "textposition": "none",
-        "hovertemplate": "%{text}<extra></extra>",
-    }
+        "type": "bar", "x": x, "y": y, "marker": {"color": colour}, "text": told, "textposition": "none",
+        "hovertemplate": _HOVER, **given,
+    }  # fmt: skip
 
 
 def _gaps(buckets: Sequence[Bucket]) -> list[Chart]:
@@ -186,10 +178,11 @@ def _marks(metric: MetricSummary) -> list[Chart]:
     if stretch is None:
         return []
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
+    whole = _at(metric.buckets[0].start_ns), _at(metric.buckets[-1].end_ns)
     return [
         _box(begin, end, "$alarm", [0.0, 1.0]),
-        _level(metric.buckets[0].start_ns, metric.buckets[-1].end_ns, stretch.usual, "$muted"),
-        _level(begin, end, stretch.inside, "$bad"),
+        _dotted(whole, [stretch.usual] * 2, "$muted"),
+        _dotted((_at(begin), _at(end)), [stretch.inside] * 2, "$bad"),
     ]
 
 
@@ -210,39 +203,32 @@ def _note(x: str, y: float, text: str, colour: str) -> Chart:
 
 
 def _box(begin_ns: int, end_ns: int, colour: str, height: Sequence[float]) -> Chart:
-    return {
-        "type": "rect", "layer": "below", "line": {"width": 0}, "fillcolor": colour,
-        "xref": "x", "x0": _at(begin_ns), "x1": _at(end_ns), "yref": "paper", "y0": height[0], "y1": height[1],
-    }  # fmt: skip
+    shape = {"type": "rect", "layer": "below", "line": {"width": 0}, "fillcolor": colour}
+    return {**shape, **_place((_at(begin_ns), _at(end_ns)), height, "paper")}
 
 
-def _level(begin_ns: int, end_ns: int, y: float, colour: str) -> Chart:
-    return {
-        "type": "line", "line": {"color": colour, "width": 1.5, "dash": "dot"},
-        "xref": "x", "x0": _at(begin_ns), "x1": _at(end_ns), "yref": "y", "y0": y, "y1": y,
-    }  # fmt: skip
+def _dotted(x: Sequence[Any], y: Sequence[float], colour: str, yref: str = "y") -> Chart:
+    return {"type": "line", "line": {"color": colour, "width": 1.5, "dash": "dot"}, **_place(x, y, yref)}
+
+
+def _place(x: Sequence[Any], y: Sequence[float], yref: str) -> Chart:
+    return {"xref": "x", "x0": x[0], "x1": x[1], "yref": yref, "y0": y[0], "y1": y[1]}
 
 
 # --- histograms -------------------------------------------------------------------------------------------------
 
 
 def _histogram(pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]], title: str) -> Chart:
-    whole = sum(weight for weight, _ in pairs)
-    within = [[weight for weight, y in pairs if _in_bin(y, at, bins)] for at in range(len(bins))]
-    shares = [100 * sum(weights) / whole for weights in within]
-    told = [f"{name}: {share:.1f} % of units ({len(weights):,} scored)"
-            for (_, _, name), share, weights in zip(bins, shares, within, strict=True)]  # fmt: skip
+    weights, values = np.array(pairs).T
+    # What rounding or another revision put outside counts at the ends.
+    inside = np.searchsorted([low for low, *_ in bins[1:]], values + _HAIR, side="right")
+    counts = np.bincount(inside, minlength=len(bins))
+    shares = 100 * np.bincount(inside, weights, len(bins)) / weights.sum()
+    told = [f"{name}: {share:.1f} % of units ({scored:,} scored)"
+            for (_, _, name), share, scored in zip(bins, shares, counts, strict=True)]  # fmt: skip
+    middles, widths = [(low + high) / 2 for low, high, _ in bins], [0.9 * (high - low) for low, high, _ in bins]
     return {
-        "data": [{
-            "type": "bar",
-            "x": [(low + high) / 2 for low, high, _ in bins],
-            "y": shares,
-            "width": [0.9 * (high - low) for low, high, _ in bins],
-            "marker": {"color": "$line"},
-            "text": told,
-            "textposition": "none",
-            "hovertemplate": "%{text}<extra></extra>",
-        }],
+        "data": [_bars(middles, shares.tolist(), "$line", told, width=widths)],
         "layout": {
             **_layout(_HISTOGRAM_PX),
             "xaxis": _axis(title=_titled(title), range=[bins[0][0], bins[-1][1]], showgrid=False, **_ticks(bins)),
@@ -258,16 +244,9 @@ def _with_thresholds(chart: Chart, metric: MetricSummary) -> Chart:
         return chart
     layout = chart["layout"]
     margin = {**layout["margin"], "t": _WORDS_MARGIN_PX}
-    lines = [_from_here(pass_at) for pass_at in metric.pass_at]
+    lines = [_dotted([at, at], [0, 1], "$muted", "paper") for at in metric.pass_at]
     return {**chart, "layout": {**layout, "margin": margin, "shapes": lines,
                                 "annotations": [_above(metric.pass_at[-1], words)]}}  # fmt: skip
-
-
-def _from_here(threshold: float) -> Chart:
-    return {
-        "type": "line", "line": {"color": "$muted", "width": 1.5, "dash": "dot"},
-        "xref": "x", "x0": threshold, "x1": threshold, "yref": "paper", "y0": 0, "y1": 1,
-    }  # fmt: skip
 
 
 def _above(x: float, words: str) -> Chart:
@@ -290,12 +269,6 @@ def _bins(metric: MetricSummary, bounds: tuple[float, float]) -> list[tuple[floa
     width = (high - low) / BINS
     edges = [low + n * width for n in range(BINS + 1)]
     return [(a, b, f"{figure(a)} to {figure(b)}") for a, b in pairwise(edges)]
-
-
-def _in_bin(y: float, at: int, bins: Sequence[tuple[float, float, str]]) -> bool:
-    low, high, _ = bins[at]
-    first, last = at == 0, at == len(bins) - 1  # what rounding or another revision put outside counts at the ends
-    return (first or y >= low - _HAIR) and (last or y < high - _HAIR)
 
 
 _HAIR = 1e-9
