@@ -103,7 +103,7 @@ class Watchers:
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
         self._counts = type(getattr(tracer, "_tracer_metrics", None)).__name__ not in {"NoneType", "NoOpTracerMetrics"}
-        self._is_enabled = getattr(tracer, "_is_enabled", _always)
+        self._is_enabled = getattr(tracer, "_is_enabled", lambda: True)
         self._seen: Any = None
         self._watched = True
 
@@ -146,7 +146,3 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
         else:
             return attributes
     return BoundedAttributes(most, attributes, max_value_len=longest)
-
-
-def _always() -> bool:
-    return True

@@ -95,12 +95,6 @@ class _Hush(logging.Filter):
 _hush = _Hush()
 
 
-def _hush_first(logger: logging.Logger) -> None:
-    """Put our filter before the SDK's DuplicateFilter, which else took an application's own line for a repetition of ours."""
-    if _hush not in logger.filters:
-        logger.filters.insert(0, _hush)
-
-
 class QuietExporter:
     """An SDK exporter of any signal that prints nothing, remembers how it went, and stops when it is refused.
 
@@ -132,7 +126,11 @@ class QuietExporter:
         self.last_ns = 0
         modules = {kind.__module__ for kind in type(inner).__mro__ if kind.__module__.startswith("opentelemetry")}
         for name in (*modules, *_NOISY_LOGGERS):
-            _hush_first(logging.getLogger(name))
+            filters = logging.getLogger(name).filters
+            if (
+                _hush not in filters
+            ):  # first: the SDK's DuplicateFilter would take an application's line for one of ours
+                filters.insert(0, _hush)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from threading import Lock
 from typing import Literal, NamedTuple, TypeAlias
@@ -136,7 +137,7 @@ class Telemetry:
         self._names: set[str] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, _MeterInstruments] = {}
-        reset_in_child(self, Telemetry.reset)
+        reset_in_child(self._sums, BoundedSums.reset)
         if meter is not None:
             self.export_to(meter)
 
@@ -162,8 +163,7 @@ class Telemetry:
             self._names.add(metric.name)
             for labels in self._closed_set(metric):
                 self._sums.add(semconv.SCORED, labels, 0)
-                for name in _MOMENTS:
-                    self._sums.add(name, labels, 0.0)
+                self._sums.add_all(labels, ((name, 0.0) for name in _MOMENTS))
             for outcome in _FAILURES:
                 self._sums.add(semconv.FAILED_WEIGHT, labels_of_outcome(metric.name, outcome), 0.0)
 
@@ -267,10 +267,6 @@ class Telemetry:
             return {((_REASON, reason),): number for reason, number in value.items()}
         return {(): value}
 
-    def reset(self) -> None:
-        """Count from zero: in a forked child."""
-        self._sums.reset()
-
 
 def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Return segments with their values as text, each once.
@@ -295,6 +291,9 @@ def _weight(score: Score) -> float:
 def _quality(score: Score) -> float | None:
     """Return the quality; None also for one outside [0, 1], or NaN, which a foreign metric may claim and the SDK would drop."""
     return score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None
+
+
+_Reader: TypeAlias = Callable[[Telemetry], Mapping[Labels, float]]
 
 
 class _MeterInstruments:
@@ -333,39 +332,28 @@ class _MeterInstruments:
         self._lock, self._gone = Lock(), {}
 
     def _make_observable(self, meter: Meter) -> None:
-        read: dict[str, Callable[[Telemetry], Mapping[Labels, float]]] = {
+        read: dict[str, _Reader] = {
             semconv.ELIGIBLE: Telemetry.eligible,
             semconv.EVALUATIONS: Telemetry.evaluations,
             semconv.PENDING: Telemetry.pending,
-            **{name: _reader(Telemetry.sums, name) for name in _SUMS},
-            **{name: _reader(Telemetry.reading, name) for name in _READ},
+            **{name: partial(Telemetry.sums, name=name) for name in _SUMS},
+            **{name: partial(Telemetry.reading, name=name) for name in _READ},
         }
         self._counters = {name: reader for name, reader in read.items() if INSTRUMENTS[name].kind == "counter"}
         for name, reader in read.items():
             make = meter.create_observable_counter if name in self._counters else meter.create_observable_gauge
-            make(name, [self._observer(name, reader)], **_about(name))
+            make(name, [partial(self._observe, name, reader)], **_about(name))
 
-    def _observer(
-        self, name: str, read: Callable[[Telemetry], Mapping[Labels, float]]
-    ) -> Callable[[CallbackOptions], list[Observation]]:
-        def observe(_: CallbackOptions) -> list[Observation]:
-            with self._lock:
-                total = dict(self._gone.get(name, {}))
-                for member in self._members:
-                    add_up(total, read(member))
-            return [Observation(value, dict(labels)) for labels, value in total.items()]
-
-        return observe
+    def _observe(self, name: str, read: _Reader, _: CallbackOptions) -> list[Observation]:
+        with self._lock:
+            total = dict(self._gone.get(name, {}))
+            for member in self._members:
+                add_up(total, read(member))
+        return [Observation(value, dict(labels)) for labels, value in total.items()]
 
 
 def _about(name: str) -> dict[str, str]:
     return {"unit": INSTRUMENTS[name].unit, "description": INSTRUMENTS[name].description}
-
-
-def _reader(
-    read: Callable[[Telemetry, str], Mapping[Labels, float]], name: str
-) -> Callable[[Telemetry], Mapping[Labels, float]]:
-    return lambda telemetry: read(telemetry, name)
 
 
 class _Meters:

@@ -16,6 +16,7 @@ __all__ = ["NO_METRICS", "ProviderRow", "ResolvedProvider", "global_provider", "
 Origin = Literal["given", "global", "own", "none"]
 
 NO_METRICS = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
+NO_LOGS = "no provider is set"
 
 _log = logging.getLogger("spanscore")
 
@@ -87,14 +88,7 @@ class ResolvedProvider:
 
 def global_provider(what: Signal) -> Any:
     """Return the provider that the application set globally; None when it set none. Never sets one."""
-    if what == "traces":
-        provider: Any = trace.get_tracer_provider()
-    elif what == "metrics":
-        provider = metrics.get_meter_provider()
-    else:
-        from opentelemetry import _logs
-
-        provider = _logs.get_logger_provider()
+    provider = _of_api(what)
     is_proxy = type(provider).__module__.startswith("opentelemetry.") and "Proxy" in type(provider).__name__
     return None if is_proxy else provider
 
@@ -107,8 +101,14 @@ def no_provider(what: Signal, note: str = "") -> ResolvedProvider:
         note = f"OTEL_{what.upper()}_EXPORTER=none"
     if what == "traces":
         return ResolvedProvider(what, trace.NoOpTracerProvider(), "none", note=note)
+    return ResolvedProvider(what, _of_api(what), "none", note=note or (NO_METRICS if what == "metrics" else NO_LOGS))
+
+
+def _of_api(what: Signal) -> Any:
+    if what == "traces":
+        return trace.get_tracer_provider()
     if what == "metrics":
-        return ResolvedProvider(what, metrics.get_meter_provider(), "none", note=note or NO_METRICS)
+        return metrics.get_meter_provider()
     from opentelemetry import _logs
 
-    return ResolvedProvider(what, _logs.get_logger_provider(), "none", note=note or "no provider is set")
+    return _logs.get_logger_provider()
