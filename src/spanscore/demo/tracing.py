@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
@@ -145,7 +145,5 @@ def _together(calls: Sequence[Callable[[], object]]) -> None:
 
 
 def _quietly(end: Any) -> None:
-    try:
+    with suppress(Exception):  # the SDK raises for readers out of time; the exporter has kept why
         end()
-    except Exception:  # noqa: BLE001  (the SDK raises for readers out of time; the exporter has kept why)
-        return

@@ -125,23 +125,20 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = CLIENT_TIMEOUT_S
 
-    def do_GET(self) -> None:
-        self._reply(with_body=True)
-
-    def do_HEAD(self) -> None:
-        self._reply(with_body=False)
-
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: it would go to the application's stderr."""
 
-    def _reply(self, *, with_body: bool) -> None:
+    def do_GET(self) -> None:
         status, body, content_type = self._found()
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if with_body:
+        if self.command != "HEAD":
             self.wfile.write(body)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def _found(self) -> tuple[HTTPStatus, bytes, str]:
         plain = "text/plain; charset=utf-8"

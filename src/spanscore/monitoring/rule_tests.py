@@ -95,9 +95,9 @@ class _Traffic:
         yield _RuleTest("good traffic is quiet", self._all(), [])
         if self._plans:
             drops = {plan.metric: max(0.0, plan.null - plan.settings.min_drop) for plan in self._plans}
-            yield _RuleTest(
-                "a drop is seen in every window and segment", self._all(drops), [*self._drops(), *self._below(drops)]
-            )
+            windows = [promql.duration(window) for window in self._shared.windows]
+            dropped = self._streamed("SpanscoreQualityDrop", [*drops], windows) + self._below(drops)
+            yield _RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
         low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
         if low:
             yield _RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
@@ -137,10 +137,6 @@ class _Traffic:
             {"alertname": alert, "metric": metric, "window": window, **({SEGMENT: stream.name} if stream.key else {})}
             for metric, window, stream in product(metrics, windows, streams_of(self._shared))
         ]
-
-    def _drops(self) -> list[dict[str, str]]:
-        windows = [promql.duration(window) for window in self._shared.windows]
-        return self._streamed("SpanscoreQualityDrop", [plan.metric for plan in self._plans], windows)
 
     def _below(self, means: Mapping[str, float]) -> list[dict[str, str]]:
         below = [name for name, mean in means.items() if mean < (self._alerts[name].threshold or 0.0)]
