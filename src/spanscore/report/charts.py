@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spanscore.report.findings import bucket_words, clock, figure, threshold
+from spanscore.report.findings import clock, figure, outcome_words, threshold
 from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
 
 __all__ = ["histograms", "trend"]
@@ -116,7 +116,7 @@ def _told(bucket: Bucket, summary: ReportSummary) -> str:
     when = f"{clock(bucket.start_ns, summary)} to {clock(bucket.end_ns, summary)} UTC"
     interval = "" if bucket.low is None else f"<br>95 % interval {figure(bucket.low)} to {figure(bucket.high)}"
     mean = "no score" if bucket.mean is None else f"mean {figure(bucket.mean)} of {bucket.scores:,} scores"
-    return "<br>".join(filter(None, [when, mean + interval, bucket_words(bucket)]))
+    return "<br>".join(filter(None, [when, mean + interval, outcome_words(bucket.outcomes)]))
 
 
 def _band(buckets: Sequence[Bucket]) -> Chart:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from spanscore.model.score import Kind
 from spanscore.report.rows import default_threshold
-from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
+from spanscore.report.summaries import MetricSummary, ReportSummary
 
 __all__ = [
     "clock",
@@ -95,9 +95,10 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
     low, high = (level(metric, share) for share in (stretch.inside, stretch.usual))
     subject = _subject(metric, name)
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
-    if stretch.last == _last_scored(metric):
+    filled = [at for at, bucket in enumerate(metric.buckets) if bucket.scores]
+    if stretch.last == filled[-1]:
         return f"{subject} fell from {high} to {low} at {clock(begin, summary)} and has not recovered"
-    if stretch.first == _first_scored(metric):
+    if stretch.first == filled[0]:
         return f"{subject} was {low} until {clock(end, summary)}, then {high}"
     return f"{subject} fell from {high} to {low} between {clock(begin, summary)} and {clock(end, summary)}"
 
@@ -176,11 +177,6 @@ def outcome_name(outcome: str) -> str:
     return " or ".join(_WORDS.get(part, readable(part)) for part in outcome.split(" or "))
 
 
-def bucket_words(bucket: Bucket) -> str:
-    """Return what happened in a bucket besides its scores."""
-    return outcome_words(bucket.outcomes)
-
-
 def threshold(kind: Kind, pass_at: Sequence[float]) -> str:
     """Return from which quality on a score passes: "pass at 0.5 (default)".
 
@@ -217,14 +213,6 @@ def level(metric: MetricSummary, mean: float) -> str:
 
 def _several_times(metric: MetricSummary) -> bool:
     return sum(bucket.scores > 0 for bucket in metric.buckets) >= _SOME_BUCKETS
-
-
-def _first_scored(metric: MetricSummary) -> int:
-    return next(at for at, bucket in enumerate(metric.buckets) if bucket.scores)
-
-
-def _last_scored(metric: MetricSummary) -> int:
-    return max(at for at, bucket in enumerate(metric.buckets) if bucket.scores)
 
 
 def _one_day(summary: ReportSummary) -> bool:

@@ -21,29 +21,11 @@ SCORES_PER_BUCKET = 5
 """On average, below which buckets are made wider: a mean of one score is noise."""
 _SECOND = 1_000_000_000
 _WIDTHS_S = (
-    0.1,
-    0.2,
-    0.5,
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    10800,
-    21600,
-    43200,
-    86400,
-    604800,
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
+    *(60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10800, 21600, 43200, 86400, 604800),
 )
+"""Of a bucket: seconds, minutes, hours to a week."""
 
 _Z = 1.96
 """Two-sided 95 % of the normal distribution."""
@@ -191,7 +173,8 @@ def summarize(rows: Iterable[ReportRow]) -> ReportSummary:
     for row in rows:
         of_metric.setdefault(row.metric, []).append(row)
     times = [row.time_ns for row in rows if row.time_ns is not None]
-    edges = _edges(times, max((_scores(own) for own in of_metric.values()), default=0))
+    most = max(Counter(row.metric for row in rows if row.value is not None).values(), default=0)
+    edges = _edges(times, most)
     metrics = [_metric(name, own, edges) for name, own in sorted(of_metric.items())]
     metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
     falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
@@ -212,10 +195,6 @@ def _fall(metric: MetricSummary) -> Fall | None:
         return None
     first, last = metric.buckets[metric.stretch.first], metric.buckets[metric.stretch.last]
     return Fall(metric.metric, first.start_ns, last.end_ns)
-
-
-def _scores(rows: Iterable[ReportRow]) -> int:
-    return sum(row.value is not None for row in rows)
 
 
 def _edges(times: Sequence[int], scores: int) -> list[int]:
