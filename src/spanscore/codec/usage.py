@@ -6,7 +6,7 @@ Providers report tokens in four places: ``usage_metadata`` on the message (LangC
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spanscore import semconv
@@ -70,12 +70,12 @@ def chat_attributes(
         generation: of ``snapshot_generation``; None = there was no answer.
     """
     run, asked = _dict(metadata), _dict(invocation_params)
-    temperature, tokens = _first_number(run, ("ls_temperature",)), _first_number(run, ("ls_max_tokens",))
+    temperature, tokens = plain_number(run.get("ls_temperature")), plain_number(run.get("ls_max_tokens"))
     found: dict[str, Any] = {
         semconv.REQUEST_MODEL: _first_text(run, ("ls_model_name",)) or _first_text(asked, _REQUEST_MODELS),
         semconv.PROVIDER_NAME: _first_text(run, ("ls_provider",)) or _provider(serialized_name),
-        semconv.REQUEST_TEMPERATURE: _first_number(asked, ("temperature",)) if temperature is None else temperature,
-        semconv.REQUEST_MAX_TOKENS: _whole(_first_number(asked, _MAX_TOKENS) if tokens is None else tokens),
+        semconv.REQUEST_TEMPERATURE: plain_number(asked.get("temperature")) if temperature is None else temperature,
+        semconv.REQUEST_MAX_TOKENS: _whole(_at(asked, _MAX_TOKENS) if tokens is None else tokens),
         semconv.AGENT_NAME: _first_text(run, ("lc_agent_name",)) or _subgraph(run.get("langgraph_checkpoint_ns")),
     }
     if is_a(generation, GenerationSnapshot):
@@ -90,7 +90,7 @@ def _subgraph(namespace: Any) -> str | None:
     return safe_text(above[-1].partition(":")[0]) if above else None
 
 
-_MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+_MAX_TOKENS = (("max_tokens",), ("max_completion_tokens",), ("max_output_tokens",), ("num_predict",))
 _REQUEST_MODELS = ("model", "model_name", "model_id")
 _RESPONSE_MODELS = ("model_name", "model", "model_id", "modelId")
 _RESPONSE_IDS = ("id", "request_id")
@@ -114,45 +114,30 @@ def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
     found[semconv.RESPONSE_MODEL] = _first_text(said, _RESPONSE_MODELS) or _first_text(output, _RESPONSE_MODELS)
     own_id = safe_text(identity) if is_a(identity, str) and not identity.startswith(_OURS) else None
     found[semconv.RESPONSE_ID] = _first_text(said, _RESPONSE_IDS) or own_id or _first_text(output, _RESPONSE_IDS)
-    if not _add_usage(found, usage):
-        _add_tokens(found, [usage, llm_output, reported, info])
-
-
-def _add_usage(found: dict[str, Any], usage: Any) -> bool:
-    """Read LangChain's own form; False where it is not that."""
-    if type(usage) is not dict:
-        return False
-    sent, received = usage.get("input_tokens"), usage.get("output_tokens")
-    if type(sent) is not int or type(received) is not int or not fits_wire(sent) or not fits_wire(received):
-        return False
-    found[semconv.USAGE_INPUT_TOKENS], found[semconv.USAGE_OUTPUT_TOKENS] = sent, received
-    if details := _dict(usage.get("input_token_details")):
-        found[semconv.USAGE_CACHE_READ_INPUT_TOKENS] = _whole(_first_number(details, ("cache_read",)))
-        found[semconv.USAGE_CACHE_WRITE_INPUT_TOKENS] = _whole(_first_number(details, ("cache_creation",)))
-    if details := _dict(usage.get("output_token_details")):
-        found[semconv.USAGE_REASONING_OUTPUT_TOKENS] = _whole(_first_number(details, ("reasoning",)))
-    return True
+    _add_tokens(found, [usage, llm_output, reported, info])
 
 
 def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
     """Read one report, the first that knows the input or the output: two of them may count differently."""
-    for report in (report for place in places for report in _reports(place)):
+    for report in filter(None, _reports(places)):
         counts = {name: _at(report, paths) for name, paths in _TOKENS.items()}
         if counts[semconv.USAGE_INPUT_TOKENS] is not None or counts[semconv.USAGE_OUTPUT_TOKENS] is not None:
             found |= {name: _whole(count) for name, count in counts.items()}
             return
 
 
-def _reports(place: Any) -> Iterable[dict[str, Any]]:
-    outer = _dict(place)
-    return [report for report in (outer, *(_dict(outer.get(name)) for name in _REPORTS)) if report]
+def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for outer in map(_dict, places):
+        yield outer
+        yield from (_dict(outer.get(name)) for name in _REPORTS)
 
 
 def _at(report: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> float | None:
     for path in paths:
-        place = report if len(path) == 1 else _dict(report.get(path[0]))
-        count = _first_number(place, path[-1:])
-        if count is not None:
+        value = report.get(path[0])
+        if value is not None and len(path) > 1:
+            value = _dict(value).get(path[1])
+        if value is not None and (count := plain_number(value)) is not None:  # most keys are not there
             return count
     return None
 
@@ -171,14 +156,6 @@ def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
         value = place.get(key)
         if value is not None and is_a(value, str) and (text := safe_text(value)):  # most keys are not there
             return text
-    return None
-
-
-def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
-    for key in keys:
-        value = place.get(key)
-        if value is not None and type(value) is not bool and is_a(value, float, int):  # most keys are not there
-            return plain_number(value)
     return None
 
 
