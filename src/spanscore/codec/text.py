@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from math import isfinite, isnan
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -230,21 +230,11 @@ class _Rendering:
 
     def number(self, value: float, depth: int) -> Any:
         plain = float.__float__(value)
-        if isfinite(plain):
-            return plain
-        if isnan(plain):
-            return "NaN"
-        return "Infinity" if plain > 0 else "-Infinity"
-
-    def member(self, value: Enum, depth: int) -> Any:
-        return self.render(value._value_, depth - 1)
+        return plain if isfinite(plain) else json.dumps(plain)  # NaN, Infinity, -Infinity
 
     def printed(self, value: Any, depth: int) -> str:
         kind = nearest(_BUILT_IN_BASE, type(value))
         return self.text(str(kind.__str__(value)))
-
-    def size(self, value: bytes, depth: int) -> dict[str, Any]:
-        return {"type": "bytes", "size": bytes.__len__(value)}
 
 
 _SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque)
@@ -256,7 +246,7 @@ _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
     str: _Rendering.text,
     int: _Rendering.integer,
     float: _Rendering.number,
-    Enum: _Rendering.member,
-    bytes: _Rendering.size,
+    Enum: lambda rendering, member, depth: rendering.render(member._value_, depth - 1),
+    bytes: lambda _, value, __: {"type": "bytes", "size": bytes.__len__(value)},
     **dict.fromkeys(_PRINTED, _Rendering.printed),
 }

@@ -41,17 +41,12 @@ def write_report(result: Result, path: Path, *, source: str | Path | None = None
     Raises:
         ConfigurationError: the page cannot be written, or a library is missing.
     """
-    texts = {} if source is None or str(source) == "-" else dict(_texts(source))
+    samples = () if source is None or str(source) == "-" else read_samples(source)
+    texts = {line: _shown(sample) for line, sample in samples if not isinstance(sample, Bad)}
     with writing(path):
         write_scores(
             _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")
         )
-
-
-def _texts(source: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, sample in read_samples(source):
-        if not isinstance(sample, Bad):
-            yield line, _shown(sample)
 
 
 def _shown(sample: Sample) -> dict[str, Any]:

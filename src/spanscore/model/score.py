@@ -271,19 +271,14 @@ def unit_attributes(
     attributes: dict[str, Any] = {}
     for score in scores:
         attributes |= score_attributes(score)
-    return attributes | _verdict(scores) | _status_and_reason(scores, others, pending) | _unscored(scores, others)
-
-
-def _verdict(scores: Sequence[Score]) -> dict[str, Any]:
-    labels = {score.label for score in scores if score.label}
-    return {semconv.VERDICT: "fail" if "fail" in labels else "pass"} if labels else {}
-
-
-def _status_and_reason(scores: Sequence[Score], others: Mapping[str, Outcome], pending: bool) -> dict[str, Any]:
+    labels = {score.label for score in scores}
+    if labels - {None}:
+        attributes[semconv.VERDICT] = "fail" if "fail" in labels else "pass"
     outcomes = {score.outcome for score in scores} | set(others.values())
-    reason = ",".join(sorted(outcomes - {Outcome.SCORED}))
-    status = {semconv.STATUS: "pending" if pending else _status(outcomes)}
-    return {**status, semconv.REASON: reason} if reason else status
+    attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
+    if reason := ",".join(sorted(outcomes - {Outcome.SCORED})):
+        attributes[semconv.REASON] = reason
+    return attributes | _unscored(scores, others)
 
 
 def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:
