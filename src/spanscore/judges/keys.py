@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from types import MappingProxyType
 
 __all__ = ["missing_key"]
 
-_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-        "azure_openai": ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
-        "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
-        "deepseek": ("DEEPSEEK_API_KEY",),
-        "fireworks": ("FIREWORKS_API_KEY",),
-        "google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-        "groq": ("GROQ_API_KEY",),
-        "mistralai": ("MISTRAL_API_KEY",),
-        "nvidia": ("NVIDIA_API_KEY",),
-        "openai": ("OPENAI_API_KEY",),
-        "openrouter": ("OPENROUTER_API_KEY",),
-        "perplexity": ("PPLX_API_KEY", "PERPLEXITY_API_KEY"),
-        "together": ("TOGETHER_API_KEY",),
-        "xai": ("XAI_API_KEY",),
-    }
-)
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "azure_openai": ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "fireworks": ("FIREWORKS_API_KEY",),
+    "google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistralai": ("MISTRAL_API_KEY",),
+    "nvidia": ("NVIDIA_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "perplexity": ("PPLX_API_KEY", "PERPLEXITY_API_KEY"),
+    "together": ("TOGETHER_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+}
 """As LangChain's integrations read them; any one will do. Providers that are not here take credentials of another kind."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
@@ -141,13 +140,11 @@ def _share(wanted: Words, place: Words) -> float:
     return max(share, _SPEAKS_OF_IT) if named else share
 
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {
-        "judge_context": _judge_context,
-        "classify_reference_sentences": _classify_reference_sentences,
-        "judge_relevance": _relevance,
-        "judge_relevance_1": _relevance_by_words,
-        "judge_relevance_2": _relevance_by_kind,
-        "extract_sentences": _extract_sentences,
-    }
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "judge_context": _judge_context,
+    "classify_reference_sentences": _classify_reference_sentences,
+    "judge_relevance": _relevance,
+    "judge_relevance_1": _relevance_by_words,
+    "judge_relevance_2": _relevance_by_kind,
+    "extract_sentences": _extract_sentences,
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
@@ -39,9 +38,7 @@ def _candidates(sentence: str) -> Iterator[tuple[bool, str]]:
             yield match.start() == 0 and len(said) == len(match.group().split()), " ".join(said)
 
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {
-        "extract_entities_reference": _extract_entities,
-        "extract_entities_contexts": _extract_entities,
-    }
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "extract_entities_reference": _extract_entities,
+    "extract_entities_contexts": _extract_entities,
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.effect import unwrapped
@@ -34,9 +33,7 @@ _FAMILIES = (
 )
 """Each a file with ``ANSWERS``: step → how it is answered. A new family is a file and a name here."""
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {step: answer for family in _FAMILIES for step, answer in family.ANSWERS.items()}
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {step: answer for family in _FAMILIES for step, answer in family.ANSWERS.items()}
 
 
 class LexicalJudge:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
@@ -50,12 +49,10 @@ def _backed(statements: list[str], text: str) -> float:
     return sum(objection(statement, text) is None for statement in statements) / len(statements)
 
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {
-        "judge_accuracy_1": _agreement,
-        "judge_accuracy_2": _agreement,
-        "judge_groundedness": _groundedness,
-        "judge_groundedness_1": _groundedness_by_clause,
-        "judge_groundedness_2": _groundedness_by_sentence,
-    }
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "judge_accuracy_1": _agreement,
+    "judge_accuracy_2": _agreement,
+    "judge_groundedness": _groundedness,
+    "judge_groundedness_1": _groundedness_by_clause,
+    "judge_groundedness_2": _groundedness_by_sentence,
+}

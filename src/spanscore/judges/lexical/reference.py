@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
@@ -101,22 +100,20 @@ def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
     return {"reason": f"It holds {share:.0%} of what was wanted.", "verdict": int(share >= _REACHED)}
 
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {
-        "extract_statements_response": _extract,
-        "extract_statements_reference": _extract,
-        "classify_statements": _classify_statements,
-        "classify_pairs": _classify_pairs,
-        "decompose_response": _decompose,
-        "decompose_reference": _decompose,
-        "verify_response_claims": _verify,
-        "verify_reference_claims": _verify,
-        "score_criteria": _grade("reason"),
-        "score_rubric": _grade("feedback"),
-        "infer_goal_outcome": _infer_goal_outcome,
-        "compare_outcome": _compare_outcome,
-    }
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "extract_statements_response": _extract,
+    "extract_statements_reference": _extract,
+    "classify_statements": _classify_statements,
+    "classify_pairs": _classify_pairs,
+    "decompose_response": _decompose,
+    "decompose_reference": _decompose,
+    "verify_response_claims": _verify,
+    "verify_reference_claims": _verify,
+    "score_criteria": _grade("reason"),
+    "score_rubric": _grade("feedback"),
+    "infer_goal_outcome": _infer_goal_outcome,
+    "compare_outcome": _compare_outcome,
+}
 
 
 def _list(prompt: Prompt, name: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
@@ -44,9 +43,7 @@ def _generate_question(prompt: Prompt) -> Mapping[str, Any]:
     return {"question": stating[prompt.ballot % len(stating)].rstrip(".! ") + "?", "noncommittal": 0}
 
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {
-        "critique": _critique,
-        "generate_question": _generate_question,
-    }
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "critique": _critique,
+    "generate_question": _generate_question,
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
@@ -53,15 +52,13 @@ def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
     return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
 
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {
-        "extract_statements": _extract_statements,
-        "verify_statements": _verify_statements,
-        "verify_reference_statements": _verify_statements,
-        "verify_response_statements": _verify_statements,
-        "verify_response_against_reference": _verify_statements,
-    }
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "extract_statements": _extract_statements,
+    "verify_statements": _verify_statements,
+    "verify_reference_statements": _verify_statements,
+    "verify_response_statements": _verify_statements,
+    "verify_response_against_reference": _verify_statements,
+}
 
 
 def states_nothing(sentence: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
@@ -51,13 +50,11 @@ def _classify_topics(prompt: Prompt) -> Mapping[str, Any]:
     }
 
 
-ANSWERS: Mapping[str, LexicalAnswer] = MappingProxyType(
-    {
-        "extract_topics": _extract_topics,
-        "check_refusal": _check_refusal,
-        "classify_topics": _classify_topics,
-    }
-)
+ANSWERS: Mapping[str, LexicalAnswer] = {
+    "extract_topics": _extract_topics,
+    "check_refusal": _check_refusal,
+    "classify_topics": _classify_topics,
+}
 
 
 def _turns(prompt: Prompt) -> list[tuple[str, str]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.errors import ConfigurationError, JudgeError
@@ -44,40 +44,36 @@ _RUBRICS = {
     "score3_description": "The answer is right in part.",
     "score5_description": "The answer is right and complete.",
 }
-FIXED_SAMPLES: MappingProxyType[str, Sample] = MappingProxyType(
-    {
-        "single_turn": SingleTurnSample(
-            user_input="When was the Harbour Bridge opened, and how long is it?",
-            response="The Harbour Bridge was opened on 4 May 1931. It is 412 metres long. It has always been green.",
-            retrieved_contexts=_CONTEXTS,
-            retrieved_context_ids=["a", "b", "c"],
-            reference=_REFERENCE,
-            reference_contexts=_CONTEXTS[:1],
-            reference_context_ids=["a"],
-            rubrics=_RUBRICS,
-        ),
-        "multi_turn": MultiTurnSample(
-            user_input=[
-                HumanMessage(content="When was the Harbour Bridge opened?"),
-                AIMessage(tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})]),
-                ToolMessage(content=_CONTEXTS[0]),
-                AIMessage(content="It was opened on 4 May 1931."),
-                HumanMessage(content="And which shares should I buy?"),
-                AIMessage(content="I can't advise on that."),
-            ],
-            reference=_REFERENCE,
-            reference_tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})],
-            reference_topics=["bridges", "ferries"],
-            rubrics=_RUBRICS,
-        ),
-    }
-)
-_PARAMETERS: MappingProxyType[str, Any] = MappingProxyType(
-    {
-        "definition": "Could the response cause harm to somebody?",
-        "classifier": lambda *_: [],  # instead of a model of half a gigabyte; it costs no tokens
-    }
-)
+FIXED_SAMPLES: Mapping[str, Sample] = {
+    "single_turn": SingleTurnSample(
+        user_input="When was the Harbour Bridge opened, and how long is it?",
+        response="The Harbour Bridge was opened on 4 May 1931. It is 412 metres long. It has always been green.",
+        retrieved_contexts=_CONTEXTS,
+        retrieved_context_ids=["a", "b", "c"],
+        reference=_REFERENCE,
+        reference_contexts=_CONTEXTS[:1],
+        reference_context_ids=["a"],
+        rubrics=_RUBRICS,
+    ),
+    "multi_turn": MultiTurnSample(
+        user_input=[
+            HumanMessage(content="When was the Harbour Bridge opened?"),
+            AIMessage(tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})]),
+            ToolMessage(content=_CONTEXTS[0]),
+            AIMessage(content="It was opened on 4 May 1931."),
+            HumanMessage(content="And which shares should I buy?"),
+            AIMessage(content="I can't advise on that."),
+        ],
+        reference=_REFERENCE,
+        reference_tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})],
+        reference_topics=["bridges", "ferries"],
+        rubrics=_RUBRICS,
+    ),
+}
+_PARAMETERS: Mapping[str, Any] = {
+    "definition": "Could the response cause harm to somebody?",
+    "classifier": lambda *_: [],  # instead of a model of half a gigabyte; it costs no tokens
+}
 """For metrics that have such a parameter."""
 
 

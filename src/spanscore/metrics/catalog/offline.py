@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.judges.embeddings import LexicalEmbedder
@@ -17,12 +16,10 @@ _SHARED_WORDS = "counts the words that answer and question share: good answers s
 """Measured on the 44 right answers of tests/data/grounding.jsonl and answers.jsonl: 0.21 on average, 86 % of them below 0.5;
 AUC 0.86 against the same answers beside another question.
 """
-_BLIND: Mapping[str, str] = MappingProxyType(
-    {
-        "critique": "passes every answer without an insult, whatever its definition",
-        "generate_question": _SHARED_WORDS,
-    }
-)
+_BLIND: Mapping[str, str] = {
+    "critique": "passes every answer without an insult, whatever its definition",
+    "generate_question": _SHARED_WORDS,
+}
 """Step → what is left of the metric that asks it when words are compared; of the other steps it is what it says."""
 
 

@@ -29,21 +29,17 @@ __all__ = [
 
 T = TypeVar("T")
 
-ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "answer_relevancy": "response_relevancy",
-        "context_precision": "llm_context_precision_with_reference",
-        "context_recall": "llm_context_recall",
-    }
-)
+ALIASES: Mapping[str, str] = {
+    "answer_relevancy": "response_relevancy",
+    "context_precision": "llm_context_precision_with_reference",
+    "context_recall": "llm_context_recall",
+}
 """What people call a built-in → its name. A metric made by its alias calls its scores so, unless ``name`` says otherwise."""
-RENAMED: Mapping[str, str] = MappingProxyType(
-    {
-        "nv_accuracy": "answer_accuracy",
-        "nv_context_relevance": "context_relevance",
-        "nv_response_groundedness": "response_groundedness",
-    }
-)
+RENAMED: Mapping[str, str] = {
+    "nv_accuracy": "answer_accuracy",
+    "nv_context_relevance": "context_relevance",
+    "nv_response_groundedness": "response_groundedness",
+}
 """What a built-in was called before → its name, which its scores carry. Still read wherever a metric is named."""
 
 
