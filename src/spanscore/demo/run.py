@@ -23,8 +23,7 @@ from spanscore.demo.times import spread
 from spanscore.demo.tracing import Tracing, in_stretch
 from spanscore.errors import ConfigurationError
 from spanscore.judges import judge
-from spanscore.judges.langchain.chat import named_model
-from spanscore.judges.langchain.langchain_openai import openai_model
+from spanscore.judges.langchain.named import named_model
 from spanscore.line.status import Status
 from spanscore.metrics.catalog.registry import create
 from spanscore.model.score import Score
@@ -222,8 +221,7 @@ def _model(options: DemoOptions) -> BaseChatModel:
     """Return the model that answers. A key in the environment is no wish to spend money: only ``--model`` is."""
     if options.model is None:
         return OfflineModel(seed=options.seed)
-    provider, _, name = options.model.partition(":")
-    made: BaseChatModel = openai_model(name) if provider == "openai" and name else named_model(options.model)
+    made: BaseChatModel = named_model(options.model)
     return made
 
 

@@ -7,8 +7,8 @@ from weakref import WeakValueDictionary
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.stack import Effects, stacked
-from spanscore.judges.langchain.chat import LangChainJudge, named_model
-from spanscore.judges.langchain.langchain_openai import openai_model
+from spanscore.judges.langchain.chat import LangChainJudge
+from spanscore.judges.langchain.named import named_model
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Judge
 
@@ -39,7 +39,9 @@ def judge(model: Any, *, structured: bool = True, **effects: Unpack[Effects]) ->
     if model == "lexical":
         return LexicalJudge()
     if isinstance(model, str):
-        model = _chat_model(model.strip())
+        if not model.strip():
+            raise ConfigurationError("judge is empty. Use 'provider:model', a chat model, or 'lexical'")
+        model = named_model(model.strip())
     if callable(getattr(model, "ask", None)):
         return stacked(model, effects)
     return stacked(LangChainJudge(model, structured=structured), effects, chat_model=True)
@@ -53,11 +55,3 @@ def shared_judge(model: Any) -> Judge:
     if known is None:  # without prices: those who give some make their judge by judge(model, prices=…)
         known = _shared[id(model)] = judge(model)
     return known
-
-
-def _chat_model(name: str) -> Any:
-    """Return LangChain's chat model of this name (``provider:model``)."""
-    if not name:
-        raise ConfigurationError("judge is empty. Use 'provider:model', a chat model, or 'lexical'")
-    provider, _, model = name.partition(":")
-    return openai_model(model) if provider == "openai" and model else named_model(name)

@@ -8,8 +8,7 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.langchain.blocking import BlockingCalls
-from spanscore.judges.langchain.chat import named_embeddings
-from spanscore.judges.langchain.langchain_openai import openai_embeddings
+from spanscore.judges.langchain.named import named_embeddings
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.lexical.words import words
 from spanscore.judges.suppress import suppressed
@@ -31,7 +30,7 @@ def embedder(embeddings: Any) -> Embedder:
     if embeddings == "lexical":
         return LexicalEmbedder()
     if isinstance(embeddings, str):
-        embeddings = _by_name(embeddings)
+        embeddings = named_embeddings(embeddings)
     if callable(getattr(embeddings, "embed", None)):
         made: Embedder = embeddings
         return made
@@ -40,11 +39,6 @@ def embedder(embeddings: Any) -> Embedder:
     raise ConfigurationError(
         f"embeddings is a {type(embeddings).__name__}. Give LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'"
     )
-
-
-def _by_name(name: str) -> Any:
-    provider, _, model = name.partition(":")
-    return openai_embeddings(model) if provider == "openai" and model else named_embeddings(name)
 
 
 def embedder_name(made: Embedder) -> str:

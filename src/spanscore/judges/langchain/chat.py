@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from spanscore.errors import ConfigurationError, JudgeError, NotReadyError
+from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.ballots import BallotGatherer
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.provider_errors import judge_error
@@ -21,7 +20,7 @@ from spanscore.model.prompt import Prompt, Reply
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = ["LangChainJudge", "named_model"]
+__all__ = ["LangChainJudge"]
 
 # An inherited callback would see the judge's prompts, and the handler of the application would trace its own evaluation.
 _UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
@@ -169,38 +168,6 @@ class LangChainJudge:
                 return None
             self._shaped[output] = bound
         return self._shaped[output]
-
-
-def named_model(name: str) -> Any:
-    """Return the chat model of this name, as ``init_chat_model`` reads it.
-
-    Raises:
-        ConfigurationError: a library is missing (the message holds the ``pip install`` line), or there is no such provider.
-    """
-    return _named("langchain.chat_models", "init_chat_model", name, "judge")
-
-
-def named_embeddings(name: str) -> Any:
-    """Return the embeddings of this name, as ``init_embeddings`` reads it.
-
-    Raises:
-        ConfigurationError: likewise.
-    """
-    return _named("langchain.embeddings", "init_embeddings", name, "embeddings")
-
-
-def _named(module: str, maker: str, name: str, role: str) -> Any:
-    try:
-        make = getattr(import_module(module), maker)
-    except ImportError as error:
-        raise NotReadyError(f"{role} {name!r} needs LangChain. Install it with: pip install langchain") from error
-    try:
-        return make(name)
-    except ImportError as error:  # names the provider's package and its pip line
-        raise NotReadyError(f"{role} {name!r}: {error}") from error
-    except Exception as error:
-        what = f"{role} {name!r} cannot be made: {type(error).__name__}: {error}."
-        raise ConfigurationError(f"{what} Use 'provider:model', the object itself, or 'lexical'") from error
 
 
 def _identity(prompt: Prompt) -> tuple[str, ...]:

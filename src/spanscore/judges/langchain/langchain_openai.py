@@ -6,28 +6,20 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 
-__all__ = ["openai_embeddings", "openai_model"]
+__all__ = ["openai"]
 
 
-def openai_model(model: str) -> Any:
-    """Return OpenAI's chat model of this name, configured by its own environment variables.
+def openai(kind: str, model: str, role: str) -> Any:
+    """Return OpenAI's chat model or embeddings of this name, configured by their own environment variables.
 
-    Raises:
-        ConfigurationError: the library or its key is missing; the message says what to do.
-    """
-    return _made("ChatOpenAI", model, "judge")
-
-
-def openai_embeddings(model: str) -> Any:
-    """Return OpenAI's embeddings of this name, configured likewise.
+    Args:
+        kind: the library's class.
+        model: its model.
+        role: what it is wanted for, in messages.
 
     Raises:
         ConfigurationError: the library or its key is missing; the message says what to do.
     """
-    return _made("OpenAIEmbeddings", model, "embeddings")
-
-
-def _made(kind: str, model: str, role: str) -> Any:
     try:
         import langchain_openai
     except ImportError as error:
