@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, set_span_in_context
 
+from spanscore import semconv
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData
 
-__all__ = ["EXPLANATION_MAX_CHARS", "context_of", "explanation_of", "span_context_of"]
+__all__ = ["EXPLANATION_MAX_CHARS", "context_of", "error_type_of", "result_attributes", "span_context_of"]
 
 EXPLANATION_MAX_CHARS = 2000
 """Some backends cut, some refuse long attributes; the counts behind a score come first and survive the cut."""
@@ -30,7 +33,25 @@ def context_of(span: SpanData) -> Context:
     return set_span_in_context(NonRecordingSpan(span_context_of(span)), Context())
 
 
-def explanation_of(score: Score) -> str | None:
+def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
+    """Return what an evaluation's span and its event both say, explanations only with ``content``; None is left out later."""
+    return {
+        semconv.EVALUATION_NAME: score.metric,
+        semconv.EVALUATION_SCORE_VALUE: None if score.value is None else float(score.value),
+        semconv.EVALUATION_SCORE_LABEL: score.label,
+        semconv.EVALUATION_EXPLANATION: _explanation_of(score) if content else None,
+        semconv.ERROR_TYPE: error_type_of(score),
+        semconv.REASON: None if score.value is not None else str(score.outcome),
+        semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
+    }
+
+
+def error_type_of(score: Score) -> str | None:
+    """Return why an evaluation failed; None for one that did not."""
+    return (score.error_type or str(score.outcome)) if score.outcome.failed else None
+
+
+def _explanation_of(score: Score) -> str | None:
     """Return the explanation, or why there is no value, cut to what a backend takes. It may quote content."""
     text = score.explanation or score.reason
     if text is None or len(text) <= EXPLANATION_MAX_CHARS:

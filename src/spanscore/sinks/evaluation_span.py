@@ -5,7 +5,7 @@ Late scores arrive this way, and backends that cannot wait for a held root see n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
 from spanscore.otel.span_factory import PresetSpanFactory
-from spanscore.sinks.emission import context_of, explanation_of, span_context_of
+from spanscore.sinks.emission import context_of, error_type_of, result_attributes, span_context_of
 
 __all__ = ["EvaluationSpans"]
 
@@ -83,35 +83,29 @@ class EvaluationSpans:
         span.end(end_time=root.end_ns)
 
     def _attributes(self, unit: Unit, root: SpanData, score: Score) -> dict[str, Any]:
-        explanation = explanation_of(score) if self._content else None
         attributes = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
         attributes[semconv.SCORED_REQUEST_MODEL] = unit.request_model
         attributes |= score_attributes(score)
-        attributes |= _conventional(score, explanation)
+        result = result_attributes(score, content=self._content)
+        attributes |= result | _openinference(score, result)
         attributes |= _ours(score, _id_of(score, unit.key))
         attributes |= _judge(score.usage, score.judge_model)
         return wire_values(attributes)
 
 
-def _conventional(score: Score, explanation: str | None) -> dict[str, Any]:
-    """Return the score in the words of the GenAI conventions and of OpenInference; None is left out later."""
-    value = None if score.value is None else float(score.value)
+def _openinference(score: Score, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result in the words of OpenInference too."""
     annotation = {
         "name": score.metric,
-        "score": value,
+        "score": result[semconv.EVALUATION_SCORE_VALUE],
         "label": score.label,
-        "explanation": explanation,
+        "explanation": result[semconv.EVALUATION_EXPLANATION],
         "annotator_kind": "LLM" if score.judge_model or score.usage.calls else "CODE",
         "identifier": score.series or score.version,
     }
     return {
         semconv.OPERATION_NAME: semconv.EVALUATION,
         semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
-        semconv.EVALUATION_NAME: score.metric,
-        semconv.EVALUATION_SCORE_VALUE: value,
-        semconv.EVALUATION_SCORE_LABEL: score.label,
-        semconv.EVALUATION_EXPLANATION: explanation,
-        semconv.ERROR_TYPE: _error_type(score),
         **{semconv.OPENINFERENCE_EVALUATION + name: held for name, held in annotation.items()},
     }
 
@@ -119,7 +113,6 @@ def _conventional(score: Score, explanation: str | None) -> dict[str, Any]:
 def _ours(score: Score, identity: str) -> dict[str, Any]:
     return {
         semconv.VERDICT: score.label,
-        semconv.REASON: None if score.value is not None else str(score.outcome),
         semconv.METRIC_VERSION: score.version,
         semconv.METRIC_KIND: score.kind,
         semconv.METRIC_DIRECTION: score.direction,
@@ -127,7 +120,6 @@ def _ours(score: Score, identity: str) -> dict[str, Any]:
         semconv.METRIC_PASS_AT: None if score.range is None else float(score.scale.pass_at),
         semconv.QUALITY: None if score.quality is None else float(score.quality),
         semconv.SAMPLING_RULE: score.rule,
-        semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
         semconv.SERIES: score.series or None,
         semconv.SCORE_ID: identity,
         semconv.SCORE_REVISION: score.revision,
@@ -157,15 +149,11 @@ def _id_of(score: Score, key: UnitKey) -> str:
     return score.id or score_id(key, score.metric, score.version, score.revision)
 
 
-def _error_type(score: Score) -> str | None:
-    return (score.error_type or str(score.outcome)) if score.outcome.failed else None
-
-
 def _status(score: Score) -> Status:
     """ERROR is for an evaluation that failed, never for a low score. Its reason holds no content."""
     if not score.outcome.failed:
         return Status(StatusCode.UNSET)
-    return Status(StatusCode.ERROR, safe_text(score.reason or _error_type(score) or ""))
+    return Status(StatusCode.ERROR, safe_text(score.reason or error_type_of(score) or ""))
 
 
 def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]) -> Any:

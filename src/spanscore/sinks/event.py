@@ -10,7 +10,7 @@ from spanscore.codec.text import wire_values
 from spanscore.model.score import Score
 from spanscore.model.span import SpanData, Unit
 from spanscore.otel.providers import Providers
-from spanscore.sinks.emission import context_of, explanation_of
+from spanscore.sinks.emission import context_of, result_attributes
 
 __all__ = ["Events"]
 
@@ -41,23 +41,16 @@ class Events:
             logger.emit(
                 context=context,
                 event_name=semconv.EVALUATION_EVENT,
-                attributes=self._attributes(root, score),
+                attributes=wire_values(result_attributes(score, content=self._content) | _event_only(root, score)),
                 severity_number=SeverityNumber.WARN if score.outcome.failed else SeverityNumber.INFO,
             )
 
     def shutdown(self) -> None:
         """Hold nothing back: the events are with the logger provider."""
 
-    def _attributes(self, root: SpanData, score: Score) -> dict[str, Any]:
-        attributes = {
-            semconv.EVALUATION_NAME: score.metric,
-            semconv.EVALUATION_SCORE_VALUE: None if score.value is None else float(score.value),
-            semconv.EVALUATION_SCORE_LABEL: score.label,
-            semconv.EVALUATION_EXPLANATION: explanation_of(score) if self._content else None,
-            semconv.ERROR_TYPE: (score.error_type or str(score.outcome)) if score.outcome.failed else None,
-            semconv.REASON: None if score.value is not None else str(score.outcome),
-            semconv.RESPONSE_ID: root.attributes.get(semconv.RESPONSE_ID),
-            semconv.SAMPLING_PROBABILITY: None if score.probability is None else float(score.probability),
-            semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
-        }
-        return wire_values(attributes)
+
+def _event_only(root: SpanData, score: Score) -> dict[str, Any]:
+    return {
+        semconv.RESPONSE_ID: root.attributes.get(semconv.RESPONSE_ID),
+        semconv.SAMPLING_PROBABILITY: None if score.probability is None else float(score.probability),
+    }
