@@ -302,14 +302,8 @@ def _layout(height: int, right: int = 10) -> Chart:
 
 
 def _axis(**given: Any) -> Chart:
-    return {
-        "gridcolor": "$grid",
-        "linecolor": "$grid",
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": False,
-        **given,
-    }
+    own = {"gridcolor": "$grid", "linecolor": "$grid", "zeroline": False, "fixedrange": True, "automargin": False}
+    return {**own, **given}
 
 
 def _titled(text: str) -> Chart:

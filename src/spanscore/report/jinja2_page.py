@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from spanscore.errors import MissingExtraError
 __all__ = ["render"]
 
 _HERE = Path(__file__).parent
-_MARKUP = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 def render(library: str, **values: Any) -> str:
@@ -35,11 +33,6 @@ def render(library: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["script_json"] = _script_json
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}  # of the filter tojson
     environment.globals["asset"] = lambda name: (_HERE / name).read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(library=library, **values)
-
-
-def _script_json(value: Any) -> str:
-    """Return a value as JSON that can stand inside a script element: no mark-up, whatever a name in it holds."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_MARKUP)
