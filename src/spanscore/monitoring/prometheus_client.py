@@ -51,12 +51,10 @@ class Exposition:
         """
         from prometheus_client.exposition import choose_encoder
 
-        scopes = [
-            scope for resource in (collected.resource_metrics if collected else ()) for scope in resource.scope_metrics
-        ]
         families = [
             self._family(metric, {SCOPE_NAME: scope.scope.name, SCOPE_VERSION: scope.scope.version or "", **common})
-            for scope in scopes
+            for resource in (collected.resource_metrics if collected else ())
+            for scope in resource.scope_metrics
             for metric in scope.metrics
         ]
         encode, content_type = choose_encoder(accept)

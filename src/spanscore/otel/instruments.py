@@ -305,16 +305,8 @@ class _MeterInstruments:
         self._gone: dict[str, dict[Labels, float]] = {}
         reset_in_child(self, _MeterInstruments.reset)
         self._make_observable(meter)
-        self.quality: Histogram = meter.create_histogram(
-            semconv.QUALITY_HISTOGRAM,
-            **_about(semconv.QUALITY_HISTOGRAM),
-            explicit_bucket_boundaries_advisory=semconv.QUALITY_BUCKETS,
-        )
-        self.judge_duration: Histogram = meter.create_histogram(
-            semconv.JUDGE_DURATION,
-            **_about(semconv.JUDGE_DURATION),
-            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
-        )
+        self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
+        self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
 
     def join(self, telemetry: Telemetry) -> None:
         with self._lock:
@@ -350,6 +342,10 @@ class _MeterInstruments:
             for member in self._members:
                 add_up(total, read(member))
         return [Observation(value, dict(labels)) for labels, value in total.items()]
+
+
+def _histogram(meter: Meter, name: str, buckets: Sequence[float]) -> Histogram:
+    return meter.create_histogram(name, **_about(name), explicit_bucket_boundaries_advisory=buckets)
 
 
 def _about(name: str) -> dict[str, str]:
