@@ -31,10 +31,7 @@ _SVG_WIDTH = 100
 _OF_RETRIEVAL = "context_relevance"
 _KEEP = MappingProxyType({"report": "demo.html", "out": "demo.jsonl"})
 """Option → an example of the file it writes."""
-_MISSING = (
-    ("retrieved_contexts", "agent turns without retrieval"),
-    ("multi-turn", "single-turn chain runs"),
-)
+_MISSING = (("retrieved_contexts", "agent turns without retrieval"), ("multi-turn", "single-turn chain runs"))
 """A word of the reason for which a field is missing → which units of the demo these are."""
 _KILO = 1000
 _dim = partial(Text, style="dim")

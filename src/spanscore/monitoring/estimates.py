@@ -170,9 +170,5 @@ def _z(level: float) -> float:
 def _student(level: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t (Abramowitz & Stegun 26.7.5): within 1e-4 from 29 degrees of freedom on."""
     z = _z(level)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
+    terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))

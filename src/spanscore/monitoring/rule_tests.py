@@ -13,16 +13,7 @@ from typing import Any, NamedTuple
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import (
-    AT_REST,
-    PATIENCE,
-    SEGMENT,
-    SERIES,
-    SILENT,
-    UNSCORED,
-    plans_of,
-    streams_of,
-)
+from spanscore.monitoring.alerts import AT_REST, PATIENCE, SEGMENT, SERIES, SILENT, UNSCORED, plans_of, streams_of
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings

@@ -106,11 +106,7 @@ def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "expr": alert.expression,
         "for": promql.duration(PATIENCE * shared.interval),
         "labels": dict(alert.labels),
-        "annotations": {
-            "summary": alert.summary,
-            "description": text,
-            **links_of(alert, shared),
-        },
+        "annotations": {"summary": alert.summary, "description": text, **links_of(alert, shared)},
     }
 
 

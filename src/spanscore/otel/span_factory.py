@@ -101,12 +101,7 @@ class PresetSpanFactory:
                 return DeferredSpan(self._own, name, ids, above, kind, kept, links, start_time)
         self._ids.span_id, self._ids.trace_id, self._sampler.sampling = span_id, trace_id, sampling
         span: Span = self._tracer.start_span(
-            name,
-            context=_within(parent, context),
-            kind=kind,
-            attributes=attributes,
-            links=links,
-            start_time=start_time,
+            name, context=_within(parent, context), kind=kind, attributes=attributes, links=links, start_time=start_time
         )
         return span
 

@@ -27,11 +27,7 @@ def render(library: str, **values: Any) -> str:
     except ImportError:
         raise MissingExtraError("jinja2", "report") from None
     environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}  # of the filter tojson
     environment.globals["asset"] = lambda name: (_HERE / name).read_text(encoding="utf-8")

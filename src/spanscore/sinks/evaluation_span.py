@@ -22,12 +22,7 @@ from spanscore.sinks.emission import context_of, error_type_of, result_attribute
 
 __all__ = ["EvaluationSpans"]
 
-_COPIED = (
-    semconv.CONVERSATION_ID,
-    semconv.WORKFLOW_NAME,
-    semconv.AGENT_NAME,
-    semconv.PROMPT_VERSION,
-)
+_COPIED = (semconv.CONVERSATION_ID, semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.PROMPT_VERSION)
 """What queries group by, beside the unit's model: a structural query may see one block only, not the unit's span beside it."""
 _LASTS_NS = 1_000
 """Of a span that ends where it starts Jaeger mends the end, with a warning; then it ends after its parent, with another."""
