@@ -119,8 +119,6 @@ class SeededIds(IdGenerator):
 
 
 class _MarkStretch(SpanProcessor):
-    """Puts the stretch on each root."""
-
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         stretch = _stretch.get()
         if stretch is not None and span.parent is None:
@@ -128,7 +126,6 @@ class _MarkStretch(SpanProcessor):
 
 
 def _exporters(url: str) -> dict[str, Any]:
-    """Return a quiet exporter per signal."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ConfigurationError(

@@ -269,7 +269,6 @@ def _shortened(words: str) -> str:
 
 
 def _size(batch: Any) -> int:
-    """Return how many spans, events or points an export carries."""
     found = getattr(batch, "resource_metrics", None)
     if found is None:
         return len(batch)

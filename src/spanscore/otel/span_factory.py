@@ -116,8 +116,6 @@ def _within(parent: Span | None, context: Context) -> Context:
 
 
 class _PresetIds:
-    """Repeats the preset ids."""
-
     __slots__ = ("_inner", "span_id", "trace_id")
 
     def __init__(self, inner: Any) -> None:
@@ -126,11 +124,9 @@ class _PresetIds:
         self.trace_id: int | None = None
 
     def generate_span_id(self) -> Any:
-        """Return the preset id, else a generated one."""
         return self._inner.generate_span_id() if self.span_id is None else self.span_id
 
     def generate_trace_id(self) -> Any:
-        """Return the preset id, else a generated one."""
         return self._inner.generate_trace_id() if self.trace_id is None else self.trace_id
 
     def __getattr__(self, name: str) -> Any:
@@ -138,8 +134,6 @@ class _PresetIds:
 
 
 class _PresetSampler:
-    """Repeats the preset decision."""
-
     __slots__ = ("_inner", "sampling")
 
     def __init__(self, inner: Any) -> None:
@@ -147,7 +141,6 @@ class _PresetSampler:
         self.sampling: Any = None
 
     def should_sample(self, *arguments: Any, **named: Any) -> Any:
-        """Return the preset decision, else a new one."""
         return self._inner.should_sample(*arguments, **named) if self.sampling is None else self.sampling
 
     def __getattr__(self, name: str) -> Any:

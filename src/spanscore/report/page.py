@@ -331,7 +331,6 @@ def _worst_finding(summary: ReportSummary) -> str:
 
 
 def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:
-    """Say what of it is shown, and how."""
     of = f"{len(every):,} {'questions' if any(case.others for case in every) else 'units'}"
     some = f"Shown: {len(shown)} of {of}, of each metric the worst. " if len(shown) < len(every) else ""
     folded = (
