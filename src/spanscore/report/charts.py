@@ -42,6 +42,7 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
     """Return the means of a metric over time; None where no row has a time."""
     if not metric.buckets:
         return None
+    shapes, annotations = _stretch(metric)
     return {
         "data": [_band(metric.buckets), _line(metric, summary), *_counts(metric, summary)],
         "layout": {
@@ -54,8 +55,8 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
             "yaxis": _axis(domain=_MEANS_DOMAIN, title=_titled(_QUALITY if metric.on_quality else "value"),
                            **({"range": [-0.02, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1]} if metric.on_quality else {})),
             "yaxis2": _axis(domain=_COUNTS_DOMAIN, title=_titled("units"), nticks=3, rangemode="tozero"),
-            "shapes": [*_gaps(metric.buckets), *_marks(metric)],
-            "annotations": _levels(metric),
+            "shapes": [*_gaps(metric.buckets), *shapes],
+            "annotations": annotations,
         },
     }  # fmt: skip
 
@@ -172,30 +173,23 @@ def _gaps(buckets: Sequence[Bucket]) -> list[Chart]:
     ]
 
 
-def _marks(metric: MetricSummary) -> list[Chart]:
-    """Return the bad stretch, and the two levels it is about."""
+def _stretch(metric: MetricSummary) -> tuple[list[Chart], list[Chart]]:
+    """Return the shapes of the bad stretch and of the two levels it is about, and the levels' figures."""
     stretch = metric.stretch
     if stretch is None:
-        return []
+        return [], []
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
     whole = _at(metric.buckets[0].start_ns), _at(metric.buckets[-1].end_ns)
-    return [
+    shapes = [
         _box(begin, end, "$alarm", [0.0, 1.0]),
         _dotted(whole, [stretch.usual] * 2, "$muted"),
         _dotted((_at(begin), _at(end)), [stretch.inside] * 2, "$bad"),
     ]
-
-
-def _levels(metric: MetricSummary) -> list[Chart]:
-    stretch = metric.stretch
-    if stretch is None:
-        return []
-    begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
     at_the_end = stretch.last == len(metric.buckets) - 1  # no room to its right
     beside = {"xanchor": "right", "xshift": -5} if at_the_end else {"xanchor": "left", "xshift": 5}
     inside = _note(_at(begin if at_the_end else end), stretch.inside, f"<b>{figure(stretch.inside)}</b>", "$bad")
     outside = _note(_at((begin + end) // 2), stretch.usual, figure(stretch.usual), "$muted")
-    return [{**outside, "yshift": 9}, {**inside, **beside}]
+    return shapes, [{**outside, "yshift": 9}, {**inside, **beside}]
 
 
 def _note(x: str, y: float, text: str, colour: str) -> Chart:

@@ -71,7 +71,7 @@ def headline(summary: ReportSummary) -> str:
 
 
 def _levels(scored: Sequence[MetricSummary]) -> str:
-    each = ", ".join(f"{readable(metric.metric)} {_level(metric)}" for metric in scored[:3])
+    each = ", ".join(f"{readable(metric.metric)} {level(metric, metric.mean or 0.0)}" for metric in scored[:3])
     more = f" and {counted(len(scored) - 3, 'more metric')}" if len(scored) > 3 else ""  # noqa: PLR2004  (the three above)
     watched = any(_several_times(metric) for metric in scored)
     return f"{'No drop found: ' if watched else ''}{each}{more}"
@@ -91,7 +91,7 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
     stretch = metric.stretch
     if stretch is None:
         held = "held at" if _several_times(metric) else "is"
-        return f"{name} {held} {_level(metric)} on {counted(metric.scores, 'score')}"
+        return f"{name} {held} {level(metric, metric.mean)} on {counted(metric.scores, 'score')}"
     low, high = (level(metric, share) for share in (stretch.inside, stretch.usual))
     subject = _subject(metric, name)
     begin, end = metric.buckets[stretch.first].start_ns, metric.buckets[stretch.last].end_ns
@@ -200,10 +200,6 @@ def _subject(metric: MetricSummary, name: str) -> str:
     if metric.kind == "binary":
         return f"{name}: the pass rate"
     return f"the quality of {name}" if metric.direction == "lower" else name
-
-
-def _level(metric: MetricSummary) -> str:
-    return level(metric, metric.mean or 0.0)
 
 
 def level(metric: MetricSummary, mean: float) -> str:

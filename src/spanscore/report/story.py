@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text
@@ -77,17 +77,11 @@ def story_of_spans(unit: str, spans: Spans) -> Story:
     branches = _branches(key, own)
     single = GenAIDialect().samples(Unit(key, own)).single if own else None
     captured = any(semconv.is_content(name) for span in own for name in span.attributes)
+    story = Story(captured=captured, branches=branches, more=len(own) - len(branches))
     if single is None:
-        return Story(captured=captured, branches=branches, more=len(own) - len(branches))
-    contexts = single.retrieved_contexts
-    return Story(
-        question=single.user_input,
-        answer=single.response,
-        contexts=None if contexts is None else tuple(contexts),
-        captured=captured,
-        branches=branches,
-        more=len(own) - len(branches),
-    )
+        return story
+    contexts = None if single.retrieved_contexts is None else tuple(single.retrieved_contexts)
+    return replace(story, question=single.user_input, answer=single.response, contexts=contexts)
 
 
 def _branches(key: UnitKey, spans: Sequence[SpanData]) -> tuple[Branch, ...]:
