@@ -145,7 +145,8 @@ def _show(played: Any, found: Any, traces: int, written: Mapping[str, Path], *, 
 
     files = _sized(written)
     if as_json:
-        told = summary(played, found, traces=traces) | {"written": [_file(*file) for file in files.values()]}
+        told = summary(played, found, traces=traces)
+        told["written"] = [{"path": path, "bytes": size} for path, size in files.values()]
         typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
     else:
         Console(highlight=False).print(overview(played, found, traces=traces, written=files))
@@ -153,10 +154,6 @@ def _show(played: Any, found: Any, traces: int, written: Mapping[str, Path], *, 
 
 def _sized(written: Mapping[str, Path]) -> dict[str, tuple[str, int]]:
     return {option: (str(path), path.stat().st_size) for option, path in written.items()}
-
-
-def _file(path: str, size: int) -> dict[str, Any]:
-    return {"path": path, "bytes": size}
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
@@ -34,16 +33,13 @@ from spanscore.scorer import OnlineScorer
 
 __all__ = ["Demo", "DemoOptions", "Played", "Tally"]
 
-METRICS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
-        "context_relevance": {},
-        "response_relevancy": {},
-        "topic_adherence": {},
-    }
-)
+METRICS: Mapping[str, Mapping[str, Any]] = {
+    "faithfulness": {"pass_at": 0.7},  # one statement in two that nothing supports is no pass
+    "context_relevance": {},
+    "response_relevancy": {},
+    "topic_adherence": {},
+}
 """Metric → its parameters."""
-CHAIN_RATE = 0.5
 _AGENT_RULE = Rule(rate=1.0, name="every agent turn", workflow=AGENT_NAME)
 _BREATH = 40
 """Requests after which it waits for the scores: it asks faster than any judge answers, and nothing shall be turned away."""
@@ -68,7 +64,7 @@ class DemoOptions:
     seed: int = 7
     seconds: float | None = None
     model: str | None = None
-    rate: float = CHAIN_RATE
+    rate: float = 0.5
     otlp: str | None = None
 
 

@@ -145,7 +145,17 @@ class _Traffic:
         for metric in self._metrics:
             failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
             yield _counter(semconv.FAILED_WEIGHT, failures, UNITS * failed)
-            yield from self._outcomes(metric.name, failed=failed, lost=lost, scored=scored, missing=missing)
+            name = {promql.METRIC: metric.name}
+            ended = {
+                Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
+                Outcome.UNDEFINED: 0 if scored else UNITS,
+                Outcome.JUDGE_ERROR: UNITS * failed,
+                Outcome.QUEUE_FULL: lost,
+            }
+            for outcome, count in ended.items():
+                yield _counter(semconv.EVALUATIONS, {**name, label(semconv.OUTCOME): outcome}, count)
+            yield _counter(semconv.ELIGIBLE, name, sum(ended.values()) + missing)
+            yield {"series": _series(semconv.PENDING, name), "values": f"0x{STEPS}"}
             mean = (means or {}).get(metric.name, self._good(metric.name))
             units = UNITS * (1 - failed) if scored else 0
             for stream in streams_of(self._shared)[1:] or streams_of(self._shared):
@@ -156,21 +166,6 @@ class _Traffic:
     def _good(self, metric: str) -> float:
         alert = self._alerts.get(metric, AlertSettings())
         return max(alert.baseline or 0.0, alert.threshold or 0.5)
-
-    def _outcomes(
-        self, metric: str, *, failed: float, lost: int, scored: bool, missing: int
-    ) -> Iterator[dict[str, str]]:
-        name = {promql.METRIC: metric}
-        ended = {
-            Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
-            Outcome.UNDEFINED: 0 if scored else UNITS,
-            Outcome.JUDGE_ERROR: UNITS * failed,
-            Outcome.QUEUE_FULL: lost,
-        }
-        for outcome, units in ended.items():
-            yield _counter(semconv.EVALUATIONS, {**name, label(semconv.OUTCOME): outcome}, units)
-        yield _counter(semconv.ELIGIBLE, name, sum(ended.values()) + missing)
-        yield {"series": _series(semconv.PENDING, name), "values": f"0x{STEPS}"}
 
     def _moments(
         self, metric: Metric, mean: float, units: float, segment: Mapping[str, str]
