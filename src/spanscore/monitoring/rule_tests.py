@@ -62,9 +62,8 @@ class _RuleTest(NamedTuple):
 
 
 def _fires(case: _RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
-    labels = ("alertname", "metric", "window", SEGMENT, "reason")
     return {
-        "expr": f'count by ({", ".join(labels)}) (ALERTS{{alertstate="firing"}})',
+        "expr": f'count by (alertname, metric, window, {SEGMENT}, reason) (ALERTS{{alertstate="firing"}})',
         "eval_time": promql.duration(case.steps * shared.interval),
         "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in case.fires],
     }

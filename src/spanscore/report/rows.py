@@ -114,7 +114,7 @@ class Spans:
                 read._add_evaluation(span)
                 continue
             read.by_trace.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
-            if _is_unit(span):
+            if semconv.STATUS in span.attributes or _scored(span):
                 read.units.setdefault(UnitKey(span.trace_id, span.span_id), span)
         for key in read.evaluations:
             scored = read.by_trace.get(key.trace_id, {}).get(key.span_id)
@@ -202,10 +202,6 @@ def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
 
 def _service(span: SpanData) -> Any:
     return (span.resource or {}).get(semconv.SERVICE_NAME)
-
-
-def _is_unit(span: SpanData) -> bool:
-    return semconv.STATUS in span.attributes or any(True for _ in _scored(span))
 
 
 def _scored(span: SpanData) -> list[str]:
