@@ -195,7 +195,6 @@ def _answers(generation: Any) -> list[dict[str, Any]]:
 
 
 def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:
-    """Return the choice as a message; none where its snapshot has no content."""
     said = choice[0]
     reason = finish_reason(choice)
     finished = {} if reason is None else {"finish_reason": reason}

@@ -24,14 +24,10 @@ def flat_documents(documents: Any, room: int | None) -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for position, document in enumerate(islice(documents, MOST_DOCUMENTS) if isinstance(documents, list) else ()):
-        attributes = _flat(position, document)
+        prefix = f"{semconv.OPENINFERENCE_DOCUMENTS}{position}.document."
+        known = {name: document.get(name) for name in _KINDS}
+        attributes = {prefix + name: value for name, value in known.items() if isinstance(value, _KINDS[name])}
         if room is not None and len(flat) + len(attributes) > room:
             break
         flat |= attributes
     return flat
-
-
-def _flat(position: int, document: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: document.get(name) for name in _KINDS}
-    prefix = f"{semconv.OPENINFERENCE_DOCUMENTS}{position}.document."
-    return {prefix + name: value for name, value in known.items() if isinstance(value, _KINDS[name])}

@@ -13,17 +13,16 @@ from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from spanscore.codec.sdk import structured
+from spanscore.codec.sdk import STATUS, structured
 from spanscore.errors import SampleError
 from spanscore.model.foreign import type_name
-from spanscore.model.span import SpanData, SpanStatus
+from spanscore.model.span import SpanData
 
 __all__ = ["json_line", "read_spans", "spans_of"]
 
 _SAMPLED = 1
 """OTLP carries the W3C flags only from some SDKs; a span that was exported was sampled."""
 _FLAGS = 0xFF
-_STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
 _KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
 """By OTLP's number; 0 is "unspecified", to be read as internal."""
 _IDS = ("traceId", "spanId", "parentSpanId")
@@ -69,7 +68,7 @@ def _span_data(span: Any, scope: str, resource: dict[str, Any]) -> SpanData:
         end_ns=span.end_time_unix_nano or span.start_time_unix_nano,
         scope=scope,
         kind=_KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "internal",
-        status=_STATUS[span.status.code] if 0 <= span.status.code < len(_STATUS) else "unset",
+        status=STATUS[span.status.code] if 0 <= span.status.code < len(STATUS) else "unset",
         attributes=structured(_attributes(span.attributes)),
         trace_flags=span.flags & _FLAGS | _SAMPLED,
         trace_state=span.trace_state,
@@ -82,7 +81,6 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Return an ``AnyValue`` as Python has it; None where nothing is set."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -11,9 +11,10 @@ from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
-__all__ = ["exported", "span_data", "structured"]
+__all__ = ["STATUS", "exported", "span_data", "structured"]
 
-_STATUS: Mapping[str, SpanStatus] = {"UNSET": "unset", "OK": "ok", "ERROR": "error"}
+STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
+"""By OpenTelemetry's number."""
 
 
 def span_data(readable: ReadableSpan) -> SpanData:
@@ -36,7 +37,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
         end_ns=readable.end_time or readable.start_time or 0,
         scope=scope.name if scope is not None else "",
         kind=readable.kind.name.lower(),
-        status=_STATUS[readable.status.status_code.name],
+        status=STATUS[readable.status.status_code.value],
         attributes=structured(attributes),
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",

@@ -291,9 +291,6 @@ def _table(inner: _Copiers | None) -> _Copiers:
     def items(values: list[Any]) -> Any:
         return values if inner is None else _items(values, inner)
 
-    def whole_list(value: Any) -> Any:
-        return items(list.copy(value))
-
     def whole_tuple(value: Any) -> Any:
         copies = items(list(tuple.__iter__(value)))
         return tuple(copies) if type(copies) is list else copies
@@ -301,7 +298,7 @@ def _table(inner: _Copiers | None) -> _Copiers:
     copiers: dict[type, Copier] = {
         **dict.fromkeys(_UNCHANGEABLE, lambda value: value),
         dict: lambda value: entries(plain_dict(value)),
-        list: whole_list,
+        list: lambda value: items(list.copy(value)),
         tuple: whole_tuple,
         set: lambda value: items(list(set.__iter__(value))),
         frozenset: lambda value: items(list(frozenset.__iter__(value))),

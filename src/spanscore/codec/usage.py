@@ -143,7 +143,6 @@ def _at(report: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> float | Non
 
 
 def _dict(place: Any) -> dict[str, Any]:
-    """Return a mapping as a dict, anything else as an empty one."""
     if type(place) is dict:
         return place
     if place is None:  # an abstract class is asked for a microsecond

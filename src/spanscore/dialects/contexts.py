@@ -97,7 +97,6 @@ def _state_documents(view: View) -> list[Retrieved] | None:
 
 
 def _kept_in(side: Side) -> list[Any]:
-    """Return what stands under a key for documents."""
     state = side.value if isinstance(side.value, dict) and not is_resume(side.value) else {}
     return [state[key] for key in CONTEXT_KEYS if key in state]
 

@@ -71,12 +71,9 @@ def _opened(view: View, question: str | None) -> Sequence[GenAIMessage]:
     thread = view.thread()
     opened = thread[: len(thread) - len(view.turn())]
     asked = last_human_text(opened)
-    return [] if asked is None or (asked != question and _is_elsewhere(view)) else opened
-
-
-def _is_elsewhere(view: View) -> bool:
-    """Whether the question stood beside messages, so that a human one among them is a prompt of the application."""
-    return last_human_text(view.input.messages) is None and not is_resume(view.input.value)
+    # A question beside messages: a human one among them is a prompt of the application.
+    is_elsewhere = last_human_text(view.input.messages) is None and not is_resume(view.input.value)
+    return [] if asked is None or (asked != question and is_elsewhere) else opened
 
 
 def _without_humans(turn: Sequence[GenAIMessage], answer: str | None) -> list[GenAIMessage]:

@@ -45,7 +45,6 @@ def _entries(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _talks_in(value: Any, depth: int = 3) -> list[Sequence[GenAIMessage]]:
-    """Return the lists of messages that a value holds."""
     if depth <= 0 or is_message(value):
         return []
     if are_messages(value):

@@ -68,7 +68,6 @@ def samples_of(view: View, extract: Extract) -> Samples:
 
 
 def _why_not(view: View, question: Found, answer: Found) -> str | None:
-    """Return why there is no sample, None where there is one."""
     if answer.value is None and view.failed:
         return "the run failed before it answered"
     if question.torn or answer.torn:

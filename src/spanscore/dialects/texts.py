@@ -146,7 +146,6 @@ def _next_word(text: str, at: int) -> int:
 
 
 def _joins(text: str, at: int) -> bool:
-    """Whether the characters around a position belong to one word."""
     return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
 
 

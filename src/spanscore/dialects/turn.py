@@ -218,7 +218,6 @@ def _said_now(value: Any, said: Said) -> _Guess:
 
 
 def _said_of(texts: Mapping[str, str], value: Any, said: Said) -> _Guess:
-    """Choose between the texts of an output."""
     values = list(dict.fromkeys(texts.values()))
     if not values:
         return _Guess(_list_of_answers(value, said), Source.OBJECT)

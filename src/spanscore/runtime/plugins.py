@@ -86,11 +86,17 @@ class Registry:
             ConfigurationError: as ``made``, but for what only making it shows.
         """
         maker = self.found(name)
-        if not callable(maker) or self._is_part(maker):
-            return self._as_it_is(name, maker, params), {}
-        given = {**_wanted(maker, offered), **params}
-        self._check_parameters(name, maker, given)
-        return maker, given
+        if callable(maker) and not self._is_part(maker):
+            given = {**_wanted(maker, offered), **params}
+            self._check_parameters(name, maker, given)
+            return maker, given
+        if not self._is_part(maker):
+            raise ConfigurationError(f"{self.kind} {name!r} is a {type(maker).__name__}, which is no {self.kind}")
+        if params:
+            raise ConfigurationError(
+                f"{self.kind} {name!r} is ready made and takes no parameters, got {sorted(params)}"
+            )
+        return maker, {}
 
     def found(self, name: str) -> Any:
         """Return the class, function or part a name stands for.
@@ -126,14 +132,6 @@ class Registry:
         close = get_close_matches(name, [*self.built_in, *self.aliases], n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(self.built_in))}."
         return f"unknown {self.kind} {name!r}: {hint} One from outside is written {self.outside!r}"
-
-    def _as_it_is(self, name: str, made: Any, params: Mapping[str, Any]) -> Any:
-        if not self._is_part(made):
-            raise ConfigurationError(f"{self.kind} {name!r} is a {type(made).__name__}, which is no {self.kind}")
-        if params:
-            given = sorted(params)
-            raise ConfigurationError(f"{self.kind} {name!r} is ready made and takes no parameters, got {given}")
-        return made
 
     def _check_parameters(self, name: str, maker: Any, given: Mapping[str, Any]) -> None:
         signature = inspect.signature(maker)

@@ -177,7 +177,6 @@ class DeepEvalMetric(ForeignMetric):
 
 
 def _name(metric: Any) -> str:
-    """Return a metric's own name; that of its class where it has none."""
     own = str(getattr(metric, "__name__", ""))
     return type(metric).__name__ if own in _NO_NAME else own
 
