@@ -19,21 +19,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
 from spanscore import semconv
+from spanscore.codec import snapshot_types as types
 from spanscore.codec.blocks import joined
 from spanscore.codec.messages import ASSISTANT, USER, sample_messages, text_message
 from spanscore.codec.render import is_spoken, render_messages, render_value, spoken
 from spanscore.codec.snapshot import snapshot_tool_output
-from spanscore.codec.snapshot_types import (
-    ChoiceSnapshot,
-    CommandSnapshot,
-    DocumentSnapshot,
-    GenerationSnapshot,
-    MessageSnapshot,
-    Opaque,
-    PromptSnapshot,
-    Snapshot,
-    ThreadSnapshot,
-)
 from spanscore.codec.text import as_text, jsonable, plain_number
 from spanscore.codec.usage import finish_reason
 from spanscore.errors import SampleError
@@ -179,11 +169,11 @@ def _side(value: Any, messages_key: str, value_key: str) -> dict[str, Any]:
 
 def _is_conversation(value: Any, *, loose: bool = False) -> bool:
     """Whether a value is messages; loosely, under a key that says so, plain texts are messages too."""
-    if is_a(value, ThreadSnapshot, MessageSnapshot, PromptSnapshot, BaseMessage) or is_spoken(value):
+    if is_a(value, types.ThreadSnapshot, types.MessageSnapshot, types.PromptSnapshot, BaseMessage) or is_spoken(value):
         return True
     if loose and is_a(value, str):
         return True
-    if not is_a(value, list, tuple) or is_a(value, DocumentSnapshot, CommandSnapshot, Opaque):
+    if not is_a(value, list, tuple) or is_a(value, types.DocumentSnapshot, types.CommandSnapshot, types.Opaque):
         return False
     return len(value) > 0 and all(is_spoken(item) or (loose and is_a(item, str)) for item in value)
 
@@ -191,10 +181,12 @@ def _is_conversation(value: Any, *, loose: bool = False) -> bool:
 def _answers(generation: Any) -> list[dict[str, Any]]:
     if is_a(generation, str):
         return render_messages([text_message(ASSISTANT, generation)])
-    return [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, GenerationSnapshot) else []
+    return (
+        [a for choice in generation[0] for a in _answer(choice)] if is_a(generation, types.GenerationSnapshot) else []
+    )
 
 
-def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:
+def _answer(choice: types.ChoiceSnapshot) -> list[dict[str, Any]]:
     said = choice[0]
     reason = finish_reason(choice)
     finished = {} if reason is None else {"finish_reason": reason}
@@ -203,16 +195,16 @@ def _answer(choice: ChoiceSnapshot) -> list[dict[str, Any]]:
 
 
 def _tool_result(output: Any) -> Any:
-    if is_a(output, MessageSnapshot):
+    if is_a(output, types.MessageSnapshot):
         return render_value(joined(output[1]))
-    if is_a(output, CommandSnapshot):
-        results = [_tool_result(message) for message in _messages_of(output) if is_a(message, MessageSnapshot)]
+    if is_a(output, types.CommandSnapshot):
+        results = [_tool_result(message) for message in _messages_of(output) if is_a(message, types.MessageSnapshot)]
         if results:
             return results[0] if len(results) == 1 else results
     return render_value(output)
 
 
-def _messages_of(command: CommandSnapshot) -> Sequence[Any]:
+def _messages_of(command: types.CommandSnapshot) -> Sequence[Any]:
     update = command[1]
     return spoken(update[_MESSAGES_KEY]) if is_a(update, dict) and _MESSAGES_KEY in update else ()
 
@@ -222,28 +214,28 @@ def _documents_in(value: Any, depth: int = 3) -> list[dict[str, Any]]:
     document = _document(value)
     if document is not None:
         return [_retrieved(document)]
-    if is_a(value, MessageSnapshot):
+    if is_a(value, types.MessageSnapshot):
         return _documents_in(value[2], depth)
-    if is_a(value, CommandSnapshot):
+    if is_a(value, types.CommandSnapshot):
         return [found for message in _messages_of(value) for found in _documents_in(message, depth)]
-    if depth <= 0 or is_a(value, Snapshot):
+    if depth <= 0 or is_a(value, types.Snapshot):
         return []
     inner = value.values() if is_a(value, dict) else value if is_a(value, list, tuple) else ()
     return [found for item in inner for found in _documents_in(item, depth - 1)]
 
 
-def _document(value: Any) -> DocumentSnapshot | None:
+def _document(value: Any) -> types.DocumentSnapshot | None:
     """Return a value that is a document, also one that went through JSON; None for any other."""
-    if is_a(value, DocumentSnapshot):
+    if is_a(value, types.DocumentSnapshot):
         return value
     fields = value.__dict__ if is_a(value, Document) else value
     if not is_a(fields, dict) or not is_a(fields.get("page_content"), str):
         return None
     metadata = fields.get("metadata")
-    return DocumentSnapshot((fields["page_content"], fields.get("id"), metadata if is_a(metadata, dict) else {}))
+    return types.DocumentSnapshot((fields["page_content"], fields.get("id"), metadata if is_a(metadata, dict) else {}))
 
 
-def _retrieved(document: DocumentSnapshot) -> dict[str, Any]:
+def _retrieved(document: types.DocumentSnapshot) -> dict[str, Any]:
     text, identity, metadata = document
     scores = (metadata.get(key) for key in _SCORE_KEYS)
     score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)

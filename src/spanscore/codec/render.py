@@ -9,18 +9,10 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel
 
+from spanscore.codec import snapshot_types as types
 from spanscore.codec.blocks import joined, parts
 from spanscore.codec.messages import ASSISTANT, MADE, SYSTEM, TOOL, USER, is_message, role_of, text_message
 from spanscore.codec.snapshot import snapshot
-from spanscore.codec.snapshot_types import (
-    CommandSnapshot,
-    DocumentSnapshot,
-    MessageSnapshot,
-    Opaque,
-    PromptSnapshot,
-    Snapshot,
-    ThreadSnapshot,
-)
 from spanscore.codec.text import MAX_CHARS, Special, jsonable, safe_text
 from spanscore.model.foreign import is_a
 
@@ -47,7 +39,7 @@ def render_value(value: Any) -> Any:
 
 def is_spoken(value: Any) -> bool:
     """Whether a value is one message: a snapshot of one, ``("user", text)`` or ``{"role", "content"}``."""
-    if is_a(value, MessageSnapshot, BaseMessage):
+    if is_a(value, types.MessageSnapshot, BaseMessage):
         return True
     if type(value) is tuple or type(value) is list:
         return len(value) == 2 and role_of(value[0]) is not None and is_a(value[1], str, list)  # noqa: PLR2004
@@ -56,9 +48,9 @@ def is_spoken(value: Any) -> bool:
 
 def spoken(value: Any) -> Sequence[Any]:
     """Return the single messages of a snapshot, each still to be rendered."""
-    if is_a(value, ThreadSnapshot):
-        return [MessageSnapshot(row) for row in zip(*value, strict=True)]
-    if is_a(value, PromptSnapshot):
+    if is_a(value, types.ThreadSnapshot):
+        return [types.MessageSnapshot(row) for row in zip(*value, strict=True)]
+    if is_a(value, types.PromptSnapshot):
         return spoken(value[0])
     if is_a(value, list, tuple) and not is_spoken(value):
         return value
@@ -67,7 +59,7 @@ def spoken(value: Any) -> Sequence[Any]:
 
 def _of_words(item: Any) -> dict[str, Any] | None:
     """Return a message that is a text and nothing else, as most are, in a tenth of the time; None for any other."""
-    if type(item) is not MessageSnapshot:
+    if type(item) is not types.MessageSnapshot:
         return None
     message, content, calls = item
     role = _SPEAKERS.get(type(message))
@@ -81,7 +73,7 @@ def _of_words(item: Any) -> dict[str, Any] | None:
 
 def _message(item: Any) -> dict[str, Any] | None:
     """Return one message in GenAI form; None for what is no message (``RemoveMessage``, an unknown object)."""
-    if is_a(item, MessageSnapshot):
+    if is_a(item, types.MessageSnapshot):
         return _snapshot_message(*item)
     if is_a(item, BaseMessage):
         return _message(snapshot(item))
@@ -149,34 +141,34 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class _Spoken(Snapshot):
+class _Spoken(types.Snapshot):
     """(what shall be read as a message,): asks ``jsonable`` to."""
 
     __slots__ = ()
 
 
-def _unfold_messages(value: ThreadSnapshot | PromptSnapshot) -> list[Any]:
+def _unfold_messages(value: types.ThreadSnapshot | types.PromptSnapshot) -> list[Any]:
     return [_Spoken((item,)) for item in spoken(value)]
 
 
-def _unfold_document(document: DocumentSnapshot) -> dict[str, Any]:
+def _unfold_document(document: types.DocumentSnapshot) -> dict[str, Any]:
     text, identity, metadata = document
     plain = {key: value for key, value in metadata.items() if value is None or type(value) in (str, int, float, bool)}
     return {"page_content": text, "id": identity, "metadata": plain}
 
 
-def _unfold_command(command: CommandSnapshot) -> dict[str, Any]:
+def _unfold_command(command: types.CommandSnapshot) -> dict[str, Any]:
     named = zip(("resume", "update", "goto"), command, strict=True)
     return {"type": "Command", **{name: value for name, value in named if value is not None and value != ()}}
 
 
 _UNFOLD: Mapping[type, Special] = {
     _Spoken: lambda spoken: _message(spoken[0]),
-    ThreadSnapshot: _unfold_messages,
-    MessageSnapshot: _message,
-    PromptSnapshot: _unfold_messages,
-    DocumentSnapshot: _unfold_document,
-    CommandSnapshot: _unfold_command,
-    Opaque: lambda opaque: {"type": opaque[0]},
+    types.ThreadSnapshot: _unfold_messages,
+    types.MessageSnapshot: _message,
+    types.PromptSnapshot: _unfold_messages,
+    types.DocumentSnapshot: _unfold_document,
+    types.CommandSnapshot: _unfold_command,
+    types.Opaque: lambda opaque: {"type": opaque[0]},
     **dict.fromkeys((BaseMessage, Document), snapshot),  # deeper in its snapshot than copies go
 }

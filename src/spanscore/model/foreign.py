@@ -49,13 +49,12 @@ def is_a(thing: object, *kinds: type[T]) -> TypeGuard[T]:
 
 def plain_text(value: object) -> str | None:
     """Return a text, a number or a UUID as text; None for any other value, which would have to be asked for one."""
-    if is_a(value, str):
-        return str.__str__(value)
     printer = next((printer for kind, printer in _PRINTERS.items() if is_a(value, kind)), None)
     return None if printer is None else printer(value)
 
 
 _PRINTERS: Final[Mapping[type, Callable[[Any], str]]] = {
+    str: str.__str__,
     bool: bool.__repr__,
     int: int.__repr__,
     float: float.__repr__,

@@ -36,6 +36,7 @@ _loop = LoopThread("spanscore-foreign", pool="spanscore-foreign-pool")
 
 _UNPARSEABLE = ("Parse", "JSON", "Validation", "DidNotFinish", "Incomplete")
 """Words in the names of what ragas, DeepEval, instructor and pydantic raise for an answer that is not in the asked shape."""
+_SILENT = logging.NullHandler()
 _DEEPEST = 8
 """Causes looked through; a chain may run in a circle."""
 
@@ -117,9 +118,7 @@ def parameters_of(foreign: Any, *, besides: Iterable[str] = (), but: Iterable[st
 
 def silenced(library: str) -> None:
     """Keep a library's log lines from stderr where the application has no logging set up: they may quote content."""
-    logger = logging.getLogger(library)
-    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
-        logger.addHandler(logging.NullHandler())
+    logging.getLogger(library).addHandler(_SILENT)  # added once, however often
 
 
 def _of_object(value: Any) -> Any:

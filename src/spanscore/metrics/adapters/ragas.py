@@ -215,12 +215,9 @@ def _model_name(llm: Any) -> str:
     """Return the name of the model behind a ragas LLM, its class where it tells none; empty for none."""
     if llm is None:
         return ""
-    for holder in (llm, getattr(llm, "langchain_llm", None)):
-        for attribute in ("model_name", "model"):
-            found = getattr(holder, attribute, None)
-            if isinstance(found, str) and found:
-                return found
-    return type(llm).__name__
+    holders = (llm, getattr(llm, "langchain_llm", None))
+    found = (getattr(holder, name, None) for holder in holders for name in ("model_name", "model"))
+    return next((name for name in found if isinstance(name, str) and name), type(llm).__name__)
 
 
 def _begin(metric: Any, name: str) -> None:
