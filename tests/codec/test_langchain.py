@@ -29,7 +29,6 @@ from spanscore.codec.langchain import (
     retriever_content,
     root_content,
     sample_from_messages,
-    to_messages,
     tool_content,
 )
 from spanscore.codec.render import render_messages, render_value
@@ -351,7 +350,7 @@ def test_messages_become_those_of_a_sample() -> None:
         ToolMessage("r", tool_call_id="c1"),
     ]
 
-    assert to_messages(talk) == [
+    assert sample_from_messages(talk).user_input == [
         ours.HumanMessage(content="q"),
         ours.AIMessage(tool_calls=[ours.ToolCall(name="find", args={"q": "x"}, id="c1")]),
         ours.ToolMessage(content="r", tool_call_id="c1"),

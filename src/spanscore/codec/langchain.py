@@ -28,7 +28,7 @@ from spanscore.codec.text import as_text, jsonable, plain_number
 from spanscore.codec.usage import finish_reason
 from spanscore.errors import SampleError
 from spanscore.model.foreign import is_a
-from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, SingleTurnSample
+from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample
 
 __all__ = [
     "chat_content",
@@ -36,7 +36,6 @@ __all__ = [
     "retriever_content",
     "root_content",
     "sample_from_messages",
-    "to_messages",
     "tool_content",
 ]
 
@@ -44,16 +43,10 @@ _MESSAGES_KEY = "messages"
 _SCORE_KEYS = ("score", "relevance_score", "similarity_score", "_score")
 
 
-def to_messages(messages: Sequence[Any]) -> list[Message]:
-    """Return LangChain messages (also ``("user", text)`` and ``{"role", "content"}``) as a sample's messages.
-
-    System messages are no part of a conversation and are left out.
-    """
-    return sample_messages(render_messages(snapshot_tool_output(list(messages))))
-
-
 def sample_from_messages(messages: Sequence[Any]) -> SingleTurnSample | MultiTurnSample:
     """Return the sample of a LangChain conversation: multi turn when it has tool calls or several human turns.
+
+    Messages may also be ``("user", text)`` or ``{"role", "content"}``; system messages are left out.
 
     Raises:
         SampleError: the conversation cannot be; the message says which part of it, and why.
@@ -63,7 +56,7 @@ def sample_from_messages(messages: Sequence[Any]) -> SingleTurnSample | MultiTur
         >>> sample_from_messages([HumanMessage("Capital of France?"), AIMessage("Paris.")]).response
         'Paris.'
     """
-    said = to_messages(messages)
+    said = sample_messages(render_messages(snapshot_tool_output(list(messages))))
     humans = [message for message in said if isinstance(message, HumanMessage)]
     answers = [message for message in said if isinstance(message, AIMessage)]
     if len(humans) <= 1 and len(answers) == len(said) - len(humans) and not any(a.tool_calls for a in answers):
