@@ -232,10 +232,6 @@ class _Rendering:
         plain = float.__float__(value)
         return plain if isfinite(plain) else json.dumps(plain)  # NaN, Infinity, -Infinity
 
-    def printed(self, value: Any, depth: int) -> str:
-        kind = nearest(_BUILT_IN_BASE, type(value))
-        return self.text(str(kind.__str__(value)))
-
 
 _SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque)
 _PRINTED: tuple[type, ...] = (UUID, Decimal, datetime, date, time, timedelta)
@@ -246,7 +242,7 @@ _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
     str: _Rendering.text,
     int: _Rendering.integer,
     float: _Rendering.number,
-    Enum: lambda rendering, member, depth: rendering.render(member._value_, depth - 1),
+    Enum: lambda run, member, depth: run.render(member._value_, depth - 1),
     bytes: lambda _, value, __: {"type": "bytes", "size": bytes.__len__(value)},
-    **dict.fromkeys(_PRINTED, _Rendering.printed),
+    **dict.fromkeys(_PRINTED, lambda run, value, _: run.text(str(nearest(_BUILT_IN_BASE, type(value)).__str__(value)))),
 }

@@ -7,7 +7,7 @@ Providers report tokens in four places: ``usage_metadata`` on the message (LangC
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from spanscore import semconv
 from spanscore.codec.snapshot_types import ChoiceSnapshot, GenerationSnapshot
@@ -18,37 +18,36 @@ __all__ = ["chat_attributes", "finish_reason"]
 
 _OURS = ("lc_run-", "run-")
 """Beginnings of message ids that LangChain makes itself: not the provider's."""
-_TOKENS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+_Place: TypeAlias = str | tuple[str, str]
+"""A key, or that of a part and one in it."""
+_TOKENS: Mapping[str, tuple[_Place, ...]] = {
     semconv.USAGE_INPUT_TOKENS: (
-        ("input_tokens",),
-        ("prompt_tokens",),
-        ("prompt_token_count",),
-        ("prompt_eval_count",),
-        ("inputTokens",),
-        ("input_token_count",),
+        "input_tokens",
+        "prompt_tokens",
+        "prompt_token_count",
+        "prompt_eval_count",
+        "inputTokens",
+        "input_token_count",
     ),
     semconv.USAGE_OUTPUT_TOKENS: (
-        ("output_tokens",),
-        ("completion_tokens",),
-        ("candidates_token_count",),
-        ("eval_count",),
-        ("outputTokens",),
-        ("generated_token_count",),
+        "output_tokens",
+        "completion_tokens",
+        "candidates_token_count",
+        "eval_count",
+        "outputTokens",
+        "generated_token_count",
     ),
     semconv.USAGE_CACHE_READ_INPUT_TOKENS: (
         ("input_token_details", "cache_read"),
         ("prompt_tokens_details", "cached_tokens"),
-        ("cache_read_input_tokens",),
-        ("cached_content_token_count",),
+        "cache_read_input_tokens",
+        "cached_content_token_count",
     ),
-    semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: (
-        ("input_token_details", "cache_creation"),
-        ("cache_creation_input_tokens",),
-    ),
+    semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: (("input_token_details", "cache_creation"), "cache_creation_input_tokens"),
     semconv.USAGE_REASONING_OUTPUT_TOKENS: (
         ("output_token_details", "reasoning"),
         ("completion_tokens_details", "reasoning_tokens"),
-        ("thoughts_token_count",),
+        "thoughts_token_count",
     ),
 }
 """Attribute → where it stands in a usage report, LangChain's form first, then OpenAI, Anthropic, Google, Ollama, Bedrock."""
@@ -90,7 +89,7 @@ def _subgraph(namespace: Any) -> str | None:
     return safe_text(above[-1].partition(":")[0]) if above else None
 
 
-_MAX_TOKENS = (("max_tokens",), ("max_completion_tokens",), ("max_output_tokens",), ("num_predict",))
+_MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
 _REQUEST_MODELS = ("model", "model_name", "model_id")
 _RESPONSE_MODELS = ("model_name", "model", "model_id", "modelId")
 _RESPONSE_IDS = ("id", "request_id")
@@ -120,7 +119,7 @@ def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
 def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
     """Read one report, the first that knows the input or the output: two of them may count differently."""
     for report in filter(None, _reports(places)):
-        counts = {name: _at(report, paths) for name, paths in _TOKENS.items()}
+        counts = {name: _at(report, places) for name, places in _TOKENS.items()}
         if counts[semconv.USAGE_INPUT_TOKENS] is not None or counts[semconv.USAGE_OUTPUT_TOKENS] is not None:
             found |= {name: _whole(count) for name, count in counts.items()}
             return
@@ -132,11 +131,9 @@ def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
         yield from (_dict(outer.get(name)) for name in _REPORTS)
 
 
-def _at(report: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> float | None:
-    for path in paths:
-        value = report.get(path[0])
-        if value is not None and len(path) > 1:
-            value = _dict(value).get(path[1])
+def _at(report: dict[str, Any], places: Iterable[_Place]) -> float | None:
+    for place in places:
+        value = report.get(place) if isinstance(place, str) else _dict(report.get(place[0])).get(place[1])
         if value is not None and (count := plain_number(value)) is not None:  # most keys are not there
             return count
     return None

@@ -22,14 +22,8 @@ __all__ = ["no_sample", "samples_of"]
 _AnySample = TypeVar("_AnySample", SingleTurnSample, MultiTurnSample)
 _MOST_KEYS = 10
 _MOST_CHARS = 40
-_REFERENCES = (
-    "reference",
-    "reference_contexts",
-    "reference_context_ids",
-    "reference_tool_calls",
-    "reference_topics",
-    "rubrics",
-)
+_OBSERVED = frozenset({"user_input", "response", "retrieved_contexts", "retrieved_context_ids"})
+"""Fields that a unit itself fills; the others of a sample are references."""
 
 
 def no_sample(reason: str, looked_in: Sequence[tuple[str, str]] = ()) -> Samples:
@@ -112,8 +106,8 @@ def _single(question: str | None, answer: str | None, contexts: Sequence[Retriev
 def _referenced(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:
     """Add the references the request brought along; one that does not fit is noted and left out."""
     notes: list[str] = []
-    for name in _REFERENCES:
-        if expected.get(name) is None or name not in type(sample).model_fields:
+    for name in type(sample).model_fields:
+        if expected.get(name) is None or name in _OBSERVED:
             continue
         try:
             sample = type(sample).model_validate({**dict(sample), name: jsonable(expected[name])})
