@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import repeat
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
@@ -96,27 +97,7 @@ class Result:
         """
         if metric not in self.scales:
             raise KeyError(f"{metric!r} was not scored; the metrics are {', '.join(self.scales)}")
-        rows, scale = [row for row in self.rows if row.metric == metric], self.scales[metric]
-        values = _known(row.value for row in rows)
-        labels = _known(row.label for row in rows)
-        every = ((quality, 1.0) for quality in _known(row.quality for row in rows))  # all were taken
-        quality, low, high = mean_interval(every, binary=scale.kind == "binary") or (None, None, None)
-        return Summary(
-            metric=metric,
-            rows=len(rows),
-            scored=len(values),
-            mean=fmean(values) if values else None,
-            quality=quality,
-            low=low,
-            high=high,
-            passed=labels.count("pass") / len(labels) if labels else None,
-            direction=scale.direction,
-            outcomes=dict(Counter(row.outcome.value for row in rows)),
-            failed=sum(row.outcome.failed for row in rows),
-            input_tokens=sum(row.input_tokens for row in rows),
-            output_tokens=sum(row.output_tokens for row in rows),
-            cost_usd=known_sum(row.cost_usd for row in rows),
-        )
+        return _summary(metric, [row for row in self.rows if row.metric == metric], self.scales[metric])
 
     def summaries(self) -> list[Summary]:
         """Return what came of each metric."""
@@ -207,6 +188,29 @@ class Result:
         cost_usd = known_sum(row.cost_usd for row in self.rows)
         price = ("" if cost_usd is None else f", {cost_usd:.4f} USD") + (", in all" if self.taken_over else "")
         return [f"{_counted(calls, 'judge call')}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
+
+
+def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
+    values = _known(row.value for row in rows)
+    labels = _known(row.label for row in rows)
+    every = zip(_known(row.quality for row in rows), repeat(1.0), strict=False)  # all were taken
+    quality, low, high = mean_interval(every, binary=scale.kind == "binary") or (None, None, None)
+    return Summary(
+        metric=metric,
+        rows=len(rows),
+        scored=len(values),
+        mean=fmean(values) if values else None,
+        quality=quality,
+        low=low,
+        high=high,
+        passed=labels.count("pass") / len(labels) if labels else None,
+        direction=scale.direction,
+        outcomes=dict(Counter(row.outcome.value for row in rows)),
+        failed=sum(row.outcome.failed for row in rows),
+        input_tokens=sum(row.input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cost_usd=known_sum(row.cost_usd for row in rows),
+    )
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

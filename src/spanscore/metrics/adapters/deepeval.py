@@ -254,9 +254,7 @@ def _turns(messages: Sequence[Message]) -> list[Any]:
 
 def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
     """Return the last question with its answer and the tools called in between."""
-    messages = sample.user_input
-    asked = max((at for at, message in enumerate(messages) if isinstance(message, HumanMessage)), default=None)
-    question, since = ("", messages) if asked is None else (messages[asked].content, messages[asked + 1 :])
+    question, since = _since_last_question(sample.user_input)
     answers = [said.content for said in since if isinstance(said, AIMessage) and said.content]
     expected = sample.reference_tool_calls
     return {
@@ -266,6 +264,14 @@ def _last_turn(sample: MultiTurnSample) -> dict[str, Any]:
         "tools_called": _called(calls_in(since), [said for said in since if isinstance(said, ToolMessage)]) or [],
         "expected_tools": None if expected is None else _called(expected, ()) or [],
     }
+
+
+def _since_last_question(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+    """Return the last question and what followed it; no question and all where none is asked."""
+    for place in reversed(range(len(messages))):
+        if isinstance(messages[place], HumanMessage):
+            return messages[place].content, messages[place + 1 :]
+    return "", messages
 
 
 def _called(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[Any] | None:
