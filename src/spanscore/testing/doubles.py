@@ -27,15 +27,10 @@ class ScriptedJudge:
 
     def __init__(self, answers: Iterable[Mapping[str, Any]] = (), *, model: str = "scripted") -> None:
         self.calls: list[Prompt] = []
-        self._model = model
+        self.model = model
         self._answers: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         for answer in answers:
             self._answers[answer["step"]].append(answer)
-
-    @property
-    def model(self) -> str:
-        """The name it was given."""
-        return self._model
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Give the next answer of the prompt's step.
@@ -48,7 +43,7 @@ class ScriptedJudge:
             raise JudgeError(f"the script has no answer left for {prompt.step}", error_type="script_ended")
         answer = self._answers[prompt.step].popleft()
         raw = answer.get("raw")
-        return Reply(text=raw if raw is not None else json.dumps(answer.get("output")), model=self._model)
+        return Reply(text=raw if raw is not None else json.dumps(answer.get("output")), model=self.model)
 
 
 class ScriptedEmbeddings:
