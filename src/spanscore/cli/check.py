@@ -27,9 +27,7 @@ _HOUR_S = 3_600.0
 
 
 def check(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="The configuration, such as spanscore.yaml.", show_default=False)
-    ],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, such as spanscore.yaml.")],
     ready: Annotated[
         bool,
         typer.Option(

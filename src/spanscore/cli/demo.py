@@ -29,8 +29,7 @@ def demo(
     seconds: Annotated[
         float | None,
         typer.Option(
-            help="Spread the requests over this time; else as fast as they go, and files get the times of live traffic.",
-            show_default=False,
+            help="Spread the requests over this time; else as fast as they go, and files get the times of live traffic."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same requests, answers, ids and scores.")] = 7,
@@ -44,34 +43,21 @@ def demo(
             metavar="PROVIDER:NAME",
             help="A real model answers and judges, e.g. openai:gpt-4o-mini. It is used only when named here, even where a "
             "key is set.",
-            show_default=False,
         ),
     ] = None,
     otlp: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="Send spans, metrics and events there too, e.g. http://localhost:4318.",
-            show_default=False,
-        ),
+        typer.Option(metavar="URL", help="Send spans, metrics and events there too, e.g. http://localhost:4318."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the spans as OTLP-JSON, one export request per line.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the spans as OTLP-JSON, one export request per line.")] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT",
-            help="Let a Prometheus fetch the metrics from this port (0 = any free one), until Ctrl-C.",
-            show_default=False,
+            metavar="PORT", help="Let a Prometheus fetch the metrics from this port (0 = any free one), until Ctrl-C."
         ),
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write one HTML page that needs no network.", show_default=False)
-    ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(help="Write what is shown as an SVG picture, too.", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write one HTML page that needs no network.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write what is shown as an SVG picture, too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
     """Run a small RAG chain and an agent, score them live, break retrieval half-way, and see which scores notice.

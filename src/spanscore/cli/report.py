@@ -21,9 +21,7 @@ def report(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|-",
-            show_default=False,
-            help="Spans as OTLP-JSON lines, the Collector's 'file' exporter's format; - reads stdin.",
+            metavar="FILE|-", help="Spans as OTLP-JSON lines, the Collector's 'file' exporter's format; - reads stdin."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write; replaced where it exists.")] = Path(

@@ -45,9 +45,7 @@ _DEFAULT_URL = MonitoringSettings.model_fields["dashboard_url"].default
 
 
 def rules(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, a YAML file.", show_default=False)
-    ],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, a YAML file.")],
     out: Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")] = Path(
         "monitoring"
     ),

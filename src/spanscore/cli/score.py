@@ -36,7 +36,6 @@ def score(
         str,
         typer.Argument(
             metavar="FILE|-",
-            show_default=False,
             help="Samples, one a line (.jsonl), as .json or as .csv; '-' reads standard input. Fields by ragas's names: "
             "user_input, response, retrieved_contexts, reference …, or the older question, answer, contexts, ground_truth.",
         ),
