@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import ceil
 
 from spanscore.cli._config_report import ConfigReport
-from spanscore.cli._volumes import Volume, volumes_of
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
@@ -14,11 +14,13 @@ from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
+from spanscore.monitoring.alerts import DropPlan, plans_of
+from spanscore.monitoring.budget import least_scores
 from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
 from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
 
-__all__ = ["FOUND", "AlertPlan", "ConfigPlan", "MetricPlan", "plan_of"]
+__all__ = ["FOUND", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
 _LEXICAL = "the offline heuristic: a first look, no verdict"
 _HALF = 0.5
@@ -54,6 +56,25 @@ class MetricPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """What one window must hold.
+
+    Attributes:
+        rate: of the metric, [0, 1], without the rules that raise it.
+        min_scores: effective scores before anything is said.
+        min_requests: units the application must see for that; None = never, the rate is 0.
+        scores_to_see: effective scores so that a drop of ``min_drop`` alarms half of the time; None = no drop is watched.
+        requests_to_see: units for that; None = never, or no drop is watched.
+    """
+
+    rate: float
+    min_scores: int
+    min_requests: int | None
+    scores_to_see: int | None
+    requests_to_see: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPlan:
     """What is watched of one metric.
 
@@ -69,7 +90,7 @@ class AlertPlan:
     threshold: float | None
     volume: Volume
     windows: tuple[float, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +104,11 @@ class ConfigPlan:
 
     judge: str
     embeddings: str | None
-    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    rules: tuple[str, ...] = ()
-    metrics: tuple[MetricPlan, ...] = ()
-    alerts: tuple[AlertPlan, ...] = ()
-    notes: tuple[str, ...] = ()
+    prices: Mapping[str, Mapping[str, float]]
+    rules: tuple[str, ...]
+    metrics: tuple[MetricPlan, ...]
+    alerts: tuple[AlertPlan, ...]
+    notes: tuple[str, ...]
 
 
 def plan_of(report: ConfigReport) -> ConfigPlan:
@@ -105,6 +126,33 @@ def plan_of(report: ConfigReport) -> ConfigPlan:
         ),
         notes=(*_without_a_price(settings.judge), *_switched_off(options), *_offline(settings, metrics)),
     )
+
+
+def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) -> dict[str, Volume]:
+    """Return metric name → volume, for each metric that ``alerts`` names."""
+    plans = {plan.metric: plan for plan in plans_of(settings.alerts, metrics, settings.monitoring)}
+    return {
+        metric.name: _volume(metric, plans.get(metric.name), settings.alerts[metric.name], options)
+        for metric in metrics
+        if metric.name in settings.alerts
+    }
+
+
+def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
+    rate = options.rates.get(metric.name, options.sample_rate)
+    least = alert.min_scores or least_scores(alert.baseline, binary=metric.scale.kind == "binary")
+    seen = None if plan is None else max(least, ceil(plan.to_see))  # with fewer than the least nothing is said at all
+    return Volume(
+        rate=rate,
+        min_scores=least,
+        min_requests=_requests(least, rate),
+        scores_to_see=seen,
+        requests_to_see=None if seen is None else _requests(seen, rate),
+    )
+
+
+def _requests(scores: int, rate: float) -> int | None:
+    return round(scores / rate) if rate else None
 
 
 def _rules(rules: Sequence[Rule]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._config_report import valid
-from spanscore.cli._volumes import Volume, volumes_of
+from spanscore.cli._plan import Volume, volumes_of
 from spanscore.errors import writing
 from spanscore.line.tables import Fitting
 from spanscore.monitoring import assets, promql
@@ -63,35 +63,29 @@ def rules(
     """
     found = valid(config)
     settings, metrics = found.settings, found.metrics
-    written = [
-        _write(out / path, text) for path, text in rule_files(settings.alerts, metrics, settings.monitoring).items()
-    ]
-    written += _dashboards(out / "grafana" / "dashboards")
+    files = rule_files(settings.alerts, metrics, settings.monitoring) | _dashboards()
+    for name, text in files.items():
+        with writing(out / name):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text(text, encoding="utf-8")
     plans = plans_of(settings.alerts, metrics, settings.monitoring)
     volumes = volumes_of(settings, found.options, metrics)
     notes = _notes(settings, metrics, plans)
     if as_json:
-        typer.echo(json.dumps(_as_json(written, plans, volumes, settings, notes), indent=2))
+        typer.echo(json.dumps(_as_json([str(out / name) for name in files], plans, volumes, settings, notes), indent=2))
         return
     console = Console(highlight=False, markup=False)
     if plans:
         console.print(_table(plans, volumes, settings), _listed(_READING.items()), "")
     console.print(_listed(("–", note) for note in _together(notes, metrics)))
     console.print(f"\nwritten to {out}:", soft_wrap=True)
-    for path in written:
-        console.print(f"  {path.relative_to(out)}", soft_wrap=True)
+    for name in files:
+        console.print(f"  {name}", soft_wrap=True)
 
 
-def _write(path: Path, text: str) -> Path:
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return path
-
-
-def _dashboards(to: Path) -> list[Path]:
+def _dashboards() -> dict[str, str]:
     found = sorted((assets.folder("grafana") / "dashboards").glob("*.json"))
-    return [_write(to / dashboard.name, dashboard.read_text(encoding="utf-8")) for dashboard in found]
+    return {f"grafana/dashboards/{dashboard.name}": dashboard.read_text(encoding="utf-8") for dashboard in found}
 
 
 def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[DropPlan]) -> list[str]:
@@ -102,7 +96,11 @@ def _notes(settings: Settings, metrics: Sequence[Metric], plans: Sequence[DropPl
             notes.append(f"{metric.name}: {_NO_QUALITY}")
         elif metric.name not in watched:
             notes.append(f"{metric.name}: {_HOW_TO_GET_A_BASELINE.format(name=metric.name)}")
-    return [*notes, *_link_notes(settings.monitoring)]
+    if settings.monitoring.dashboard_url == _DEFAULT_URL:
+        notes.append("monitoring.dashboard_url is the default: alerts link to localhost:3000; set it to your Grafana's")
+    if settings.monitoring.trace_url is None:
+        notes.append("monitoring.trace_url is not set: alerts link to no traces")
+    return notes
 
 
 def _together(notes: Sequence[str], metrics: Sequence[Metric]) -> Iterator[str]:
@@ -123,22 +121,14 @@ def _listed(lines: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def _link_notes(shared: MonitoringSettings) -> Iterator[str]:
-    if shared.dashboard_url == _DEFAULT_URL:
-        yield "monitoring.dashboard_url is the default: alerts link to localhost:3000; set it to your Grafana's"
-    if shared.trace_url is None:
-        yield "monitoring.trace_url is not set: alerts link to no traces"
-
-
 def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: Settings) -> Fitting:
     windows = ", ".join(map(promql.duration, settings.monitoring.windows))
     rows = []
     for plan in plans:
         one = plan.settings
         of = volumes[plan.metric]
-        speaks = _needed(of.min_scores, of.min_requests)
-        sees = _needed(of.scores_to_see, of.requests_to_see)
-        rows.append((plan.metric, f"{one.baseline:g}", f"{one.min_drop:g}", f"{plan.z:.2f}", speaks, sees))
+        needs = _needed(of.min_scores, of.min_requests), _needed(of.scores_to_see, of.requests_to_see)
+        rows.append((plan.metric, f"{one.baseline:g}", f"{one.min_drop:g}", f"{plan.z:.2f}", *needs))
     headers = ("metric", "baseline", "drop", "z", "to speak", "to see the drop")
     return Fitting(headers, rows, title=f"drops, watched over {windows}")
 
@@ -148,14 +138,14 @@ def _needed(scores: int | None, requests: int | None) -> str:
 
 
 def _as_json(
-    written: Sequence[Path],
+    files: Sequence[str],
     plans: Sequence[DropPlan],
     volumes: Mapping[str, Volume],
     settings: Settings,
     notes: Sequence[str],
 ) -> dict[str, Any]:
     return {
-        "files": [str(path) for path in written],
+        "files": files,
         "windows": [promql.duration(window) for window in settings.monitoring.windows],
         "drops": [
             {
@@ -170,5 +160,5 @@ def _as_json(
             }
             for plan in plans
         ],
-        "notes": list(notes),
+        "notes": notes,
     }
