@@ -112,7 +112,9 @@ def _metrics(settings: Settings, problems: list[ConfigurationError]) -> tuple[li
             made.append(metric)
         except ConfigurationError as error:
             unmade.append(str(parameters.get("name", name)))
-            problems.append(_problem(error, _of_metric(name, error)))
+            told = f"metrics: {error}" if name in str(error) else f"metrics: {name}: {error}"
+            # what is missing stays as it is: two places may lack a library, and it is told once
+            problems.append(error if isinstance(error, NotReadyError) else ConfigurationError(told))
     return made, unmade
 
 
@@ -125,15 +127,6 @@ def _in_current_names(settings: Settings, metrics: Sequence[str]) -> Settings:
             "alerts": under_current_names(settings.alerts, metrics),
         }
     )
-
-
-def _problem(error: ConfigurationError, told: str) -> ConfigurationError:
-    """Return an error told with its place; what is missing as it is: two places may lack a library, and it is told once."""
-    return error if isinstance(error, NotReadyError) else ConfigurationError(told)
-
-
-def _of_metric(name: str, error: ConfigurationError) -> str:
-    return f"metrics: {error}" if name in str(error) else f"metrics: {name}: {error}"
 
 
 # --- names ------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def _row(name: str) -> dict[str, Any]:
     kind = found(name)
     cost, why = _cost(name)
     requires = {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()}
-    doc = {part: _plain(text) for part, text in asdict(metric_doc_of(kind)).items()}
+    doc = {part: text.replace("``", "") for part, text in asdict(metric_doc_of(kind)).items()}
     return {
         "name": name,
         "group": _group(requires, cost),
@@ -94,10 +94,6 @@ def _group(requires: Mapping[str, list[str]], cost: Cost | None) -> str:
     if "single_turn" not in requires:
         return conversation
     return texts if set(requires["single_turn"]) == _PAIR and cost is not None and not cost.calls else reference
-
-
-def _plain(text: str) -> str:
-    return text.replace("``", "")
 
 
 def _cost(name: str) -> tuple[Cost | None, str | None]:
@@ -166,12 +162,8 @@ def _range(row: Mapping[str, Any]) -> str:
 
 def _needs(requires: Mapping[str, list[str]]) -> str:
     """Return the fields, of either kind of sample; a conversation's ``user_input`` is its messages."""
-    kinds = {turns: ", ".join(fields) or "any field" for turns, fields in requires.items()}
-    both = len(kinds) > 1
-    named = [f"{'one turn: ' if turns == 'single_turn' else 'conversation: '}{text}" for turns, text in kinds.items()]
-    if both:
-        return "; ".join(named)
-    return named[0] if "multi_turn" in kinds else next(iter(kinds.values()), "")
+    names = {"single_turn": "one turn: " if len(requires) > 1 else "", "multi_turn": "conversation: "}
+    return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in requires.items())
 
 
 def _price(cost: Mapping[str, Any] | None) -> tuple[str, str]:

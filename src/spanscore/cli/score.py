@@ -115,7 +115,10 @@ def score(
     make = partial(Scoring, made, concurrency=concurrency, timeout=deadline_s, out=out, fresh=not resume)
     scoring = _scored(make, file, total, notes)
     result = scoring.result()
-    _tell(result, as_json=as_json)
+    if as_json:
+        typer.echo(json.dumps(result.as_json(), indent=2))
+    else:
+        Console().print(result)
     if report is not None:
         write_report(result, report, source=file)
     for note in _notes(result, scoring, out, report):
@@ -131,7 +134,8 @@ def _judged_offline_unasked(metrics: Sequence[Metric], settings: Settings | None
 
 def _scored(make: Callable[..., Scoring], file: str, total: int | None, console: Console) -> Scoring:
     """Score a file behind a bar, until its end or Ctrl-C."""
-    with _bar(console) as bar:
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("scored", total=total)
         scoring = make(progress=lambda done, _: bar.update(task, completed=done))
         try:
@@ -143,7 +147,10 @@ def _scored(make: Callable[..., Scoring], file: str, total: int | None, console:
 
 def _notes(result: Result, scoring: Scoring, out: Path | None, report: Path | None) -> Iterator[str]:
     if out is not None:
-        yield _where(result, scoring, out)
+        left = scoring.left_in_file
+        beside = f", beside {left} of other samples, metrics or versions" if left else ""
+        taken = f"{result.taken_over} of them taken over from an earlier run"
+        yield f"{len(result.rows)} rows are in {out}{beside}; {taken}."
     if report is not None:
         yield f"The page is {report}."
     if result.interrupted:
@@ -191,21 +198,3 @@ def _judge(settings: Settings | None, asked: str) -> Judge:
     for problem in named_problems(place, named, make):
         raise problem
     return make()
-
-
-def _bar(console: Console) -> Progress:
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
-
-
-def _tell(result: Result, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(result.as_json(), indent=2))
-    else:
-        Console().print(result)
-
-
-def _where(result: Result, scoring: Scoring, out: Path) -> str:
-    left = scoring.left_in_file
-    beside = f", beside {left} of other samples, metrics or versions" if left else ""
-    return f"{len(result.rows)} rows are in {out}{beside}; {result.taken_over} of them taken over from an earlier run."
