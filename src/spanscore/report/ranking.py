@@ -77,9 +77,8 @@ def ranked(rows: Iterable[ReportRow], falls: Sequence[Fall]) -> tuple[Worst, ...
     of_unit: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_unit.setdefault(row.unit, []).append(row)
-    keyed = [(_rank(flaws, own, falls), _worst(flaws, own, falls)) for own in of_unit.values()
-             if any(map(_fails, flaws := _flawed(own)))]  # fmt: skip
-    return tuple(worst for _, worst in sorted(keyed, key=lambda pair: pair[0]))
+    found = [_worst(own, falls) for own in of_unit.values() if failing(own)]
+    return tuple(sorted(found, key=lambda worst: _rank(worst, falls)))
 
 
 def failing(own: Sequence[ReportRow]) -> list[ReportRow]:
@@ -139,23 +138,20 @@ def _flawed(own: Sequence[ReportRow]) -> list[ReportRow]:
     ]
 
 
-def _worst(flaws: Sequence[ReportRow], own: Sequence[ReportRow], falls: Sequence[Fall]) -> Worst:
-    return Worst(own[0].unit, min(map(_quality, flaws)), tuple(own), fell=_fell(flaws, falls))
-
-
-def _rank(flaws: Sequence[ReportRow], own: Sequence[ReportRow], falls: Sequence[Fall]) -> tuple[float | str, ...]:
-    """Return what to sort by; a metric without a score on the unit counts as a good one."""
-    by: Mapping[str, float] = {row.metric: _quality(row) for row in flaws}
-    known = [by.get(row.metric, 1.0) for row in own if row.quality is not None]
-    fallen = [by.get(fall.metric, 1.0) for fall in falls]
-    return (not _fell(flaws, falls), *fallen, min(known), fmean(known), own[0].time_ns or 0, own[0].unit)
-
-
-def _fell(flaws: Sequence[ReportRow], falls: Sequence[Fall]) -> bool:
-    stretch = {fall.metric: fall for fall in falls}
-    return any(
-        (fall := stretch.get(row.metric)) is not None and _within(row, fall) and row.label != "pass" for row in flaws
+def _worst(own: Sequence[ReportRow], falls: Sequence[Fall]) -> Worst:
+    flaws = _flawed(own)
+    fell = any(
+        row.metric == fall.metric and _within(row, fall) and row.label != "pass" for row in flaws for fall in falls
     )
+    return Worst(own[0].unit, min(map(_quality, flaws)), tuple(own), fell=fell)
+
+
+def _rank(worst: Worst, falls: Sequence[Fall]) -> tuple[float | str, ...]:
+    """Return what to sort by; a metric without a score on the unit counts as a good one."""
+    by: Mapping[str, float] = {row.metric: _quality(row) for row in _flawed(worst.rows)}
+    known = [by.get(row.metric, 1.0) for row in worst.rows if row.quality is not None]
+    fallen = [by.get(fall.metric, 1.0) for fall in falls]
+    return (not worst.fell, *fallen, min(known), fmean(known), worst.rows[0].time_ns or 0, worst.unit)
 
 
 def _within(row: ReportRow, fall: Fall) -> bool:

@@ -6,7 +6,7 @@ with the variance of all scores together (that of "nothing happened"): pass/fail
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement
 from math import sqrt
@@ -51,9 +51,12 @@ def worst_stretch(buckets: Sequence[Sequence[tuple[float, float]]]) -> Stretch |
     Args:
         buckets: neighbours in time, each with its (weight, quality) pairs; an empty one is no evidence either way.
     """
-    sums = np.array([np.zeros(4), *map(_sums, buckets)])
-    upto, variance = sums.cumsum(axis=0), _variance(chain.from_iterable(buckets))
     filled = [at for at, bucket in enumerate(buckets) if bucket]
+    if not filled:
+        return None
+    upto = np.array([np.zeros(4), *map(_sums, buckets)]).cumsum(axis=0)
+    weights, qualities = np.array([*chain.from_iterable(buckets)]).T
+    variance = float(np.cov(qualities, aweights=weights, bias=True))
     compared = (_compare(upto, at, variance) for at in combinations_with_replacement(filled, 2))
     return max(filter(None, compared), key=lambda run: run.evidence, default=None)
 
@@ -62,15 +65,6 @@ def _sums(bucket: Sequence[tuple[float, float]]) -> _Sums:
     pairs = np.array(bucket, dtype=np.float64).reshape(-1, 2)
     weights, qualities = pairs[:, 0], pairs[:, 1]
     return np.array([len(pairs), weights.sum(), (weights * qualities).sum(), (weights**2).sum()])
-
-
-def _variance(pairs: Iterable[tuple[float, float]]) -> float:
-    """Return the weighted variance of all qualities together."""
-    weights, qualities = np.array([*pairs], dtype=np.float64).reshape(-1, 2).T
-    if not len(weights):
-        return 0.0
-    mean = np.average(qualities, weights=weights)
-    return float(np.average((qualities - mean) ** 2, weights=weights))
 
 
 def _compare(upto: _Sums, at: tuple[int, int], variance: float) -> Stretch | None:
