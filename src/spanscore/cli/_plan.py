@@ -14,11 +14,12 @@ from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
+from spanscore.model.score import Scale
 from spanscore.monitoring.alerts import DropPlan, plans_of
 from spanscore.monitoring.budget import least_scores
 from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
-from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
+from spanscore.settings.tree import AlertSettings, Settings
 
 __all__ = ["FOUND", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
@@ -124,7 +125,7 @@ def plan_of(report: ConfigReport) -> ConfigPlan:
         alerts=tuple(
             _alert(metric, volumes[metric.name], settings) for metric in metrics if metric.name in settings.alerts
         ),
-        notes=(*_without_a_price(settings.judge), *_switched_off(options), *_offline(settings, metrics)),
+        notes=tuple(_notes(settings, options, metrics)),
     )
 
 
@@ -193,7 +194,6 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
 
 def _alert(metric: Metric, volume: Volume, settings: Settings) -> AlertPlan:
     alert = settings.alerts[metric.name]
-    binary = metric.scale.kind == "binary"
     return AlertPlan(
         metric=metric.name,
         baseline=alert.baseline,
@@ -201,35 +201,28 @@ def _alert(metric: Metric, volume: Volume, settings: Settings) -> AlertPlan:
         threshold=alert.threshold,
         volume=volume,
         windows=tuple(settings.monitoring.windows),
-        notes=tuple(_alert_notes(alert, binary=binary, scaled=metric.scale.range is not None)),
+        notes=tuple(_alert_notes(alert, metric.scale)),
     )
 
 
-def _alert_notes(alert: AlertSettings, *, binary: bool, scaled: bool) -> Iterator[str]:
-    if not scaled:
+def _alert_notes(alert: AlertSettings, scale: Scale) -> Iterator[str]:
+    if scale.range is None:
         yield "its scale is open: it has values and no quality, so nothing can be watched; give it a range="
     if alert.baseline is None:
         yield "without a baseline no drop is watched, only the threshold and missing scores; measure one and set it"
-    elif alert.baseline < _HALF and not binary:
+    elif alert.baseline < _HALF and scale.kind != "binary":
         yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a metric of degrees"
 
 
-def _without_a_price(judge: JudgeSettings) -> Iterator[str]:
-    prices = prices_of({model: (price.input, price.output) for model, price in judge.prices.items()})
-    model = judge.model.partition(":")[2] or judge.model
-    if judge.model != "lexical" and price_of(model, prices) is None:
+def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:
+    prices = prices_of({model: (price.input, price.output) for model, price in settings.judge.prices.items()})
+    offline, model = settings.judge.model == "lexical", settings.judge.model.partition(":")[2] or settings.judge.model
+    if not offline and price_of(model, prices) is None:
         yield f"judge.prices has no price of {model}: what its answers cost is not counted"
-
-
-def _offline(settings: Settings, metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield what the offline judge makes of metrics, where it is the one that is asked: here all are made with it."""
-    if settings.judge.model == "lexical":
-        own = settings.embeddings not in (None, "lexical")
-        yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
-
-
-def _switched_off(options: Options) -> Iterator[str]:
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if "span" not in options.attach:
         yield "attach.span is false: scores are not on the units' spans"
+    if offline:  # here all metrics are made with the offline judge, also where another one will be asked
+        own = settings.embeddings not in (None, "lexical")
+        yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._config_report import ConfigReport, config_report
-from spanscore.cli._plan import AlertPlan, ConfigPlan, MetricPlan, plan_of
+from spanscore.cli._plan import AlertPlan, ConfigPlan, plan_of
 from spanscore.errors import ConfigurationError
 from spanscore.settings.faults import wrong_settings
 
@@ -95,17 +95,10 @@ def _table(plan: ConfigPlan) -> Table:
     table.add_column("rate", no_wrap=True)
     table.add_column("needs", overflow="fold")
     for metric in plan.metrics:
-        table.add_row(metric.name, _rate(metric), _needs(metric))
+        highest = f" … {metric.highest:g}" if metric.highest > metric.rate else ""
+        needs = (_KINDS[kind] + (", ".join(fields) or "any field") for kind, fields in metric.fields.items())
+        table.add_row(metric.name, f"{metric.rate:g}{highest}", "; ".join(needs))
     return table
-
-
-def _needs(metric: MetricPlan) -> str:
-    kinds = [_KINDS[kind] + (", ".join(fields) or "any field") for kind, fields in metric.fields.items()]
-    return "; ".join(kinds)
-
-
-def _rate(metric: MetricPlan) -> str:
-    return f"{metric.rate:g}" + (f" … {metric.highest:g}" if metric.highest > metric.rate else "")
 
 
 def _fields(plan: ConfigPlan) -> Table:
@@ -141,7 +134,7 @@ def _alert(alert: AlertPlan) -> str:
     if alert.threshold is not None:
         watched.append(f"a mean below {alert.threshold:g}")
     told = " and ".join(watched) or "missing scores only"
-    windows = ", ".join(_span(window) for window in alert.windows)
+    windows = ", ".join(map(_span, alert.windows))
     volume = alert.volume
     lines = [f"{told}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
     lines.append(f"  to speak at all: {_needed(volume.min_scores, volume.min_requests)}")

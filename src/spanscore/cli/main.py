@@ -43,9 +43,8 @@ def main() -> None:
     """Run the command line. What a user did wrong is said on stderr without a traceback; the exit code is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # a pipe that is not UTF-8 gets a ? for a line of a table, and no traceback
+            # a pipe that is not UTF-8 gets a ? for a line of a table, and no traceback
+            stream.reconfigure(errors="replace")
     try:
         app()()
     except SpanscoreError as error:

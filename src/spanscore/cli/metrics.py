@@ -22,6 +22,7 @@ from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, own_name
 from spanscore.metrics.catalog.tiktoken_count import counter
+from spanscore.report.findings import counted
 
 __all__ = ["metrics"]
 
@@ -193,6 +194,6 @@ def _cost_told(row: Mapping[str, Any]) -> str:
     if not cost["calls"]:
         return "no judge, no tokens"
     return (
-        f"{cost['calls']} judge call{'' if cost['calls'] == 1 else 's'}, {cost['input_tokens']:,} tokens read and "
+        f"{counted(cost['calls'], 'judge call')}, {cost['input_tokens']:,} tokens read and "
         f"{cost['output_tokens']:,} written on a fixed short sample ({cost['counted_by']})"
     )
