@@ -1,33 +1,21 @@
 """Prompt → Reply: judges, and what stands around them."""
 
-from spanscore.judges.ask import ask
-from spanscore.judges.build import judge, shared_judge
-from spanscore.judges.effects.concurrency import Limited
-from spanscore.judges.effects.cost import Priced
-from spanscore.judges.effects.retry import Retrying
-from spanscore.judges.effects.timeout import Timed
-from spanscore.judges.embeddings import LangChainEmbedder, LexicalEmbedder, embedder
-from spanscore.judges.langchain.chat import LangChainJudge
-from spanscore.judges.lexical.judge import LexicalJudge
-from spanscore.judges.record import record, recorded_calls
-from spanscore.judges.render import render
-from spanscore.judges.suppress import suppressed
+from spanscore.judges.ask import ask as ask
+from spanscore.judges.build import judge as judge
+from spanscore.judges.build import shared_judge as shared_judge
+from spanscore.judges.effects.concurrency import Limited as Limited
+from spanscore.judges.effects.cost import Priced as Priced
+from spanscore.judges.effects.retry import Retrying as Retrying
+from spanscore.judges.effects.timeout import Timed as Timed
+from spanscore.judges.embeddings import LangChainEmbedder as LangChainEmbedder
+from spanscore.judges.embeddings import LexicalEmbedder as LexicalEmbedder
+from spanscore.judges.embeddings import embedder as embedder
+from spanscore.judges.langchain.chat import LangChainJudge as LangChainJudge
+from spanscore.judges.lexical.judge import LexicalJudge as LexicalJudge
+from spanscore.judges.record import record as record
+from spanscore.judges.record import recorded_calls as recorded_calls
+from spanscore.judges.render import render as render
+from spanscore.judges.suppress import suppressed as suppressed
 
-__all__ = [
-    "LangChainEmbedder",
-    "LangChainJudge",
-    "LexicalEmbedder",
-    "LexicalJudge",
-    "Limited",
-    "Priced",
-    "Retrying",
-    "Timed",
-    "ask",
-    "embedder",
-    "judge",
-    "record",
-    "recorded_calls",
-    "render",
-    "shared_judge",
-    "suppressed",
-]
+# Names that were imported, and not the modules that importing them bound.
+__all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605
