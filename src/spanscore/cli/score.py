@@ -108,7 +108,7 @@ def score(
     deadline_s = timeout or (configured.options if configured else Options()).timeout
     if report is not None:
         check_report(report)
-    total = None if file == "-" else _counted(file)
+    total = _counted(file)
     notes = Console(stderr=True, highlight=False)
     if settings is None and not judge and _judged_offline(made):
         notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
@@ -156,15 +156,16 @@ def _notes(result: Result, scoring: Scoring, out: Path | None, report: Path | No
         yield "Interrupted: what was scored until then is above." + (" Run it again to continue." if out else "")
 
 
-def _counted(file: str) -> int:
-    """Return the number of records.
+def _counted(file: str) -> int | None:
+    """Return the number of records; None for standard input, which can be read once only.
 
     Raises:
         ConfigurationError: there is none.
         SampleError: none of them is a sample.
     """
-    bad: list[Bad] = []
-    total = 0
+    if file == "-":
+        return None
+    total, bad = 0, list[Bad]()
     for total, (_, sample) in enumerate(read_samples(file), 1):  # noqa: B007
         if isinstance(sample, Bad):
             bad.append(sample)
