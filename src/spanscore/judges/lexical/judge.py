@@ -7,30 +7,14 @@ from collections.abc import Mapping
 
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.effect import unwrapped
-from spanscore.judges.lexical import (
-    context,
-    entities,
-    ratings,
-    reference,
-    single,
-    statements,
-    topics,
-)
+from spanscore.judges.lexical import context, entities, ratings, reference, single, statements, topics
 from spanscore.judges.lexical.answer import LexicalAnswer
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
 __all__ = ["LexicalJudge", "is_offline"]
 
-_FAMILIES = (
-    statements,
-    single,
-    topics,
-    reference,
-    context,
-    ratings,
-    entities,
-)
+_FAMILIES = (statements, single, topics, reference, context, ratings, entities)
 """Each a file with ``ANSWERS``: step → how it is answered. A new family is a file and a name here."""
 
 ANSWERS: Mapping[str, LexicalAnswer] = {step: answer for family in _FAMILIES for step, answer in family.ANSWERS.items()}

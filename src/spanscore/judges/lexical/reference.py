@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spanscore.judges.lexical.answer import LexicalAnswer, text_in
-from spanscore.judges.lexical.statements import stated, states_nothing, verdicts
+from spanscore.judges.lexical.statements import stated, states_nothing
 from spanscore.judges.lexical.support import objection, share_of
 from spanscore.judges.lexical.words import sentences, words
 from spanscore.model.prompt import Prompt
@@ -28,16 +28,8 @@ _OPEN_SCALE = (1, 5)
 """Grades where neither the answer's schema nor the rubric says which there are."""
 
 
-def _extract(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": stated(text_in(prompt, "answer"))}
-
-
 def _decompose(prompt: Prompt) -> Mapping[str, Any]:
     return {"claims": stated(text_in(prompt, "response"))}
-
-
-def _verify(prompt: Prompt) -> Mapping[str, Any]:
-    return {"statements": verdicts(prompt.evidence.get("statements", ()), text_in(prompt, "context"))}
 
 
 def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
@@ -101,14 +93,10 @@ def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
 
 
 ANSWERS: Mapping[str, LexicalAnswer] = {
-    "extract_statements_response": _extract,
-    "extract_statements_reference": _extract,
     "classify_statements": _classify_statements,
     "classify_pairs": _classify_pairs,
     "decompose_response": _decompose,
     "decompose_reference": _decompose,
-    "verify_response_claims": _verify,
-    "verify_reference_claims": _verify,
     "score_criteria": _grade("reason"),
     "score_rubric": _grade("feedback"),
     "infer_goal_outcome": _infer_goal_outcome,
