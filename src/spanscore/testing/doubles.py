@@ -22,6 +22,7 @@ class ScriptedJudge:
         model: its name.
 
     Attributes:
+        model: likewise.
         calls: the prompts it was asked, in order, those it had no answer for included.
     """
 
