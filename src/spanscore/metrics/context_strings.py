@@ -25,11 +25,16 @@ class _ContextStrings(BaseMetric):
     cpu_bound = True
 
     def __init__(
-        self, *, name: str, threshold: float, distance_measure: DistanceMeasure, pass_at: float | None
+        self,
+        *,
+        name: str | None = None,
+        threshold: float = 0.5,
+        distance_measure: DistanceMeasure = "levenshtein",
+        pass_at: float | None = None,
     ) -> None:
-        self.name = checked_name(name)
+        self.name = checked_name(self.name if name is None else name)
         if not 0.0 <= threshold <= 1.0:
-            raise ConfigurationError(f"{name}: threshold is {threshold}; it is a similarity, between 0 and 1")
+            raise ConfigurationError(f"{self.name}: threshold is {threshold}; it is a similarity, between 0 and 1")
         self.scale = passing_at(UNIT_INTERVAL, pass_at)
         self.threshold = threshold
         self.distance_measure = distance_measure
@@ -64,15 +69,7 @@ class NonLLMContextPrecisionWithReference(_ContextStrings):
         pass_at: lowest quality that passes.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "non_llm_context_precision",
-        threshold: float = 0.5,
-        distance_measure: DistanceMeasure = "levenshtein",
-        pass_at: float | None = None,
-    ) -> None:
-        super().__init__(name=name, threshold=threshold, distance_measure=distance_measure, pass_at=pass_at)
+    name = "non_llm_context_precision"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Compare each retrieved context with the reference ones."""
@@ -102,15 +99,7 @@ class NonLLMContextRecall(_ContextStrings):
         pass_at: lowest quality that passes.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "non_llm_context_recall",
-        threshold: float = 0.5,
-        distance_measure: DistanceMeasure = "levenshtein",
-        pass_at: float | None = None,
-    ) -> None:
-        super().__init__(name=name, threshold=threshold, distance_measure=distance_measure, pass_at=pass_at)
+    name = "non_llm_context_recall"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Look for each reference context among the retrieved ones."""
