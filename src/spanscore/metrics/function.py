@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, overload
 
 from spanscore.metrics.kit.base import SINGLE_TURN, BaseMetric, Measured
@@ -88,17 +89,10 @@ def metric(
         >>> brief.name, brief.scale.kind
         ('brief', 'binary')
     """
-    settings: dict[str, Any] = {
-        "name": name,
-        "requires": requires,
-        "scale": scale,
-        "pass_at": pass_at,
-        "version": version,
-        "cpu_bound": cpu_bound,
-    }
-    if function is not None:
-        return FunctionMetric(function, **settings)
-    return lambda decorated: FunctionMetric(decorated, **settings)
+    made = partial(
+        FunctionMetric, name=name, requires=requires, scale=scale, pass_at=pass_at, version=version, cpu_bound=cpu_bound
+    )
+    return made if function is None else made(function)
 
 
 def _scale_of(function: Callable[[Any], Any]) -> Scale:

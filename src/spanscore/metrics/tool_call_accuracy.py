@@ -98,8 +98,9 @@ class ToolCallAccuracy(BaseMetric):
         """Return the share of arguments that agree, 0…1; 0 for another tool."""
         if call.name != other.name:
             return 0.0
-        names = sorted({*call.args, *other.args})
-        agreed = [await self._agree(call.args[name], other.args[name]) for name in names if _both(name, call, other)]
+        shared = sorted(call.args.keys() & other.args.keys())
+        agreed = [await self._agree(call.args[name], other.args[name]) for name in shared]
+        names = call.args.keys() | other.args.keys()
         return sum(agreed) / len(names) if names else 1.0
 
     async def _agree(self, value: Any, other: Any) -> float:
@@ -109,10 +110,6 @@ class ToolCallAccuracy(BaseMetric):
             return 0.0
         found: Any = self._compare(value, other)
         return float(await found if isawaitable(found) else found)
-
-
-def _both(name: str, call: ToolCall, other: ToolCall) -> bool:
-    return name in call.args and name in other.args
 
 
 def _in_order(table: Table) -> float:
