@@ -107,6 +107,7 @@ class AnswerCorrectness(JudgedMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "reference")}
+    questions = (EXTRACT_RESPONSE, EXTRACT_REFERENCE, CLASSIFY_STATEMENTS)
 
     def __init__(
         self,
@@ -120,9 +121,8 @@ class AnswerCorrectness(JudgedMetric):
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         facts, wording = _shares(name, weights)
-        scale = Scale(range=(-wording, 1.0), negatives_are_zero=True)
-        steps = (EXTRACT_RESPONSE, EXTRACT_REFERENCE, CLASSIFY_STATEMENTS)
-        super().__init__(judge, steps=steps, name=name, scale=scale, pass_at=pass_at, prompts=prompts)
+        self.scale = Scale(range=(-wording, 1.0), negatives_are_zero=True)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.weights = (facts, wording)
         self.beta = beta_wanted(beta)
         if wording:

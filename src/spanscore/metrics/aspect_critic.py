@@ -32,10 +32,6 @@ class Critique(BaseModel):
     verdict: Verdict
 
 
-def _critique(definition: str) -> Step[Critique]:
-    return Step(name="critique", instruction=_INSTRUCTION.format(definition=definition), output=Critique)
-
-
 class AspectCritic(GradedMetric):
     """Does the aspect hold for this answer or conversation?
 
@@ -89,10 +85,12 @@ class AspectCritic(GradedMetric):
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")
-        scale = replace(BINARY, direction=direction_wanted(name, direction))
-        self._critique = _critique(definition.strip())
-        super().__init__(judge, steps=(self._critique,), name=name, scale=scale, pass_at=pass_at, prompts=prompts)
         self.definition = definition.strip()
+        instruction = _INSTRUCTION.format(definition=self.definition)
+        self._critique = Step(name="critique", instruction=instruction, output=Critique)
+        self.questions = (self._critique,)
+        self.scale = replace(BINARY, direction=direction_wanted(name, direction))
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)
 
     async def measure(self, sample: Sample) -> Finding:

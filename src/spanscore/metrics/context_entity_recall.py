@@ -9,7 +9,7 @@ from dataclasses import replace
 from pydantic import BaseModel
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import DeclaredMetric, together
+from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step
 from spanscore.model.sample import SingleTurnSample
 
@@ -32,7 +32,7 @@ Copy each as the text writes it, once, without articles or titles. A text withou
 EXTRACT_ENTITIES_CONTEXTS = replace(EXTRACT_ENTITIES_REFERENCE, name="extract_entities_contexts")
 
 
-class ContextEntityRecall(DeclaredMetric):
+class ContextEntityRecall(JudgedMetric):
     """Which share of the reference's names, dates and figures do the retrieved contexts mention?
 
     Formula: different entities that are in both / different entities of the reference. Entities are equal when they are so

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from spanscore.metrics.kit.averages import average_precision
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import DeclaredMetric, together
+from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import SingleTurnSample
 
@@ -40,7 +40,7 @@ Give a short reason first.""",
 )
 
 
-class _LLMContextPrecision(DeclaredMetric):
+class _LLMContextPrecision(JudgedMetric):
     """What both judged forms share; ``_answer`` names the field that is shown as the answer."""
 
     questions = (JUDGE_CONTEXT,)

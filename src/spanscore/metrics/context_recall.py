@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import DeclaredMetric
+from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import SingleTurnSample
 
@@ -38,7 +38,7 @@ What you know from elsewhere does not count. Give one row per sentence, in order
 )
 
 
-class LLMContextRecall(DeclaredMetric):
+class LLMContextRecall(JudgedMetric):
     """Which share of the reference answer do the retrieved contexts hold?
 
     Formula: sentences of the reference that the contexts support / all its sentences. Range [0, 1], higher is better.

@@ -19,7 +19,7 @@ from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL, Ballots
+from spanscore.model.score import Ballots
 
 __all__ = ["ContextRelevancyV0"]
 
@@ -94,6 +94,7 @@ class ContextRelevancyV0(JudgedMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "retrieved_contexts")}
+    questions = (EXTRACT_SENTENCES,)
 
     def __init__(
         self,
@@ -106,8 +107,7 @@ class ContextRelevancyV0(JudgedMetric):
         pass_at: float | None = None,
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        steps = (EXTRACT_SENTENCES,)
-        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = ballots_wanted(strictness)
         self.agreement = agreement
         self.cross_encoder = cross_encoder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -16,7 +16,6 @@ from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, Verdict
 from spanscore.metrics.kit.step import Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["FactualCorrectness"]
 
@@ -30,6 +29,8 @@ class Claims(BaseModel):
     claims: list[str]
 
 
+VERIFY_RESPONSE = replace(VERIFY_STATEMENTS, name="verify_response_claims")
+VERIFY_REFERENCE = replace(VERIFY_STATEMENTS, name="verify_reference_claims")
 _DECOMPOSE = """\
 The evidence is a text. List the facts it claims, each as one sentence that can be checked without the rest (names in place of \
 pronouns). {atomicity} {coverage} Add nothing, correct nothing. A text without claims gives an empty list."""
@@ -70,10 +71,6 @@ def _decompose(name: str, atomicity: Level, coverage: Level) -> Step[Claims]:
         output=Claims,
         examples=(Example(evidence={"response": _TEXT}, output={"claims": _EXAMPLES[atomicity, coverage]}),),
     )
-
-
-def _verify(name: str) -> Step[Verdicts]:
-    return Step(name=name, instruction=VERIFY_STATEMENTS.instruction, output=Verdicts)
 
 
 class FactualCorrectness(JudgedMetric):
@@ -127,10 +124,10 @@ class FactualCorrectness(JudgedMetric):
         _one_of(name, "atomicity", atomicity, ("low", "high"))
         _one_of(name, "coverage", coverage, ("low", "high"))
         _one_of(name, "recall", recall, ("mixed", "claims"))
-        self._response = _decompose("decompose_response", atomicity, coverage), _verify("verify_response_claims")
-        self._reference = _decompose("decompose_reference", atomicity, coverage), _verify("verify_reference_claims")
-        steps = self._response if mode == "precision" else (*self._response, *self._reference)
-        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+        self._response = _decompose("decompose_response", atomicity, coverage), VERIFY_RESPONSE
+        self._reference = _decompose("decompose_reference", atomicity, coverage), VERIFY_REFERENCE
+        self.questions = self._response if mode == "precision" else (*self._response, *self._reference)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.mode = mode
         self.beta = beta_wanted(beta)
         self.recall = recall
@@ -168,10 +165,6 @@ class _Checked:
     def supported(self) -> int:
         return self.verdicts.supported
 
-    @property
-    def unsupported(self) -> int:
-        return len(self.claims) - self.supported
-
     def __str__(self) -> str:
         lines = []
         for claim, row in zip(self.claims, self.verdicts.rows, strict=True):
@@ -196,7 +189,8 @@ class _CheckedTexts:
             return precision
         if not self.reference.claims and (kind == "claims" or not self.response.claims):
             return None
-        of = len(self.reference.claims) if kind == "claims" else self.response.supported + self.reference.unsupported
+        unsupported = len(self.reference.claims) - self.reference.supported
+        of = len(self.reference.claims) if kind == "claims" else self.response.supported + unsupported
         recall = ratio(self.reference.supported if kind == "claims" else self.response.supported, of)
         return recall if mode == "recall" else f_beta(precision, recall, beta=beta)
 

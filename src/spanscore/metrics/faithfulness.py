@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import DeclaredMetric
+from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Faithfulness"]
 
 
-class Faithfulness(DeclaredMetric):
+class Faithfulness(JudgedMetric):
     """Which share of what the answer claims do the retrieved contexts support?
 
     Formula: supported statements / all statements. Range [0, 1], higher is better. A single statement that is not

@@ -18,7 +18,6 @@ from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, entailment
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 from spanscore.protocols import Judge
 
 __all__ = ["FaithfulnessWithHHEM", "judged_pairs"]
@@ -72,6 +71,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response", "retrieved_contexts")}
+    questions = (EXTRACT_STATEMENTS,)
 
     def __init__(
         self,
@@ -87,9 +87,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ConfigurationError(f"{name}: batch_size is {batch_size!r}; it is a number of pairs, 1 or more")
-        super().__init__(
-            judge, steps=(EXTRACT_STATEMENTS,), name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts
-        )
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         if classifier is None and is_offline(self._judge):
             classifier = judged_pairs(self._judge)
         self._classifier = classifier or cast("Classifier", entailment(model, device=device))

@@ -19,16 +19,13 @@ __all__ = ["NoiseSensitivity"]
 NoiseMode = Literal["relevant", "irrelevant"]
 _MODES = ("relevant", "irrelevant")
 
-LOWER_IS_BETTER = Scale(direction="lower")
-
 # Without the examples of Faithfulness: they would be paid for 2N + 3 times.
 _EXTRACT = replace(EXTRACT_STATEMENTS, examples=())
 EXTRACT_REFERENCE = replace(_EXTRACT, name="extract_statements_reference")
 EXTRACT_RESPONSE = replace(_EXTRACT, name="extract_statements_response")
-_VERIFY = replace(VERIFY_STATEMENTS, examples=())
-VERIFY_REFERENCE = replace(_VERIFY, name="verify_reference_statements")
-VERIFY_RESPONSE = replace(_VERIFY, name="verify_response_statements")
-VERIFY_AGAINST_REFERENCE = replace(_VERIFY, name="verify_response_against_reference")
+VERIFY_REFERENCE = replace(VERIFY_STATEMENTS, name="verify_reference_statements")
+VERIFY_RESPONSE = replace(VERIFY_STATEMENTS, name="verify_response_statements")
+VERIFY_AGAINST_REFERENCE = replace(VERIFY_STATEMENTS, name="verify_response_against_reference")
 
 
 class NoiseSensitivity(JudgedMetric):
@@ -65,6 +62,8 @@ class NoiseSensitivity(JudgedMetric):
     requires: Mapping[str, tuple[str, ...]] = {
         "single_turn": ("user_input", "response", "reference", "retrieved_contexts")
     }
+    scale = Scale(direction="lower")
+    questions = (EXTRACT_REFERENCE, EXTRACT_RESPONSE, VERIFY_REFERENCE, VERIFY_RESPONSE, VERIFY_AGAINST_REFERENCE)
 
     def __init__(
         self,
@@ -75,8 +74,7 @@ class NoiseSensitivity(JudgedMetric):
         pass_at: float | None = None,
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        steps = (EXTRACT_REFERENCE, EXTRACT_RESPONSE, VERIFY_REFERENCE, VERIFY_RESPONSE, VERIFY_AGAINST_REFERENCE)
-        super().__init__(judge, steps=steps, name=name, scale=LOWER_IS_BETTER, pass_at=pass_at, prompts=prompts)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         if mode not in _MODES:
             raise ConfigurationError(f"{name}: mode is {mode!r}; it is one of {', '.join(_MODES)}")
         self.mode: NoiseMode = mode

@@ -73,6 +73,8 @@ class ResponseRelevancy(JudgedMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("user_input", "response")}
+    scale = COSINE
+    questions = (GENERATE_QUESTION,)
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class ResponseRelevancy(JudgedMetric):
         pass_at: float | None = None,
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        super().__init__(judge, steps=(GENERATE_QUESTION,), name=name, scale=COSINE, pass_at=pass_at, prompts=prompts)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         if noncommittal not in _SHARE:
             raise ConfigurationError(f"{name}: noncommittal is {noncommittal!r}; it is one of {', '.join(_SHARE)}")
         self._embedder = wanted_embedder(name, embeddings, self._judge)

@@ -118,7 +118,9 @@ class Rubrics(GradedMetric):
         grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
         bounds = bounds_wanted(name, range) or bounds_of(grades)
         self._step = _score_rubric(grades, bounds)
-        super().__init__(judge, steps=(self._step,), name=name, scale=ordinal(bounds), pass_at=pass_at, prompts=prompts)
+        self.questions = (self._step,)
+        self.scale = ordinal(bounds)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.rubrics = grades
         self.votes = odd(strictness)
 
@@ -158,6 +160,7 @@ class InstanceRubrics(JudgedMetric):
         "single_turn": ("rubrics",),
         "multi_turn": ("user_input", "reference", "rubrics"),
     }
+    questions = (SCORE_INSTANCE_RUBRIC,)
 
     def __init__(
         self,
@@ -170,8 +173,8 @@ class InstanceRubrics(JudgedMetric):
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         bounds = bounds_wanted(name, range)
-        steps = (SCORE_INSTANCE_RUBRIC,)
-        super().__init__(judge, steps=steps, name=name, scale=ordinal(bounds), pass_at=pass_at, prompts=prompts)
+        self.scale = ordinal(bounds)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)
         self._bounds = bounds
 

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.graded import (
-    Bounds,
     GradedMetric,
     bounded,
     bounds_wanted,
@@ -43,12 +42,6 @@ class Criticism(BaseModel):
     def why(self) -> str:
         """The judge's reason."""
         return self.reason
-
-
-def _score_criteria(definition: str, bounds: Bounds) -> Step[Criticism]:
-    # The answer's form tells the range.
-    instruction = _INSTRUCTION.format(definition=definition)
-    return Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds))
 
 
 class SimpleCriteria(GradedMetric):
@@ -96,10 +89,13 @@ class SimpleCriteria(GradedMetric):
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say what is graded, and what the grades mean")
         bounds = bounds_wanted(name, range)
-        self._step = _score_criteria(definition.strip(), bounds)
-        scale = ordinal(bounds, direction_wanted(name, direction))
-        super().__init__(judge, steps=(self._step,), name=name, scale=scale, pass_at=pass_at, prompts=prompts)
         self.definition = definition.strip()
+        instruction = _INSTRUCTION.format(definition=self.definition)
+        # The answer's form tells the range.
+        self._step = Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds))
+        self.questions = (self._step,)
+        self.scale = ordinal(bounds, direction_wanted(name, direction))
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)
 
     async def measure(self, sample: Sample) -> Finding:

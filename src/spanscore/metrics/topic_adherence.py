@@ -15,7 +15,6 @@ from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import MultiTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["TopicAdherence"]
 
@@ -99,6 +98,7 @@ class TopicAdherence(JudgedMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_topics")}
+    questions = (EXTRACT_TOPICS, CHECK_REFUSAL, CLASSIFY_TOPICS)
 
     def __init__(
         self,
@@ -111,8 +111,7 @@ class TopicAdherence(JudgedMetric):
     ) -> None:
         if mode not in ("f1", "precision", "recall"):
             raise ConfigurationError(f"{name}: mode is {mode!r}; it is 'f1', 'precision' or 'recall'")
-        steps = (EXTRACT_TOPICS, CHECK_REFUSAL, CLASSIFY_TOPICS)
-        super().__init__(judge, steps=steps, name=name, scale=UNIT_INTERVAL, pass_at=pass_at, prompts=prompts)
+        super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.mode = mode
 
     async def measure(self, sample: MultiTurnSample) -> Finding:

@@ -224,7 +224,7 @@ class BaseMetric:
         return {"parameters": parameters, "prompts": prompts, "scale": _plain(self.scale)}
 
 
-_NO_PARAMETERS = frozenset({"name", "version", "steps", "requires", "scale"})
+_NO_PARAMETERS = frozenset({"name", "version", "steps", "questions", "requires", "scale"})
 
 
 def _turns(sample: Any) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -17,7 +17,7 @@ from spanscore.metrics.kit.step import Step, overridden
 from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge
 
-__all__ = ["DeclaredMetric", "JudgedMetric", "checked_name", "passing_at", "together"]
+__all__ = ["JudgedMetric", "checked_name", "passing_at", "together"]
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -26,14 +26,15 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 class JudgedMetric(BaseMetric):
-    """A metric that asks a judge.
+    """A metric that asks a judge. What it asks, and of what kind its values are, stands on its class, or on itself before this.
+
+    Attributes:
+        questions: its steps.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name (``"openai:gpt-4o-mini"``, ``"lexical"``). Metrics that are given the
             same chat model share its limits.
-        steps: the metric's questions.
-        name: under which its scores appear.
-        scale: of its values.
+        name: under which its scores appear; the class's own when None.
         pass_at: lowest quality (0…1) that passes; the scale's own when None.
         prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; part of the version.
 
@@ -42,45 +43,8 @@ class JudgedMetric(BaseMetric):
             ``prompts`` names no step of the metric.
     """
 
+    questions: tuple[Step[Any], ...]
     _judge: Judge
-
-    def __init__(
-        self,
-        judge: Any,
-        *,
-        steps: Iterable[Step[Any]],
-        name: str,
-        scale: Scale,
-        pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        if judge is None:
-            raise ConfigurationError(f"{name} needs a judge: a LangChain chat model, its name, or 'lexical'")
-        self.name = checked_name(name)
-        self.scale = passing_at(scale, pass_at)
-        self.steps = overridden(steps, prompts)
-        self._judge = shared_judge(judge)
-
-    async def _ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
-        """Ask a step, in the user's words where there are any."""
-        own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
-        return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
-
-
-class DeclaredMetric(JudgedMetric):
-    """A metric with a judge of which all else is said by its class: ``name``, ``scale`` and these.
-
-    Attributes:
-        questions: its steps.
-
-    Args:
-        judge: a LangChain chat model, a Judge, or a name.
-        name: under which its scores appear; the class's own when None.
-        pass_at: lowest quality (0…1) that passes; the scale's own when None.
-        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; part of the version.
-    """
-
-    questions: ClassVar[tuple[Step[Any], ...]]
 
     def __init__(
         self,
@@ -90,8 +54,18 @@ class DeclaredMetric(JudgedMetric):
         pass_at: float | None = None,
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        name, steps = self.name if name is None else name, self.questions
-        super().__init__(judge, steps=steps, name=name, scale=self.scale, pass_at=pass_at, prompts=prompts)
+        name = self.name if name is None else name
+        if judge is None:
+            raise ConfigurationError(f"{name} needs a judge: a LangChain chat model, its name, or 'lexical'")
+        self.name = checked_name(name)
+        self.scale = passing_at(self.scale, pass_at)
+        self.steps = overridden(self.questions, prompts)
+        self._judge = shared_judge(judge)
+
+    async def _ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
+        """Ask a step, in the user's words where there are any."""
+        own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
+        return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
 
 
 def checked_name(name: str) -> str:

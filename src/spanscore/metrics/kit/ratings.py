@@ -16,7 +16,7 @@ from spanscore.errors import JudgeUnparseable
 from spanscore.judges.effects.effect import reads_instructions
 from spanscore.judges.render import render
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import DeclaredMetric
+from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import cast_ballots
 from spanscore.model.score import Ballots
@@ -74,7 +74,7 @@ class Both012(_Rated):
     second: int
 
 
-class TwoRatings(DeclaredMetric):
+class TwoRatings(JudgedMetric):
     """The mixin of a metric that is the mean of two ratings, each divided by the highest.
 
     Attributes:
