@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator
 
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import DeclaredMetric
+from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step, Verdict
 from spanscore.model.sample import MultiTurnSample
 from spanscore.model.score import BINARY
@@ -55,11 +55,15 @@ the desired outcome was reached, in whatever words and whatever way; 0 when a pa
 )
 
 
-class _GoalAccuracy(DeclaredMetric):
+class _GoalAccuracy(JudgedMetric):
     """What all have in common: two questions, one after the other."""
 
     scale = BINARY
     questions = (INFER_GOAL_OUTCOME, COMPARE_OUTCOME)
+
+    async def measure(self, sample: MultiTurnSample) -> Finding:
+        """Compare the end with the reference, where there is one, else with what the user wanted."""
+        return await self._judged_goal(sample, sample.reference)
 
     async def _judged_goal(self, sample: MultiTurnSample, desired: str | None) -> Finding:
         """Find out how it ended, then compare; with the inferred goal where none is given."""
@@ -96,10 +100,6 @@ class AgentGoalAccuracy(_GoalAccuracy):
     name = "agent_goal_accuracy"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input",)}
 
-    async def measure(self, sample: MultiTurnSample) -> Finding:
-        """Compare the end with the reference, else with what the user wanted."""
-        return await self._judged_goal(sample, sample.reference)
-
 
 class AgentGoalAccuracyWithReference(_GoalAccuracy):
     """Did the conversation end with the outcome that was to be reached?
@@ -125,10 +125,6 @@ class AgentGoalAccuracyWithReference(_GoalAccuracy):
 
     name = "agent_goal_accuracy_with_reference"
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference")}
-
-    async def measure(self, sample: MultiTurnSample) -> Finding:
-        """Compare the end with the reference."""
-        return await self._judged_goal(sample, sample.reference)
 
 
 class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
