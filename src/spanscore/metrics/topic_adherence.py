@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -124,7 +124,7 @@ class TopicAdherence(JudgedMetric):
         refused, inside = await together(
             (self._refused(conversation, topics), self._inside(sample.reference_topics or [], topics))
         )
-        return _finding(_TopicCounts.of(refused, inside), self.mode, len(inside) - len(topics))
+        return _finding(refused, inside, self.mode)
 
     async def _refused(self, conversation: str, topics: Sequence[str]) -> list[bool]:
         answers = await together(
@@ -149,50 +149,24 @@ class TopicAdherence(JudgedMetric):
         return [_truth(flag) for flag in answer.classifications]
 
 
-@dataclass(frozen=True, slots=True)
-class _TopicCounts:
-    """Topics by what became of them: answered or refused, inside or outside of the allowed ones."""
-
-    answered_inside: int
-    answered_outside: int
-    refused_inside: int
-    refused_outside: int
-
-    @classmethod
-    def of(cls, refused: Sequence[bool], inside: Sequence[bool]) -> _TopicCounts:
-        """Count; a topic without a flag is outside."""
-        pairs = [(no, place < len(inside) and inside[place]) for place, no in enumerate(refused)]
-        return cls(
-            answered_inside=pairs.count((False, True)),
-            answered_outside=pairs.count((False, False)),
-            refused_inside=pairs.count((True, True)),
-            refused_outside=pairs.count((True, False)),
-        )
-
-    def value(self, mode: Mode) -> float | None:
-        """Return the score, None when nothing that counts happened."""
-        hits, strays, misses = self.answered_inside, self.answered_outside, self.refused_inside
-        if not hits + strays + misses:
-            return None
-        precision, recall = ratio(hits, hits + strays), ratio(hits, hits + misses)
-        return {"precision": precision, "recall": recall, "f1": f_beta(precision, recall)}[mode]
-
-    def __str__(self) -> str:
-        return (
-            f"Allowed topics: {self.answered_inside} answered, {self.refused_inside} refused. "
-            f"Other topics: {self.answered_outside} answered, {self.refused_outside} refused."
-        )
-
-
-def _finding(counts: _TopicCounts, mode: Mode, surplus: int) -> Finding:
-    notes = {
-        True: f" {-surplus} topics have no flag and count as other topics.",
-        False: f" {surplus} flags too many were ignored.",
-    }
+def _finding(refused: Sequence[bool], inside: Sequence[bool], mode: Mode) -> Finding:
+    """Return the score of the flags: undefined when nothing that counts happened. A topic without a flag is outside."""
+    topics = Counter((no, place < len(inside) and inside[place]) for place, no in enumerate(refused))
+    hits, misses = topics[False, True], topics[True, True]
+    strays, declined = topics[False, False], topics[True, False]
+    precision, recall = ratio(hits, hits + strays), ratio(hits, hits + misses)
+    value = {"precision": precision, "recall": recall, "f1": f_beta(precision, recall)}[mode]
+    surplus = len(inside) - len(refused)
+    notes = [
+        f"Allowed topics: {hits} answered, {misses} refused.",
+        f"Other topics: {strays} answered, {declined} refused.",
+        *([f"{-surplus} topics have no flag and count as other topics."] if surplus < 0 else []),
+        *([f"{surplus} flags too many were ignored."] if surplus > 0 else []),
+    ]
     return Finding(
-        value=counts.value(mode),
+        value=value if hits + strays + misses else None,
         reason="nothing in scope was asked, and the rest was refused",
-        explanation=str(counts) + (notes[surplus < 0] if surplus else ""),
+        explanation=" ".join(notes),
     )
 
 
