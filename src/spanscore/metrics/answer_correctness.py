@@ -131,31 +131,30 @@ class AnswerCorrectness(JudgedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Take both texts apart and embed them, all at once; then sort the parts."""
-        (facts, wording), said, wanted = self.weights, list[str](), list[str]()
-        near: float | None = 0.0
-        if facts and wording:
-            found = await together((self._response(sample), self._reference(sample), self._near(sample)))
-            said, wanted, near = cast("tuple[list[str], list[str], float | None]", found)
-        elif facts:
-            said, wanted = await together((self._response(sample), self._reference(sample)))
-        else:
-            near = await self._near(sample)
+        found = await together(
+            (
+                self._stated(EXTRACT_RESPONSE, sample.user_input, sample.response),
+                self._stated(EXTRACT_REFERENCE, sample.user_input, sample.reference),
+                self._near(sample),
+            )
+        )
+        said, wanted, near = cast("tuple[list[str], list[str], float | None]", found)
         if near is None:
             return Finding(value=None, reason=NO_LENGTH)
-        counts = await self._counts(sample, said, wanted) if facts else _NOTHING
+        counts = await self._counts(sample, said, wanted)
+        facts, wording = self.weights
         return Finding(
             value=facts * counts.value(self.beta) + wording * near, explanation=f"{counts}Wording: {near:.2f}."
         )
 
-    async def _response(self, sample: SingleTurnSample) -> list[str]:
-        asked = {"question": sample.user_input, "answer": sample.response}
-        return (await self._ask(EXTRACT_RESPONSE, asked)).statements
-
-    async def _reference(self, sample: SingleTurnSample) -> list[str]:
-        asked = {"question": sample.user_input, "answer": sample.reference}
-        return (await self._ask(EXTRACT_REFERENCE, asked)).statements
+    async def _stated(self, step: Step[Statements], question: str | None, text: str | None) -> list[str]:
+        if not self.weights[0]:
+            return []
+        return (await self._ask(step, {"question": question, "answer": text})).statements
 
     async def _near(self, sample: SingleTurnSample) -> float | None:
+        if not self.weights[1]:
+            return 0.0
         return await similarity(self._embedder, sample.reference or "", sample.response or "")
 
     async def _counts(self, sample: SingleTurnSample, said: list[str], wanted: list[str]) -> _SortedStatements:
@@ -185,9 +184,6 @@ class _SortedStatements:
         lines += [f"Wrong: {statement}" for statement in self.wrong]
         lines += [f"Missing: {statement}" for statement in self.missed]
         return "\n".join([*lines, ""])
-
-
-_NOTHING = _SortedStatements(0, (), ())
 
 
 def _counted(said: Sequence[str], wanted: Sequence[str], found: Classification) -> _SortedStatements:
