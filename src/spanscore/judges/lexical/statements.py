@@ -54,9 +54,9 @@ def _verify_statements(prompt: Prompt) -> Mapping[str, Any]:
 
 ANSWERS: Mapping[str, LexicalAnswer] = {
     "extract_statements": _extract_statements,
+    "verify_statements": _verify_statements,
     "extract_statements_response": _extract_statements,
     "extract_statements_reference": _extract_statements,
-    "verify_statements": _verify_statements,
     "verify_reference_statements": _verify_statements,
     "verify_response_statements": _verify_statements,
     "verify_response_against_reference": _verify_statements,
