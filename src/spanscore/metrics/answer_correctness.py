@@ -220,11 +220,7 @@ def _free(statements: Sequence[str], taken: Sequence[int]) -> list[int]:
 
 
 def _shares(name: str, weights: Any) -> tuple[float, float]:
-    """Return two weights as shares of 1.
-
-    Raises:
-        ConfigurationError: they are not two numbers, or negative, or both 0.
-    """
+    """Return two weights as shares of 1."""
     given = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
     known = [
         float(w) for w in given if isinstance(w, int | float) and not isinstance(w, bool) and isfinite(w) and w >= 0

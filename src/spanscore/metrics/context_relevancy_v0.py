@@ -153,11 +153,7 @@ def found_in(context: str, sentences: Sequence[str]) -> list[str]:
 
 
 def _pair_scorer(agreement: Any, model: str, name: str) -> PairScorer | None:
-    """Return what compares two sentences; None for equality.
-
-    Raises:
-        ConfigurationError: the agreement is none, or its library is missing.
-    """
+    """Return what compares two sentences; None for equality."""
     if agreement == "jaccard":
         return None
     if agreement == "bert_score":

@@ -53,7 +53,9 @@ class Feedback(BaseModel):
 
 
 def _score_rubric(rubrics: Mapping[str, str], bounds: Bounds) -> Step[Feedback]:
-    grades = "\n".join(f"{_short(key)}: {description}" for key, description in rubrics.items())
+    # Of score3_description the grade alone, any other key as it is.
+    short = {key: key.removeprefix("score").removesuffix("_description") for key in rubrics}
+    grades = "\n".join(f"{short[key]}: {description}" for key, description in rubrics.items())
     return Step(
         name="score_rubric",
         instruction=f"Which grade fits best (score), and why (feedback, a sentence)?\n\n{grades}",
@@ -191,17 +193,8 @@ class InstanceRubrics(JudgedMetric):
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
 
 
-def _short(key: str) -> str:
-    """Return the grade alone of ``score3_description``, any other key as it is."""
-    return key.removeprefix("score").removesuffix("_description")
-
-
 def _checked(name: str, rubrics: Any) -> dict[str, str]:
-    """Return rubrics as a plain dict.
-
-    Raises:
-        ConfigurationError: they are no map of texts, or empty.
-    """
+    """Return rubrics as a plain dict."""
     if not isinstance(rubrics, Mapping) or not rubrics or not all(isinstance(text, str) for text in rubrics.values()):
         raise ConfigurationError(f"{name}: rubrics are a map of grades, such as {{'score1_description': 'Wrong.'}}")
     return {str(key): text for key, text in rubrics.items()}

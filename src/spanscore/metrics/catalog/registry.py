@@ -90,11 +90,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
 
 
 def _how_to_make(name: str) -> str:
-    """Return what to write instead of a metric's name.
-
-    Raises:
-        ConfigurationError: there is no such metric; it names close ones.
-    """
+    """Return what to write instead of a metric's name."""
     kind = found(name)
     needs = inspect.signature(kind).parameters if callable(kind) else {}
     write = f"{getattr(kind, '__name__', name)}({'llm' if 'judge' in needs else ''})"

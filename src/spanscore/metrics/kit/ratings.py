@@ -103,11 +103,7 @@ class TwoRatings(JudgedMetric):
         )
 
     async def _at_once(self, both: Step[Both012], evidence: Mapping[str, Any]) -> list[int]:
-        """Return the two ratings of one answer; none when they cannot be read.
-
-        Raises:
-            JudgeError: there was no answer.
-        """
+        """Return the two ratings of one answer; none when they cannot be read."""
         try:
             answer = await both.ask(self._judge, evidence, repair=False)
         except JudgeUnparseable:
@@ -115,11 +111,7 @@ class TwoRatings(JudgedMetric):
         return [answer.first, answer.second]
 
     async def _rating(self, step: Step[Any], evidence: Mapping[str, Any], tried: int) -> int:
-        """Ask until a rating can be read; ``tried`` attempts are gone.
-
-        Raises:
-            JudgeError: none could, or there was no answer.
-        """
+        """Ask until a rating can be read; ``tried`` attempts are gone."""
         unread: JudgeUnparseable | None = None
         for attempt in range(tried, _ATTEMPTS):
             try:
