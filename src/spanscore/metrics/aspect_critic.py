@@ -87,16 +87,15 @@ class AspectCritic(GradedMetric):
             raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")
         self.definition = definition.strip()
         instruction = _INSTRUCTION.format(definition=self.definition)
-        self._critique = Step(name="critique", instruction=instruction, output=Critique)
-        self.questions = (self._critique,)
+        self.questions = (Step(name="critique", instruction=instruction, output=Critique),)
         self.scale = replace(BINARY, direction=direction_wanted(name, direction))
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)
 
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
-        evidence = evidence_of(sample)
-        ballots = await cast_ballots(lambda ballot: self._ask(self._critique, evidence, ballot=ballot), self.votes)
+        evidence, (critique,) = evidence_of(sample), self.questions
+        ballots = await cast_ballots(lambda ballot: self._ask(critique, evidence, ballot=ballot), self.votes)
         failing = 0 if self.scale.direction == "higher" else 1
         verdict = majority([ballot.verdict for ballot in ballots], tie=failing)
         return Finding(

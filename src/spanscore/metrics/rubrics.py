@@ -119,17 +119,11 @@ class Rubrics(GradedMetric):
     ) -> None:
         grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
         bounds = bounds_wanted(name, range) or bounds_of(grades)
-        self._step = _score_rubric(grades, bounds)
-        self.questions = (self._step,)
+        self.questions = (_score_rubric(grades, bounds),)
         self.scale = ordinal(bounds)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.rubrics = grades
         self.votes = odd(strictness)
-
-    async def measure(self, sample: Sample) -> Finding:
-        """Cast the ballots, then count."""
-        evidence = evidence_of(sample)
-        return await voted(lambda ballot: self._ask(self._step, evidence, ballot=ballot), self.votes)
 
 
 class InstanceRubrics(JudgedMetric):

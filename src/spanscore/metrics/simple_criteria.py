@@ -8,19 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.graded import (
-    GradedMetric,
-    bounded,
-    bounds_wanted,
-    direction_wanted,
-    evidence_of,
-    ordinal,
-    voted,
-)
+from spanscore.metrics.kit.graded import GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import odd
-from spanscore.model.sample import Sample
 from spanscore.model.score import Direction
 
 __all__ = ["SimpleCriteria"]
@@ -92,13 +82,7 @@ class SimpleCriteria(GradedMetric):
         self.definition = definition.strip()
         instruction = _INSTRUCTION.format(definition=self.definition)
         # The answer's form tells the range.
-        self._step = Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds))
-        self.questions = (self._step,)
+        self.questions = (Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds)),)
         self.scale = ordinal(bounds, direction_wanted(name, direction))
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)
-
-    async def measure(self, sample: Sample) -> Finding:
-        """Cast the ballots, then count."""
-        evidence = evidence_of(sample)
-        return await voted(lambda ballot: self._ask(self._step, evidence, ballot=ballot), self.votes)

@@ -63,6 +63,11 @@ class GradedMetric(JudgedMetric):
             return super().missing(sample)
         return f"{self.name} needs at least one of {', '.join(FIELDS)}, and the sample has none"
 
+    async def measure(self, sample: Sample) -> Finding:
+        """Cast the ballots on the one question, then count."""
+        evidence, (question,) = evidence_of(sample), self.questions
+        return await voted(lambda ballot: self._ask(question, evidence, ballot=ballot), self.votes)
+
 
 def evidence_of(sample: Sample) -> dict[str, Any]:
     """Return what a judge is shown of a sample."""
