@@ -47,7 +47,8 @@ def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _against(statement: str, others: Iterable[str]) -> str | None:
-    return objection(statement, " ".join(_ended(other) for other in others))
+    ended = (other if other.endswith((".", "!", "?")) else f"{other}." for other in others)
+    return objection(statement, " ".join(ended))
 
 
 def _classify_pairs(prompt: Prompt) -> Mapping[str, Any]:
@@ -106,10 +107,6 @@ ANSWERS: Mapping[str, LexicalAnswer] = {
 
 def _list(prompt: Prompt, name: str) -> list[str]:
     return [str(item) for item in prompt.evidence.get(name, ())]
-
-
-def _ended(statement: str) -> str:
-    return statement if statement.endswith((".", "!", "?")) else f"{statement}."
 
 
 def _end(talk: str) -> str:

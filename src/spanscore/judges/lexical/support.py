@@ -23,7 +23,7 @@ def objection(statement: str, context: str) -> str | None:
     everywhere = words(context)
     if foreign := sorted(said.numbers - everywhere.numbers):
         return f"The context does not have {', '.join(foreign)}."
-    if foreign := sorted(name for name in said.names if not _held(name, everywhere)):
+    if foreign := sorted(name for name in said.names if not among(name, everywhere.content)):
         return f"The context does not name {', '.join(foreign)}."
     share, best = max(((share_of(said, place, of_nothing=1.0), place) for place in places), key=itemgetter(0))
     if share < _SUPPORTED:
@@ -47,7 +47,7 @@ def _only_denied(stem: str, place: Words) -> bool:
 
 def _opposite(said: Words, place: Words) -> str | None:
     opposed = [stem for stem in said.content for other in OPPOSITES.get(stem, ()) if other in place.content]
-    opposed = [stem for stem in opposed if not _held(stem, place)]
+    opposed = [stem for stem in opposed if not among(stem, place.content)]
     return f"The context says the opposite of {', '.join(opposed)}." if opposed else None
 
 
@@ -55,10 +55,6 @@ def _windows(context: str) -> list[Words]:
     """Sentences of the context, and each two neighbours together."""
     single = sentences(context)
     return [words(text) for text in (*single, *(f"{one} {other}" for one, other in pairwise(single)))]
-
-
-def _held(stem: str, place: Words) -> bool:
-    return among(stem, place.content)
 
 
 def among(stem: str, stems: Iterable[str]) -> bool:
@@ -69,5 +65,5 @@ def among(stem: str, stems: Iterable[str]) -> bool:
 def share_of(wanted: Words, place: Words, *, of_nothing: float) -> float:
     """Return the share of a text's content words and numbers that another holds; ``of_nothing`` where it has none."""
     count = len(wanted.content) + len(wanted.numbers)
-    held = sum(_held(stem, place) for stem in wanted.content) + len(wanted.numbers & place.numbers)
+    held = sum(among(stem, place.content) for stem in wanted.content) + len(wanted.numbers & place.numbers)
     return held / count if count else of_nothing

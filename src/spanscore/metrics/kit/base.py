@@ -112,7 +112,9 @@ class BaseMetric:
     @cached_property
     def version(self) -> str:
         """Base version and a hash of prompts and parameters: a change of any changes it."""
-        return f"{self.base_version}+{_digest(self._identity())}"
+        text = json.dumps(self._identity(), sort_keys=True, ensure_ascii=False, default=_plain)
+        digest = blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
+        return f"{self.base_version}+{digest}"
 
     @property
     def series(self) -> str:
@@ -249,11 +251,6 @@ def _within(value: float, scale: Scale) -> float | None:
     if not low - _SLACK <= value <= high + _SLACK:
         return None
     return min(high, max(low, value))
-
-
-def _digest(identity: Any) -> str:
-    text = json.dumps(identity, sort_keys=True, ensure_ascii=False, default=_plain)
-    return blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
 
 
 def plain(value: Any, of_object: Callable[[Any], Any]) -> Any:

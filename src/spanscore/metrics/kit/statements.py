@@ -111,7 +111,9 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
     """
     matched: list[StatementVerdict | None] = [None] * len(statements)
     loose: list[int] = []
-    open_places = _places(statements)
+    open_places: dict[str, list[int]] = {}
+    for position, statement in enumerate(statements):
+        open_places.setdefault(key_of(statement), []).append(position)
     for number, row in enumerate(rows):
         places = open_places.get(key_of(row.statement))
         if places:
@@ -125,13 +127,6 @@ def align(statements: Sequence[str], rows: Sequence[StatementVerdict]) -> Aligne
     if matched and all(row is None for row in matched):
         raise JudgeUnparseable(f"none of the {len(rows)} verdicts belongs to one of the {len(statements)} statements")
     return Aligned(tuple(matched), len(loose))
-
-
-def _places(statements: Sequence[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for position, statement in enumerate(statements):
-        places.setdefault(key_of(statement), []).append(position)
-    return places
 
 
 def key_of(statement: str) -> str:
