@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spanscore.metrics.kit.base import BaseMetric, Finding
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["IDBasedContextPrecision", "IDBasedContextRecall"]
 
 
-class IDBasedContextPrecision(BaseMetric):
+class IDBasedContextPrecision(NamedMetric):
     """Which share of the retrieved documents is among those that should have been found?
 
     Formula: different ids that are in both lists / different retrieved ids. Ids are compared as text: 7 is ``"7"``, and not
@@ -31,10 +30,7 @@ class IDBasedContextPrecision(BaseMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("retrieved_context_ids", "reference_context_ids")}
-
-    def __init__(self, *, name: str = "id_based_context_precision", pass_at: float | None = None) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+    name = "id_based_context_precision"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Compare the sets."""
@@ -46,7 +42,7 @@ class IDBasedContextPrecision(BaseMetric):
         return Finding(value=right / len(retrieved), explanation=explanation)
 
 
-class IDBasedContextRecall(BaseMetric):
+class IDBasedContextRecall(NamedMetric):
     """Which share of the documents that should have been found was retrieved?
 
     Formula: different ids that are in both lists / different reference ids. Ids are compared as text: 7 is ``"7"``, and not
@@ -65,10 +61,7 @@ class IDBasedContextRecall(BaseMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("retrieved_context_ids", "reference_context_ids")}
-
-    def __init__(self, *, name: str = "id_based_context_recall", pass_at: float | None = None) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+    name = "id_based_context_recall"
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Compare the sets."""

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.context_precision import precision_finding
-from spanscore.metrics.kit.base import BaseMetric, Finding
+from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["NonLLMContextPrecisionWithReference", "NonLLMContextRecall"]
 
@@ -18,7 +17,7 @@ _SLACK = 1e-9
 """Similarities are quotients: one that is the threshold on paper may lie below it by rounding."""
 
 
-class _ContextStrings(BaseMetric):
+class _ContextStrings(NamedMetric):
     """What both share: fields, threshold and distance."""
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("retrieved_contexts", "reference_contexts")}
@@ -32,10 +31,9 @@ class _ContextStrings(BaseMetric):
         distance_measure: DistanceMeasure = "levenshtein",
         pass_at: float | None = None,
     ) -> None:
-        self.name = checked_name(self.name if name is None else name)
+        super().__init__(name=name, pass_at=pass_at)
         if not 0.0 <= threshold <= 1.0:
             raise ConfigurationError(f"{self.name}: threshold is {threshold}; it is a similarity, between 0 and 1")
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
         self.threshold = threshold
         self.distance_measure = distance_measure
         self._similarity = similarity(distance_measure)

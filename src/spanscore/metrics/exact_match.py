@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spanscore.metrics.kit.base import BaseMetric
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import BINARY
 
 __all__ = ["ExactMatch"]
 
 
-class ExactMatch(BaseMetric):
+class ExactMatch(NamedMetric):
     """Is the response equal to the reference?
 
     Formula: 1 when both strings are equal, else 0. Range {0, 1}, higher is better. Two empty strings are equal.
@@ -29,10 +28,8 @@ class ExactMatch(BaseMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
-
-    def __init__(self, *, name: str = "exact_match", pass_at: float | None = None) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(BINARY, pass_at)
+    name = "exact_match"
+    scale = BINARY
 
     async def measure(self, sample: SingleTurnSample) -> float:
         """Compare."""

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, overload
 
-from spanscore.metrics.kit.base import SINGLE_TURN, BaseMetric, Measured
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import SINGLE_TURN, Measured
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 
 __all__ = ["FunctionMetric", "metric"]
 
 
-class FunctionMetric(BaseMetric):
+class FunctionMetric(NamedMetric):
     """A metric made of a function by ``@metric``. Calling it calls the function."""
 
     def __init__(
@@ -30,12 +30,11 @@ class FunctionMetric(BaseMetric):
     ) -> None:
         self.__doc__ = function.__doc__
         self._function = function
-        self._is_async = inspect.iscoroutinefunction(function)
-        self.name = checked_name(name or function.__name__)
-        self.scale = passing_at(scale or _scale_of(function), pass_at)
+        self.scale = scale or _scale_of(function)
+        super().__init__(name=name or function.__name__, pass_at=pass_at)
         self.requires = _required(requires)
         self.base_version = version
-        self.cpu_bound = not self._is_async if cpu_bound is None else cpu_bound
+        self.cpu_bound = not inspect.iscoroutinefunction(function) if cpu_bound is None else cpu_bound
 
     def __call__(self, sample: Any) -> Any:
         """Call the function itself, without field check or outcome."""

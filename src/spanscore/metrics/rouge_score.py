@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.kit.base import BaseMetric
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["Rouge"]
 
@@ -17,7 +15,7 @@ _TYPES = ("rouge1", "rougeL")
 _MODES = ("fmeasure", "precision", "recall")
 
 
-class Rouge(BaseMetric):
+class Rouge(NamedMetric):
     """How many words do the answer and the reference share?
 
     Formula: with ``rougeL`` the longest common subsequence of words, with ``rouge1`` the common words; as a share of the answer
@@ -58,8 +56,7 @@ class Rouge(BaseMetric):
             raise ConfigurationError(f"{name}: rouge_type is {rouge_type!r}; it is one of {', '.join(_TYPES)}")
         if mode not in _MODES:
             raise ConfigurationError(f"{name}: mode is {mode!r}; it is one of {', '.join(_MODES)}")
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        super().__init__(name=name, pass_at=pass_at)
         self.rouge_type = rouge_type
         self.mode = mode
         try:

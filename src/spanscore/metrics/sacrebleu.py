@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.kit.base import BaseMetric
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["Bleu", "Chrf"]
 
 _REQUIRES: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
 
 
-class Bleu(BaseMetric):
+class Bleu(NamedMetric):
     """Which share of the answer's word sequences stands in the reference?
 
     Formula: sentence-level BLEU of the whole texts, divided by 100: the geometric mean of the precisions of 1 to 4 words in a
@@ -47,8 +45,7 @@ class Bleu(BaseMetric):
     def __init__(
         self, *, name: str = "bleu_score", kwargs: Mapping[str, Any] | None = None, pass_at: float | None = None
     ) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        super().__init__(name=name, pass_at=pass_at)
         self.kwargs = dict(kwargs or {})
         settings = {"effective_order": True, **self.kwargs}
         settings["effective_order"] = settings.pop("use_effective_order", settings["effective_order"])
@@ -62,7 +59,7 @@ class Bleu(BaseMetric):
         return float(self._bleu.sentence_score(sample.response, [sample.reference]).score) / 100
 
 
-class Chrf(BaseMetric):
+class Chrf(NamedMetric):
     """Which share of the reference's character sequences does the answer have, and the answer's the reference?
 
     Formula: chrF, divided by 100: the F-score with recall counted double, averaged over sequences of 1 to 6 characters, white
@@ -87,8 +84,7 @@ class Chrf(BaseMetric):
     cpu_bound = True
 
     def __init__(self, *, name: str = "chrf_score", pass_at: float | None = None) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        super().__init__(name=name, pass_at=pass_at)
         self._chrf = _sacrebleu().CHRF()
 
     async def measure(self, sample: SingleTurnSample) -> float:

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from spanscore.errors import ConfigurationError, JudgeUnparseable
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.langchain.blocking import BlockingCalls
-from spanscore.metrics.kit.base import BaseMetric, Finding
+from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, similarity, wanted_embedder
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder as loaded
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import BINARY
@@ -23,7 +23,7 @@ _SLACK = 1e-9
 """Rounding does not decide whether a similarity reaches its threshold."""
 
 
-class SemanticSimilarity(BaseMetric):
+class SemanticSimilarity(NamedMetric):
     """Does the answer mean what the reference means?
 
     Formula: the cosine of the two embedded texts; with a ``threshold``, 1 where it is reached and 0 where not. Range [-1, 1],
@@ -65,8 +65,8 @@ class SemanticSimilarity(BaseMetric):
     ) -> None:
         if threshold is not None and not -1.0 <= threshold <= 1.0:
             raise ConfigurationError(f"{name}: threshold is {threshold}; it is a cosine, between -1 and 1")
-        self.name = checked_name(name)
-        self.scale = passing_at(COSINE if threshold is None else BINARY, pass_at)
+        self.scale = COSINE if threshold is None else BINARY
+        super().__init__(name=name, pass_at=pass_at)
         self.threshold = threshold
         if cross_encoder is None:
             self._embedder = wanted_embedder(name, embeddings)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spanscore.metrics.kit.base import BaseMetric, Finding
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import BINARY
 
 __all__ = ["StringPresence"]
 
 
-class StringPresence(BaseMetric):
+class StringPresence(NamedMetric):
     """Does the response contain the reference?
 
     Formula: 1 when the reference stands somewhere in the response, else 0. Range {0, 1}, higher is better. An empty reference
@@ -31,10 +31,8 @@ class StringPresence(BaseMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": ("response", "reference")}
-
-    def __init__(self, *, name: str = "string_presence", pass_at: float | None = None) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(BINARY, pass_at)
+    name = "string_presence"
+    scale = BINARY
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Look for it."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.distances_rapidfuzz import DistanceMeasure, similarity
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import SingleTurnSample
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["NonLLMStringSimilarity", "StringSimilarity"]
 
 
-class StringSimilarity(BaseMetric):
+class StringSimilarity(NamedMetric):
     """How alike are the response and the reference, letter by letter?
 
     Formula: 1 − normalised distance of the two strings: the share of letters that must be changed (Levenshtein), that stand
@@ -44,8 +42,7 @@ class StringSimilarity(BaseMetric):
         distance_measure: DistanceMeasure = "levenshtein",
         pass_at: float | None = None,
     ) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        super().__init__(name=name, pass_at=pass_at)
         self.distance_measure = distance_measure
         self._similarity = similarity(distance_measure)
 

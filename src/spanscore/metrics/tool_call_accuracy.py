@@ -12,10 +12,9 @@ from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.kit.assignment import best_pairing
 from spanscore.metrics.kit.base import BaseMetric, Finding
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.metrics.tool_calls import alike, calls_in
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample, ToolCall
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["ToolCallAccuracy"]
 
@@ -23,7 +22,7 @@ ValueComparison: TypeAlias = Callable[[Any, Any], float]
 Table: TypeAlias = list[list[float]]
 
 
-class ToolCallAccuracy(BaseMetric):
+class ToolCallAccuracy(NamedMetric):
     """Did the assistant make the right tool calls, with the right arguments, in the right order?
 
     Formula: a made call and a reference call of the same name get the share of their argument names, those of both together,
@@ -63,8 +62,7 @@ class ToolCallAccuracy(BaseMetric):
             raise ConfigurationError(
                 f"{name}: arg_comparison is {arg_comparison!r}; it is a metric's name or a function"
             )
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+        super().__init__(name=name, pass_at=pass_at)
         self.strict_order = strict_order
         self.arg_comparison = arg_comparison
         self._compare = _by_metric(arg_comparison) if isinstance(arg_comparison, str) else arg_comparison

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isclose
 from typing import Any
 
-from spanscore.metrics.kit.base import BaseMetric, Finding
-from spanscore.metrics.kit.judged import checked_name, passing_at
+from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.judged import NamedMetric
 from spanscore.model.sample import AIMessage, Message, MultiTurnSample, ToolCall
-from spanscore.model.score import UNIT_INTERVAL
 
 __all__ = ["ToolCallF1", "alike", "calls_in"]
 
 
-class ToolCallF1(BaseMetric):
+class ToolCallF1(NamedMetric):
     """Did the assistant make the calls it should have made, and no others? The order does not matter.
 
     Formula: a made call is right when a reference call, each used once, has the same name and the same arguments.
@@ -37,10 +36,7 @@ class ToolCallF1(BaseMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_tool_calls")}
-
-    def __init__(self, *, name: str = "tool_call_f1", pass_at: float | None = None) -> None:
-        self.name = checked_name(name)
-        self.scale = passing_at(UNIT_INTERVAL, pass_at)
+    name = "tool_call_f1"
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Pair the calls off."""

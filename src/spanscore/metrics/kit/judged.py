@@ -1,4 +1,4 @@
-"""What metrics with a judge share: the judge itself, and prompts a user may change."""
+"""What metrics share that a user makes: a name and a pass mark; and those with a judge: it, and prompts a user may change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spanscore.metrics.kit.step import Step, overridden
 from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge
 
-__all__ = ["JudgedMetric", "checked_name", "passing_at", "together"]
+__all__ = ["JudgedMetric", "NamedMetric", "checked_name", "passing_at", "together"]
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -25,7 +25,23 @@ R = TypeVar("R")
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
-class JudgedMetric(BaseMetric):
+class NamedMetric(BaseMetric):
+    """A metric whose name and pass mark a user may choose; its class, or itself before this, says what they are else.
+
+    Args:
+        name: under which its scores appear; the class's own when None.
+        pass_at: lowest quality (0…1) that passes; the scale's own when None.
+
+    Raises:
+        ConfigurationError: the name is none or taken, or ``pass_at`` is outside of 0…1.
+    """
+
+    def __init__(self, *, name: str | None = None, pass_at: float | None = None) -> None:
+        self.name = checked_name(self.name if name is None else name)
+        self.scale = passing_at(self.scale, pass_at)
+
+
+class JudgedMetric(NamedMetric):
     """A metric that asks a judge. What it asks, and of what kind its values are, stands on its class, or on itself before this.
 
     Attributes:
@@ -54,11 +70,11 @@ class JudgedMetric(BaseMetric):
         pass_at: float | None = None,
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        name = self.name if name is None else name
         if judge is None:
-            raise ConfigurationError(f"{name} needs a judge: a LangChain chat model, its name, or 'lexical'")
-        self.name = checked_name(name)
-        self.scale = passing_at(self.scale, pass_at)
+            raise ConfigurationError(
+                f"{name or self.name} needs a judge: a LangChain chat model, its name, or 'lexical'"
+            )
+        super().__init__(name=name, pass_at=pass_at)
         self.steps = overridden(self.questions, prompts)
         self._judge = shared_judge(judge)
 
