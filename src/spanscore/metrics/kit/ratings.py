@@ -112,7 +112,7 @@ class TwoRatings(JudgedMetric):
 
     async def _rating(self, step: Step[Any], evidence: Mapping[str, Any], tried: int) -> int:
         """Ask until a rating can be read; ``tried`` attempts are gone."""
-        unread: JudgeUnparseable | None = None
+        unread = JudgeUnparseable(f"{step.name}: no attempt was made")
         for attempt in range(tried, _ATTEMPTS):
             try:
                 answer: _Rating = await step.ask(self._judge, evidence, ballot=attempt, repair=False)
@@ -120,7 +120,7 @@ class TwoRatings(JudgedMetric):
                 unread = error
             else:
                 return answer.rating
-        raise unread or JudgeUnparseable(f"{step.name}: no attempt was made")
+        raise unread
 
     def _identity(self) -> dict[str, Any]:
         """Return what the version is a hash of: the question of both, too."""
