@@ -238,7 +238,8 @@ class QuietExporter:
 
     def _clause(self) -> str:
         known = next(filter(None, map(_condensed, (self._cause, self._error))), "")
-        return known or _shortened(self._error or ("not sent before the end" if self._closing else ""))
+        words = known or self._error or ("not sent before the end" if self._closing else "no reason given")
+        return words if known or len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}…"
 
     def _losses(self, waiting: int = 0) -> str:
         things = _THINGS[self._what]
@@ -260,12 +261,6 @@ def _condensed(words: str) -> str:
         return "timed out"
     grpc = _GRPC_CODE.search(words)
     return f"gRPC {grpc[1]}" if grpc else ""
-
-
-def _shortened(words: str) -> str:
-    if not words:
-        return "no reason given"
-    return words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}…"
 
 
 def _size(batch: Any) -> int:
