@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spanscore.errors import ConfigurationError, writing
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
-
     from spanscore.demo.run import Tally
 
 __all__ = ["demo"]
@@ -64,9 +63,15 @@ def demo(
 
     No key, no server, no network. Ctrl-C ends it with what there is.
     """
+    from rich.console import Console
+
+    from spanscore.codec.otlp import json_line
     from spanscore.codec.sdk import span_data
     from spanscore.demo.results import results
     from spanscore.demo.run import Demo, DemoOptions
+    from spanscore.demo.show import overview
+    from spanscore.demo.show import svg as picture
+    from spanscore.demo.summary import summary
     from spanscore.report import write
 
     _check_folders(out, report, svg)
@@ -78,20 +83,26 @@ def demo(
         with _progress(requests) as watch:
             played = playing.play(watch)
         spans = [span_data(span) for span in played.spans]
-        written = {}
         if report is not None:
             with writing(report):
                 write(spans, report, title="spanscore demo")
-            written["report"] = report
         if out is not None:
+            batches = (played.spans[at : at + _BATCH] for at in range(0, len(played.spans), _BATCH))
             with writing(out):
-                out.write_text(_lines(played.spans), encoding="utf-8")
-            written["out"] = out
+                out.write_text("".join(map(json_line, batches)), encoding="utf-8")
         found = results(spans)
+        shown = partial(overview, played, found, traces=traces)
         if svg is not None:
-            _picture(svg, played, found, traces, written)
-            written["svg"] = svg
-        _show(played, found, traces, written, as_json=as_json)
+            drawn = picture(shown(written=_sizes(report=report, out=out)), "spanscore demo")
+            with writing(svg):
+                svg.write_text(drawn, encoding="utf-8")
+        files = _sizes(report=report, out=out, svg=svg)
+        if as_json:
+            written = [{"path": path, "bytes": size} for path, size in files.values()]
+            told = summary(played, found, traces=traces) | {"written": written}
+            typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
+        else:
+            Console(highlight=False).print(shown(written=files))
         if metrics_port is not None and not played.interrupted:
             _wait_for_ctrl_c()
 
@@ -109,37 +120,9 @@ def _check_folders(*paths: Path | None) -> None:
             raise ConfigurationError(f"{path} cannot be written: the folder {path.parent} does not exist")
 
 
-def _lines(spans: Sequence[ReadableSpan]) -> str:
-    from spanscore.codec.otlp import json_line
-
-    return "".join(json_line(spans[at : at + _BATCH]) for at in range(0, len(spans), _BATCH))
-
-
-def _picture(path: Path, played: Any, found: Any, traces: int, written: Mapping[str, Path]) -> None:
-    from spanscore.demo.show import overview, svg
-
-    picture = svg(overview(played, found, traces=traces, written=_sized(written)), "spanscore demo")
-    with writing(path):
-        path.write_text(picture, encoding="utf-8")
-
-
-def _show(played: Any, found: Any, traces: int, written: Mapping[str, Path], *, as_json: bool) -> None:
-    from rich.console import Console
-
-    from spanscore.demo.show import overview
-    from spanscore.demo.summary import summary
-
-    files = _sized(written)
-    if as_json:
-        told = summary(played, found, traces=traces)
-        told["written"] = [{"path": path, "bytes": size} for path, size in files.values()]
-        typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
-    else:
-        Console(highlight=False).print(overview(played, found, traces=traces, written=files))
-
-
-def _sized(written: Mapping[str, Path]) -> dict[str, tuple[str, int]]:
-    return {option: (str(path), path.stat().st_size) for option, path in written.items()}
+def _sizes(**written: Path | None) -> dict[str, tuple[str, int]]:
+    """Return option → the file that was written for it, and its bytes."""
+    return {option: (str(path), path.stat().st_size) for option, path in written.items() if path is not None}
 
 
 @contextmanager
