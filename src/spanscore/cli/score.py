@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,7 +110,7 @@ def score(
         check_report(report)
     total = _counted(file)
     notes = Console(stderr=True, highlight=False)
-    if settings is None and not judge and _judged_offline(made):
+    if _judged_offline_unasked(made, settings, judge):
         notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
     make = partial(Scoring, made, concurrency=concurrency, timeout=deadline_s, out=out, fresh=not resume)
     scoring = _scored(make, file, total, notes)
@@ -127,8 +127,9 @@ def score(
         raise typer.Exit(_INTERRUPTED)
 
 
-def _judged_offline(metrics: Sequence[Metric]) -> bool:
-    return any(is_offline(getattr(metric, "_judge", None)) for metric in metrics)
+def _judged_offline_unasked(metrics: Sequence[Metric], settings: Settings | None, asked: str) -> bool:
+    offline = any(is_offline(getattr(metric, "_judge", None)) for metric in metrics)
+    return offline and settings is None and not asked
 
 
 def _scored(make: Callable[..., Scoring], file: str, total: int | None, console: Console) -> Scoring:
