@@ -59,11 +59,7 @@ class QueueContract:
         """What is being scored counts as well: it is in memory."""
         queue = self.make()
 
-        async def taken() -> Job:
-            self._put(queue, a_job(1))
-            return await self._soon(queue.get())
-
-        job = asyncio.run(taken())
+        (job,) = asyncio.run(self._through(queue, a_job(1)))
         before = len(queue)
         queue.ack(job)
 
@@ -71,14 +67,9 @@ class QueueContract:
 
     def test_jobs_are_given_once_each_in_the_order_in_which_they_came(self) -> None:
         """No job is lost, none is scored twice, and none waits behind later ones."""
-        queue, jobs = self.make(), [a_job(number) for number in range(3)]
+        jobs = [a_job(number) for number in range(3)]
 
-        async def given() -> list[Job]:
-            for job in jobs:
-                self._put(queue, job)
-            return [await self._soon(queue.get()) for _ in jobs]
-
-        assert asyncio.run(given()) == jobs
+        assert asyncio.run(self._through(self.make(), *jobs)) == jobs
 
     def test_a_worker_waits_for_its_job(self) -> None:
         """An empty queue gives nothing, and wakes whoever waits once there is something."""
@@ -141,15 +132,11 @@ class QueueContract:
             queue.cancel(1)
             self._put(queue, a_job(2))
 
-        async def given() -> Job:
-            self._put(queue, job)
-            return await self._soon(queue.get())
-
         asyncio.run(abandoned())
         queue.reset()
 
         assert len(queue) == 0, "reset is to free every place"
-        assert asyncio.run(given()) == job, "reset is to forget the jobs"
+        assert asyncio.run(self._through(queue, job)) == [job], "reset is to forget the jobs"
 
     def _full(self) -> Queue:
         queue = self.make()
@@ -160,6 +147,11 @@ class QueueContract:
     def _put(self, queue: Queue, job: Job) -> None:
         assert queue.reserve(job.size_bytes), "reserve refused although there is room"
         queue.put(job)
+
+    async def _through(self, queue: Queue, *jobs: Job) -> list[Job]:
+        for job in jobs:
+            self._put(queue, job)
+        return [await self._soon(queue.get()) for _ in jobs]
 
     async def _soon(self, job: Awaitable[Job]) -> Job:
         try:
