@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.averages import Mode, beta_wanted, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
 from spanscore.metrics.kit.step import Step
 from spanscore.model.prompt import Example
@@ -120,10 +119,10 @@ class FactualCorrectness(JudgedMetric):
         pass_at: float | None = None,
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        _one_of(name, "mode", mode, ("f1", "precision", "recall"))
-        _one_of(name, "atomicity", atomicity, ("low", "high"))
-        _one_of(name, "coverage", coverage, ("low", "high"))
-        _one_of(name, "recall", recall, ("mixed", "claims"))
+        refuse_unknown(name, "mode", mode, Mode)
+        refuse_unknown(name, "atomicity", atomicity, Level)
+        refuse_unknown(name, "coverage", coverage, Level)
+        refuse_unknown(name, "recall", recall, Recall)
         self._response = _decompose("decompose_response", atomicity, coverage), VERIFY_RESPONSE
         self._reference = _decompose("decompose_reference", atomicity, coverage), VERIFY_REFERENCE
         self.questions = self._response if mode == "precision" else (*self._response, *self._reference)
@@ -197,8 +196,3 @@ class _CheckedTexts:
     def __str__(self) -> str:
         said = f"The answer, against the reference: {self.response}"
         return said if self.reference is None else f"{said}\nThe reference, against the answer: {self.reference}"
-
-
-def _one_of(name: str, parameter: str, given: Any, known: Sequence[str]) -> None:
-    if given not in known:
-        raise ConfigurationError(f"{name}: {parameter} is {given!r}; it is one of {', '.join(known)}")

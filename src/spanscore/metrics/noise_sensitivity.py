@@ -6,9 +6,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
-from spanscore.metrics.kit.judged import JudgedMetric, together
+from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.metrics.kit.step import Step
 from spanscore.model.sample import SingleTurnSample
@@ -17,7 +16,6 @@ from spanscore.model.score import Scale
 __all__ = ["NoiseSensitivity"]
 
 NoiseMode = Literal["relevant", "irrelevant"]
-_MODES = ("relevant", "irrelevant")
 
 # Without the examples of Faithfulness: they would be paid for 2N + 3 times.
 _EXTRACT = replace(EXTRACT_STATEMENTS, examples=())
@@ -75,8 +73,7 @@ class NoiseSensitivity(JudgedMetric):
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
-        if mode not in _MODES:
-            raise ConfigurationError(f"{name}: mode is {mode!r}; it is one of {', '.join(_MODES)}")
+        refuse_unknown(name, "mode", mode, NoiseMode)
         self.mode: NoiseMode = mode
 
     async def measure(self, sample: SingleTurnSample) -> Finding:

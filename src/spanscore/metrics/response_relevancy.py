@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from spanscore.errors import ConfigurationError
 from spanscore.judges.embeddings import embedder_name
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, cosine, wanted_embedder
-from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.sample import SingleTurnSample
@@ -88,8 +87,7 @@ class ResponseRelevancy(JudgedMetric):
         prompts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
-        if noncommittal not in _SHARE:
-            raise ConfigurationError(f"{name}: noncommittal is {noncommittal!r}; it is one of {', '.join(_SHARE)}")
+        refuse_unknown(name, "noncommittal", noncommittal, Noncommittal)
         self._embedder = wanted_embedder(name, embeddings, self._judge)
         self.embeddings = embedder_name(self._embedder)
         self.noncommittal = noncommittal

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from spanscore.errors import ConfigurationError, MissingExtraError
-from spanscore.metrics.kit.judged import NamedMetric
+from spanscore.errors import MissingExtraError
+from spanscore.metrics.kit.judged import NamedMetric, refuse_unknown
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Rouge"]
 
-_TYPES = ("rouge1", "rougeL")
-_MODES = ("fmeasure", "precision", "recall")
+RougeType = Literal["rouge1", "rougeL"]
+RougeMode = Literal["fmeasure", "precision", "recall"]
 
 
 class Rouge(NamedMetric):
@@ -48,14 +48,12 @@ class Rouge(NamedMetric):
         self,
         *,
         name: str = "rouge_score",
-        rouge_type: Literal["rouge1", "rougeL"] = "rougeL",
-        mode: Literal["fmeasure", "precision", "recall"] = "fmeasure",
+        rouge_type: RougeType = "rougeL",
+        mode: RougeMode = "fmeasure",
         pass_at: float | None = None,
     ) -> None:
-        if rouge_type not in _TYPES:
-            raise ConfigurationError(f"{name}: rouge_type is {rouge_type!r}; it is one of {', '.join(_TYPES)}")
-        if mode not in _MODES:
-            raise ConfigurationError(f"{name}: mode is {mode!r}; it is one of {', '.join(_MODES)}")
+        refuse_unknown(name, "rouge_type", rouge_type, RougeType)
+        refuse_unknown(name, "mode", mode, RougeMode)
         super().__init__(name=name, pass_at=pass_at)
         self.rouge_type = rouge_type
         self.mode = mode

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
@@ -17,7 +17,7 @@ from spanscore.metrics.kit.step import Step, overridden
 from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge
 
-__all__ = ["JudgedMetric", "NamedMetric", "checked_name", "passing_at", "together"]
+__all__ = ["JudgedMetric", "NamedMetric", "checked_name", "passing_at", "refuse_unknown", "together"]
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -94,6 +94,16 @@ def checked_name(name: str) -> str:
         raise ConfigurationError(f"metric name {name!r}: use lower snake case, such as 'harmless' or 'on_topic'")
     refuse_taken_name(name)
     return name
+
+
+def refuse_unknown(name: str, parameter: str, given: Any, choices: Any) -> None:
+    """Refuse a metric's parameter that is none of the values of a ``Literal``.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if given not in get_args(choices):
+        raise ConfigurationError(f"{name}: {parameter} is {given!r}; it is one of {', '.join(get_args(choices))}")
 
 
 def passing_at(scale: Scale, pass_at: float | None) -> Scale:
