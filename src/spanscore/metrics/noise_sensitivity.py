@@ -118,10 +118,6 @@ class _Evidence:
     response: list[Aligned]
     truth: Aligned
 
-    @property
-    def missing(self) -> int:
-        return sum(aligned.missing for aligned in (*self.reference, *self.response, self.truth))
-
     def blamed(self, place: int, mode: NoiseMode) -> bool:
         """Whether the statement at this place is wrong and comes from contexts of the mode's kind."""
         sources = [
@@ -147,6 +143,6 @@ def _finding(statements: Sequence[str], evidence: _Evidence, mode: NoiseMode) ->
         f"{relevant} of {len(evidence.reference)} contexts are relevant.",
         *(f"Wrong: {statement}" for statement in blamed),
     ]
-    if evidence.missing:
-        lines.append(f"No verdict, counted as not supported: {evidence.missing} times.")
+    if missing := sum(found.missing for found in (*evidence.reference, *evidence.response, evidence.truth)):
+        lines.append(f"No verdict, counted as not supported: {missing} times.")
     return Finding(value=len(blamed) / len(statements), explanation="\n".join(lines))

@@ -29,15 +29,18 @@ class Counter(NamedTuple):
     count: Callable[[str], int]
 
 
+_APPROXIMATE = Counter("about, 4 characters a token", lambda text: round(len(text) / _CHARACTERS))
+
+
 @cache
 def counter() -> Counter:
     """Return the best counter that works here without a network: tiktoken would fetch a vocabulary that it does not have."""
     if not (_folder() / _VOCABULARY).is_file():
-        return _approximate()
+        return _APPROXIMATE
     try:
         import tiktoken
     except ImportError:
-        return _approximate()
+        return _APPROXIMATE
     encoding = tiktoken.get_encoding("cl100k_base")
     return Counter("cl100k_base", lambda text: len(encoding.encode(text, disallowed_special=())))
 
@@ -45,7 +48,3 @@ def counter() -> Counter:
 def _folder() -> Path:
     chosen = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     return Path(chosen) if chosen else Path(tempfile.gettempdir()) / "data-gym-cache"
-
-
-def _approximate() -> Counter:
-    return Counter("about, 4 characters a token", lambda text: round(len(text) / _CHARACTERS))
