@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -98,13 +98,16 @@ def demo(
                 svg.write_text(drawn, encoding="utf-8")
         files = _sizes(report=report, out=out, svg=svg)
         if as_json:
-            written = [{"path": path, "bytes": size} for path, size in files.values()]
-            told = summary(played, found, traces=traces) | {"written": written}
-            typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
+            _print_json(summary(played, found, traces=traces), files)
         else:
             Console(highlight=False).print(shown(written=files))
         if metrics_port is not None and not played.interrupted:
             _wait_for_ctrl_c()
+
+
+def _print_json(summary: dict[str, Any], files: Mapping[str, tuple[str, int]]) -> None:
+    written = [{"path": path, "bytes": size} for path, size in files.values()]
+    typer.echo(json.dumps(summary | {"written": written}, ensure_ascii=False, indent=2))
 
 
 def _wait_for_ctrl_c() -> None:
