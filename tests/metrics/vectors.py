@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from spanscore.metrics.catalog.registry import RENAMED, built_ins
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample
@@ -18,16 +15,8 @@ from spanscore.testing import ScriptedEmbeddings, ScriptedJudge, build_metric
 VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 FUNCTIONS = ("ensember", "ragas_score")
 """Files about a function rather than a metric."""
-LOOSE = "loose_classification_schema"
-"""A case's parameter: the judge answers with flags of any type, so that their conversion is reached."""
 _FILE = {name: before for before, name in RENAMED.items()}
 """Metric → its file, where that has the name that the metric had before."""
-
-
-class LooseClassifications(BaseModel):
-    """What a judge with a schema of its own might give."""
-
-    classifications: list[Any]
 
 
 def content_of(name: str) -> dict[str, Any]:
@@ -49,11 +38,7 @@ def metrics_with_cases() -> Iterator[str]:
 def run(name: str, case: dict[str, Any], judge: ScriptedJudge) -> Score:
     """Score a case's sample; raises only what cannot be made: a parameter, or a conversation."""
     embeddings = ScriptedEmbeddings(case.get("embeddings") or {})
-    params = {key: value for key, value in case["params"].items() if key != LOOSE}
-    metric: Any = build_metric(name, judge=judge, embeddings=embeddings, **params)
-    if case["params"].get(LOOSE):
-        step = metric.steps["classify_topics"]
-        metric.steps = {**metric.steps, step.name: replace(step, output=LooseClassifications)}
+    metric: Any = build_metric(name, judge=judge, embeddings=embeddings, **case["params"])
     score: Score = metric.score_sync(_sample(case["sample"]))
     return score
 
