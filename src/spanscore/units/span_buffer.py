@@ -84,14 +84,6 @@ class _Room:
     root: PendingSpan | None = None
     deadline_ns: int = 0
 
-    @property
-    def spans(self) -> int:
-        return len(self.children) + (self.root is not None)
-
-    @property
-    def bytes(self) -> int:
-        return sum(child.size for child in self.children) + (self.root.size if self.root else 0)
-
 
 class SpanBuffer:
     """Keeps the endings of units that may be scored. Owned by the span thread.
@@ -150,7 +142,7 @@ class SpanBuffer:
         if room is None:
             room = self._running[key] = _Room(since_ns=now_ns)
         if now_ns - room.since_ns >= self._early_ns or not self._has_space(child):
-            self._leave(child, None)
+            self.enqueue(child)
             return
         room.children.append(child)
         self._spans += 1
@@ -173,9 +165,12 @@ class SpanBuffer:
         self._let_go(key, attributes, reason)
         return True
 
-    def enqueue(self, pending: PendingSpan, spans: int) -> None:
-        """Queue something else that makes spans (evaluation spans) behind the same pace."""
-        self._leave(pending, None, spans)
+    def enqueue(self, pending: PendingSpan, spans: int = 1, *, attributes: Mapping[str, Any] | None = None) -> None:
+        """Queue a span, or something else that makes spans (evaluation spans), behind the same pace."""
+        self._leaving.append((pending, attributes, spans))
+        self._leaving_spans += spans
+        self._leaving_bytes += pending.size
+        self.queued += 1
 
     def due(self, now_ns: int) -> list[UnitKey]:
         """Let the parked units whose deadline has passed leave as pending, and long runners' children early."""
@@ -244,20 +239,14 @@ class SpanBuffer:
         if room.root is not None:
             self._spans -= 1
             self._bytes -= room.root.size
-            self._leave(room.root, attributes)
+            self.enqueue(room.root, attributes=attributes)
 
     def _empty(self, room: _Room) -> None:
         for child in room.children:
             self._spans -= 1
             self._bytes -= child.size
-            self._leave(child, None)
+            self.enqueue(child)
         room.children.clear()
-
-    def _leave(self, pending: PendingSpan, attributes: Mapping[str, Any] | None, spans: int = 1) -> None:
-        self._leaving.append((pending, attributes, spans))
-        self._leaving_spans += spans
-        self._leaving_bytes += pending.size
-        self.queued += 1
 
 
 _PENDING: Mapping[str, Any] = {semconv.STATUS: "pending"}

@@ -121,12 +121,14 @@ class Units:
 
     def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
         """Keep an ended span of a unit that may be scored."""
-        if span.span_id != key.span_id:
-            self._keep_child(key, span, pending, now_ns)
-            return
-        self.in_flight[key] = None
-        self._roots[key] = pending
         self._assembler.ended(key, span, now_ns)
+        if span.span_id == key.span_id:
+            self.in_flight[key] = None
+            self._roots[key] = pending
+        elif self._attach:
+            self._hold.hold_child(key, pending, now_ns)
+        else:
+            pending.end()
 
     def skipped(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
@@ -201,13 +203,6 @@ class Units:
             self._turn_back(key, self._settled_as(Outcome.SHUTDOWN, key), now_ns)
 
     # --- inside ------------------------------------------------------------------------------------------------
-
-    def _keep_child(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
-        self._assembler.ended(key, span, now_ns)
-        if self._attach:
-            self._hold.hold_child(key, pending, now_ns)
-        else:
-            pending.end()
 
     def _safely_close(self, unit: Unit, now_ns: int) -> None:
         try:
