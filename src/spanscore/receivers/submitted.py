@@ -76,7 +76,8 @@ class SubmittedSamples:
         if not ids.trace_flags & 1:
             self._admission.record_rejected(Outcome.NOT_EXPORTED)
             return None
-        unit, samples = _unit_of(span, end_ns), _samples_of(by_value(item))
+        unit, sample = _unit_of(span, end_ns), by_value(item)
+        samples = Samples(multi=sample) if isinstance(sample, MultiTurnSample) else Samples(single=sample)
         self._submitted += 1
         submission = _Submission(unit, samples, pending, sampled)
         self._inbox.put(self, submission, size_bytes_of(unit, samples), must=True)
@@ -134,10 +135,6 @@ class SubmittedSamples:
         if len(self._claimed) > _CLAIMS:
             self._claimed.pop(next(iter(self._claimed)), None)
         return True
-
-
-def _samples_of(sample: Sample) -> Samples:
-    return Samples(multi=sample) if isinstance(sample, MultiTurnSample) else Samples(single=sample)
 
 
 def _unit_of(span: Span, end_ns: int) -> Unit:

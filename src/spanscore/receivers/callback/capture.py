@@ -174,8 +174,7 @@ class RunCapture:
             return None
         root.details = metadata
         if root.may is None:
-            given_metadata = metadata or {}
-            facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, given_metadata)
+            facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, metadata or {})
             root.may = self._sampler.may(facts)
         root.record_content = root.may or self.content
         if root.record_content:
@@ -205,11 +204,13 @@ class RunCapture:
     def _child(
         self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, input_: Any
     ) -> Run | None:
+        if run_id in self._runs:
+            return None
         root = parent.root
         if root.ignored or root.detached:
-            self._step(run_id, parent)
-            return None
-        if run_id in self._runs:
+            self._runs[run_id] = parent
+            root.open[run_id] = None
+            root.ids.append(run_id)
             return None
         run = Run(run_id, parent, operation, name, time_ns())
         if root.record_content:
@@ -218,12 +219,6 @@ class RunCapture:
         self._runs[run_id] = root.open[run_id] = run
         root.ids.append(run_id)
         return run
-
-    def _step(self, run_id: int, parent: Run) -> None:
-        if run_id not in self._runs:
-            self._runs[run_id] = parent
-            parent.root.open[run_id] = None
-            parent.root.ids.append(run_id)
 
     def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
         run = self._runs.get(run_id)
@@ -289,9 +284,7 @@ class RunCapture:
         oldest.ended = True
         if not oldest.ignored:
             oldest.broken = True
-            self._inbox.put(
-                self.receiver, (oldest, now_ns, None, GeneratorExit()), must=True
-            )  # left by its reader, as it were
+            self._inbox.put(self.receiver, (oldest, now_ns, None, GeneratorExit()), must=True)  # as if its reader left
 
 
 def _snapshot_of(output: Any, take: Any, *, content: bool) -> Any:

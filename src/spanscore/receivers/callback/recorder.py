@@ -117,7 +117,7 @@ class Recorder:
 
     def handle(self, event: Event, now_ns: int) -> None:
         """Replay one event."""
-        run, end_ns, _, _ = event
+        run, end_ns, output, error = event
         root = run.root
         if root.key is None or root.ignored:
             if end_ns and run is root:
@@ -130,7 +130,8 @@ class Recorder:
         elif not end_ns:
             self._open_root(root, root.key, now_ns)
         elif root.key in self._open:
-            self._closing[root.key] = (now_ns + _GRACE_NS, _with_run_end(event))
+            ended = (root, end_ns, (output, _run_end(root, error)), None if was_stopped(error) else error)
+            self._closing[root.key] = (now_ns + _GRACE_NS, ended)
             self._finish_if_whole(root, now_ns)
 
     def due(self, now_ns: int) -> None:
@@ -180,37 +181,30 @@ class Recorder:
         if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
             run.closed = True
             LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
-            self._count(run, end_ns, attributes)
-            return
-        self._close_span(run, end_ns, attributes, output, error, now_ns)
+        else:
+            self._close_span(run, end_ns, attributes, output, error, now_ns)
         self._count(run, end_ns, attributes)
         if root.key in self._closing:
             self._finish_if_whole(root, now_ns)
 
     def _close_span(
-        self,
-        run: Run,
-        end_ns: int,
-        attributes: dict[str, Any],
-        output: Any,
-        error: BaseException | None,
-        now_ns: int,
+        self, run: Run, end_ns: int, attributes: dict[str, Any], output: Any, error: BaseException | None, now_ns: int
     ) -> None:
         root, key = run.root, run.root.key
         assert key is not None
         run.closed = True
-        on_span, render = attributes, None
+        on_span, render = attributes, content_of(run, output)
         if self._content:
-            content = rendered(content_of(run, output))
+            content = rendered(render)
             room = self._room(len(attributes) + len(content) + (self._scores if run is root else 0))
-            on_span, render = {**self._exported(content, room), **attributes}, partial(_same, content)
+            on_span, render = {**self._exported(content, room), **attributes}, partial(dict, content)
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
         size = _SPAN_BYTES + _size(on_span) if root.may else 0  # what cannot be taken is not held
         pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
         if root.may:
-            held = Attributes(attributes, render or content_of(run, output))
+            held = Attributes(attributes, render)
             self._port.ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
             self._port.skipped(key, pending, now_ns)
@@ -261,11 +255,10 @@ class Recorder:
 
     def _abandon(self, key: UnitKey, root: Root, now_ns: int) -> None:
         root.broken = True
-        self._closing[key] = (now_ns, (root, now_ns, (None, "abandoned"), None))
-        self._finish(key, self._closing[key][1], now_ns)
+        self._finish(key, (root, now_ns, (None, "abandoned"), None), now_ns)
 
     def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
-        del self._closing[key]
+        self._closing.pop(key, None)
         root = self._open[key]
         _, end_ns, (output, run_end), error = event
         for child in [child for child in list(root.open.values()) if child is not None]:
@@ -328,11 +321,6 @@ class Recorder:
         return conversation if redactor is None else self._box.run(lambda: redacted(conversation, redactor))
 
 
-def _with_run_end(event: Event) -> Event:
-    run, end_ns, output, error = event
-    return (run, end_ns, (output, _run_end(run.root, error)), None if was_stopped(error) else error)
-
-
 def _run_end(root: Root | None, error: BaseException | None) -> str:
     if root is not None and root.interrupted:
         return "interrupted"
@@ -343,7 +331,3 @@ def _run_end(root: Root | None, error: BaseException | None) -> str:
 
 def _size(attributes: Mapping[str, Any]) -> int:
     return sum(len(value) for value in attributes.values() if isinstance(value, str))
-
-
-def _same(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    return content

@@ -36,6 +36,13 @@ _NAMES: Final[Mapping[str | None, str]] = {
     semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
 }
 """Operation → the attribute that holds its run's name."""
+_RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
+    semconv.CHAT: codec.chat_content,
+    semconv.TEXT_COMPLETION: codec.completion_content,
+    semconv.RETRIEVAL: codec.retriever_content,
+    semconv.EXECUTE_TOOL: codec.tool_content,
+}
+"""Operation → what renders the input and output of its runs, where it is one of the conventions' own."""
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
@@ -98,19 +105,12 @@ def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 
 def content_of(run: Run, output: Any) -> Callable[[], Mapping[str, Any]]:
     """Return what renders the run's content; nothing is rendered before it is called."""
-    if run.operation == semconv.CHAT:
-        content = partial(codec.chat_content, run.input, output)
-    elif run.operation == semconv.TEXT_COMPLETION:
-        content = partial(codec.completion_content, run.input, output)
-    elif run.operation == semconv.RETRIEVAL:
-        content = partial(codec.retriever_content, run.input, output)
-    elif run.operation == semconv.EXECUTE_TOOL:
-        content = partial(codec.tool_content, run.input, output)
-    elif run is run.root:
+    if run.operation in _RENDERERS:
+        content = partial(_RENDERERS[run.operation], run.input, output)
+        return partial(_with_expected, content, run.root.expected) if run is run.root else content
+    if run is run.root:
         return partial(codec.root_content, run.input, output, run.root.expected, run.root.history)
-    else:
-        return _nothing  # a step's text stands on its neighbours already
-    return partial(_with_expected, content, run.root.expected) if run is run.root else content
+    return dict  # a step's text stands on its neighbours already
 
 
 def _with_expected(content: Callable[[], dict[str, Any]], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -140,7 +140,3 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
 def _metadata(run: Run) -> Mapping[str, Any] | None:
     details = run.details[0] if type(run.details) is tuple else run.details
     return details if is_a(details, dict) else None
-
-
-def _nothing() -> Mapping[str, Any]:
-    return {}

@@ -36,7 +36,6 @@ _MOST_ATTRIBUTES: Final = 128
 
 
 def _kind_of(run: Run) -> SpanKind:
-    """Return the kind of a run's span."""
     return _CLIENT if run.operation in CLIENTS else _INTERNAL
 
 
