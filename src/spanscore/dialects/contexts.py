@@ -44,13 +44,14 @@ def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) 
         retrieval_tools: names of tools whose results are contexts.
     """
     retrieved = _distinct(view.retrievals or view.artifacts)
-    kept = _listed_documents(view)
+    # None without a key for them, [] where the final state lists none there.
+    kept = _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
     if kept:
         texts = {document.content for document in kept}
         unused = None if retrieved is None else sum(document.content not in texts for document in retrieved)
         return Contexts(kept, unused)
     if retrieved is None:
-        held = _state_documents(view)
+        held = _first_held([*_kept_in(view.output), *_kept_in(view.input)])  # a state comes in with its keys empty
         return Contexts(_tool_results(view, retrieval_tools) if held is None else held)
     prompted = _in_prompt(retrieved, prompt)
     if prompted or (kept is not None and prompted is not None):  # a state that threw all of them away
@@ -84,16 +85,6 @@ def _stands(text: str, prompt: str) -> bool:
 def _spaced(text: str) -> str:
     """Return a text with one blank where it has any: prompts are indented and wrapped."""
     return " ".join(text.split())
-
-
-def _listed_documents(view: View) -> list[Retrieved] | None:
-    """Return the documents that the final state lists; ``[]`` where it lists none under its keys, None without such a key."""
-    return _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
-
-
-def _state_documents(view: View) -> list[Retrieved] | None:
-    """Search the output first: a state often comes in with its keys empty. The first that holds something wins."""
-    return _first_held([*_kept_in(view.output), *_kept_in(view.input)])
 
 
 def _kept_in(side: Side) -> list[Any]:

@@ -32,11 +32,7 @@ __all__ = ["conversation_of"]
 def conversation_of(
     view: View, question: str | None, answer: str | None, answering: ModelRun | None
 ) -> tuple[MultiTurnSample | None, list[str]]:
-    """Return the conversation when the unit has tool calls or several human turns; one that cannot be is noted.
-
-    Args:
-        answering: the run that gave the answer; None where that cannot be told.
-    """
+    """Return the conversation when the unit has tool calls or several human turns; one that cannot be is noted."""
     refused: list[str] = []
     for messages in _conversations(view, question, answer, answering):
         try:

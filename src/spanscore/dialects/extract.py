@@ -56,11 +56,7 @@ class Extract:
         object.__setattr__(self, "retrieval_tools", tuple(named))
 
     def question(self, view: View, said: Said, answering: ModelRun | None) -> Found:
-        """Find the question: a text.
-
-        Args:
-            answering: the run that gave the answer; None where that cannot be told.
-        """
+        """Find the question: a text. ``answering`` is what ``Said.answering`` tells of the answer."""
         if self.user_input is not None:
             return _at(self.user_input, view, question_text)
         return question_in(view, said, answering)

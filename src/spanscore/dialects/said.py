@@ -52,9 +52,6 @@ class Said:
         """Return the one of several texts that prompts contain: any prompt, else a human message, else that of the answer.
 
         There it must be a sentence: a language or a tone stands beside what was asked.
-
-        Args:
-            answering: the run that gave the answer; None where that cannot be told.
         """
         found = ([text for text in texts if stands(text)] for stands in self._places())
         only = next((one[0] for one in found if len(one) == 1), None)

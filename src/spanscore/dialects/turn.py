@@ -87,11 +87,7 @@ class _Guess(NamedTuple):
 
 
 def question_in(view: View, said: Said, answering: ModelRun | None) -> Found:
-    """Find the question: a text.
-
-    Args:
-        answering: the run that gave the answer; None where that cannot be told.
-    """
+    """Find the question: a text. ``answering`` is what ``Said.answering`` tells of the answer."""
     looked_in = f"root input: messages, {_named(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
     return _best(_questions(view, said, answering), looked_in)
 
