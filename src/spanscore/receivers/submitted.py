@@ -61,11 +61,7 @@ class SubmittedSamples:
         self._submitted = self._read = 0
 
     def submit(self, item: Sample, *, sampled: bool) -> str | None:
-        """Take a sample by value. Any thread; does not block.
-
-        Returns:
-            The trace id, 32 hex digits; None when it was turned away.
-        """
+        """Take a sample by value; return its trace id, 32 hex digits, or None when it was turned away. Does not block."""
         if self._closed:
             return None
         if not self._inbox.admits():
@@ -114,8 +110,6 @@ class SubmittedSamples:
     def close(self) -> None:
         """Take no further sample."""
         self._closed = True
-
-    # --- inside ------------------------------------------------------------------------------------------------
 
     def _span(self) -> tuple[Span, int, PendingSpan | None]:
         """Return the sample's span, when it ends, and what ends it; None where the application does."""

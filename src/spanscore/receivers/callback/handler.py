@@ -18,7 +18,6 @@ from spanscore.runtime.log import log_internal_error
 
 __all__ = ["SpanCallbackHandler"]
 
-_AGENT: Final = "langchain_create_agent"
 _HISTORY_STEP: Final = "load_history"
 """The step of RunnableWithMessageHistory that gives what was said before: it stands in no other place than prompts."""
 
@@ -74,7 +73,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             nested = semconv.INVOKE_AGENT if agent else None
             self._child(run_id, parent, nested, name, metadata, codec.snapshot, inputs)
             return
-        nameless = metadata is not None and metadata.get("ls_integration") == _AGENT
+        nameless = metadata is not None and metadata.get("ls_integration") == "langchain_create_agent"
         operation = semconv.INVOKE_AGENT if agent or nameless else semconv.INVOKE_WORKFLOW
         self._begin(run_id, operation, name, metadata, codec.snapshot, inputs)
 
@@ -230,19 +229,12 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
             log_internal_error("record a run in on_tool_error", fault)
 
     def _model_start(
-        self,
-        operation: str,
-        serialized: Any,
-        input_: Any,
-        run_id: UUID,
-        parent_run_id: UUID | None,
-        metadata: dict[str, Any] | None,
-        kwargs: dict[str, Any],
+        self, operation: str, serialized: Any, asked: Any, run_id: UUID, parent: UUID | None, metadata: Any, kwargs: Any
     ) -> None:
         try:
             take = codec.snapshot_messages if operation is semconv.CHAT else codec.snapshot
             name = kwargs.get("name") or (serialized or {}).get("name") or "model"
-            run = self._open(run_id.int, parent_run_id, operation, name, metadata, take, input_)
+            run = self._open(run_id.int, parent, operation, name, metadata, take, asked)
             if run is not None:
                 run.details = (metadata, kwargs.get("invocation_params"))
         except Exception as fault:  # noqa: BLE001

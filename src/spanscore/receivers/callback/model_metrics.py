@@ -7,7 +7,7 @@ another instrumentation counts them already, as they would be there twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import NoOpMeter
@@ -24,18 +24,13 @@ from spanscore.runtime.log import log_internal_error
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
 
-__all__ = ["ModelMetrics", "why_not"]
+__all__ = ["ModelMetrics"]
 
 _SETS: Final = MAX_SETS // 2
 """Each is two of the token histogram: input and output."""
 _RUN: Final = (semconv.OPERATION_NAME, semconv.PROVIDER_NAME, semconv.REQUEST_MODEL, semconv.RESPONSE_MODEL)
 _TOKENS: Final = {"input": semconv.USAGE_INPUT_TOKENS, "output": semconv.USAGE_OUTPUT_TOKENS}
 _SOME_MISSING: Final = "runs below spans that were sampled away are missing in the metrics of model runs"
-
-
-class _Histograms(NamedTuple):
-    tokens: Histogram
-    duration: Histogram
 
 
 class ModelMetrics:
@@ -50,20 +45,16 @@ class ModelMetrics:
         self.off = ""
         self.overflowed = 0
         self._sets: set[Labels] = set()
-        self._exported: Mapping[Meter, _Histograms] = {}
+        self._exported: Mapping[Meter, tuple[Histogram, Histogram]] = {}
 
     def start(self, tracer: Any, providers: Providers) -> None:
         """Count on the application's meter from now on, unless there is a reason not to."""
-        self.off = why_not(tracer, providers.meter_provider)
+        self.off = _why_not(tracer, providers.meter_provider)
         if not self.off:
             self.export_to(providers.meter())
 
     def notes(self, *, some_not_exported: bool) -> list[str]:
-        """Return what must be known of these metrics, for ``status()``.
-
-        Args:
-            some_not_exported: whether units were sampled away.
-        """
+        """Return what must be known of these metrics, for ``status()``, where units were sampled away and where not."""
         if self.off:
             return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.off}"]
         return [_SOME_MISSING] if some_not_exported else []
@@ -107,14 +98,9 @@ class ModelMetrics:
         return labels
 
 
-def why_not(tracer: Any, meter_provider: Any) -> str:
-    """Return why the model runs of this process are not to be counted; empty where they are.
-
-    Args:
-        tracer: whose head sampler decides which runs are recorded.
-        meter_provider: where another scope may have made the same instruments.
-    """
-    who = who_counts(neighbours()) or _maker_of(semconv.CLIENT_TOKEN_USAGE, meter_provider)
+def _why_not(tracer: Any, meter_provider: Any) -> str:
+    """Return why the model runs of this process are not to be counted; empty where they are."""
+    who = who_counts(neighbours()) or _maker_in(meter_provider)
     if who is not None:
         return f"{who} counts them"
     if not KnownDecision(getattr(tracer, "sampler", None)).keeps_all:
@@ -122,28 +108,28 @@ def why_not(tracer: Any, meter_provider: Any) -> str:
     return ""
 
 
-def _maker_of(instrument: str, meter_provider: Any) -> str | None:
-    """Return the scope that has made an instrument of this name, if it is none of ours; None where there is none."""
+def _maker_in(meter_provider: Any) -> str | None:
+    """Return the scope that has made the histogram of tokens, if it is none of ours; None where there is none."""
     meters = getattr(meter_provider, "_meters", None)  # the SDK's, by scope
     for scope, meter in list(meters.items()) if isinstance(meters, dict) else ():
         made = list(getattr(meter, "_instrument_id_instrument", ()))  # keys: name, class, unit, description
-        if scope.name != semconv.SCOPE and any(str(key).startswith(f"{instrument},") for key in made):
+        if scope.name != semconv.SCOPE and any(str(key).startswith(f"{semconv.CLIENT_TOKEN_USAGE},") for key in made):
             return str(scope.name)
     return None
 
 
-def _histograms(meter: Meter) -> _Histograms:
-    return _Histograms(
-        tokens=meter.create_histogram(
-            semconv.CLIENT_TOKEN_USAGE,
-            unit="{token}",
-            description="Number of input and output tokens used",
-            explicit_bucket_boundaries_advisory=semconv.CLIENT_TOKEN_BUCKETS,
-        ),
-        duration=meter.create_histogram(
-            semconv.CLIENT_OPERATION_DURATION,
-            unit="s",
-            description="GenAI operation duration",
-            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
-        ),
+def _histograms(meter: Meter) -> tuple[Histogram, Histogram]:
+    """Make the histogram of tokens, and that of durations."""
+    tokens = meter.create_histogram(
+        semconv.CLIENT_TOKEN_USAGE,
+        unit="{token}",
+        description="Number of input and output tokens used",
+        explicit_bucket_boundaries_advisory=semconv.CLIENT_TOKEN_BUCKETS,
     )
+    duration = meter.create_histogram(
+        semconv.CLIENT_OPERATION_DURATION,
+        unit="s",
+        description="GenAI operation duration",
+        explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+    )
+    return tokens, duration

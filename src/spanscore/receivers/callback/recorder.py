@@ -201,7 +201,8 @@ class Recorder:
         span = self._span_of(run, on_span)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, self._error_text(error)))
-        size = _SPAN_BYTES + _size(on_span) if root.may else 0  # what cannot be taken is not held
+        # What cannot be taken is not held.
+        size = _SPAN_BYTES + sum(len(text) for text in on_span.values() if isinstance(text, str)) if root.may else 0
         pending = LiveSpan(span, end_ns, on_span if run is root else None, size)
         if root.may:
             held = Attributes(attributes, render)
@@ -244,10 +245,9 @@ class Recorder:
             if not made:  # also where a processor of the application raised
                 root.ignored = True
                 self._capture.admission.record_rejected(Outcome.NOT_EXPORTED)
-        if not made:
-            return
-        self._open[key] = root
-        self._port.opened(key, now_ns)
+        if made:
+            self._open[key] = root
+            self._port.opened(key, now_ns)
 
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
         if root.key is not None and not any(list(root.open.values())):
@@ -301,10 +301,9 @@ class Recorder:
 
     def _exported(self, content: Mapping[str, Any], room: int | None) -> dict[str, Any]:
         """Return content as it leaves, its flat form first: what a span has no room for is taken from its oldest."""
+        redactor = self._redactor
         try:
-            clean = (
-                content if self._redactor is None else self._box.run(partial(redacted_content, content, self._redactor))
-            )
+            clean = content if redactor is None else self._box.run(partial(redacted_content, content, redactor))
         except BaseException:  # noqa: BLE001  (fails closed, SystemExit too: nothing of the content leaves)
             return {}
         return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
@@ -327,7 +326,3 @@ def _run_end(root: Root | None, error: BaseException | None) -> str:
     if is_a(error, GeneratorExit):
         return "abandoned"
     return "cancelled" if was_stopped(error) else "completed"
-
-
-def _size(attributes: Mapping[str, Any]) -> int:
-    return sum(len(value) for value in attributes.values() if isinstance(value, str))

@@ -28,7 +28,6 @@ from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 __all__ = ["RunSpans"]
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
-_NO_LINKS: Final = ()
 _DRAWN_AHEAD: Final = 512
 """Roots drawn and not begun, at most: 0.2 kB each."""
 _MOST_ATTRIBUTES: Final = 128
@@ -82,7 +81,7 @@ class RunSpans:
             above, state = parent, parent.trace_state
         if not chosen.keeps(above):
             sampling = chosen.sampler.should_sample(
-                ambient, key.trace_id, _span_name(root, root.name), _kind_of(root), _attributes(root), _NO_LINKS
+                ambient, key.trace_id, _span_name(root, root.name), _kind_of(root), _attributes(root), ()
             )
             if not sampling.decision.is_sampled():
                 return False
