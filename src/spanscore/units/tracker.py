@@ -164,7 +164,7 @@ class Units:
     def tick(self, now_ns: int) -> None:
         """Close what is due, hand over what was chosen, let go of what has waited too long, at the pace."""
         for unit in self._assembler.due(now_ns):
-            self._safely_close(unit, now_ns)
+            self._close(unit, now_ns)
             yield_gil()
         if self._chosen:
             chosen, self._chosen = self._chosen, []
@@ -191,7 +191,7 @@ class Units:
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
             self._hold.enqueue(ScoreBatch(self._sink, result.unit, emitted), len(emitted))
-        self._out_when_left(key)
+        self._leaving.append((self._hold.queued, key))  # it is out when all that is queued now has left
         self._note_unpriced(scores)
         log_failures(scores)
 
@@ -202,21 +202,16 @@ class Units:
             self._undecided.pop(key, None)
             self._turn_back(key, self._settled_as(Outcome.SHUTDOWN, key), now_ns)
 
-    # --- inside ------------------------------------------------------------------------------------------------
-
-    def _safely_close(self, unit: Unit, now_ns: int) -> None:
+    def _close(self, unit: Unit, now_ns: int) -> None:
         try:
-            self._close(unit, now_ns)
+            if unit.complete:
+                facts = unit.facts()
+                self._choose(unit, {name: self._sampler.decide(facts, name) for name in self._metrics}, None, now_ns)
+            else:
+                self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
             self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
-
-    def _close(self, unit: Unit, now_ns: int) -> None:
-        if not unit.complete:
-            self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
-            return
-        facts = unit.facts()
-        self._choose(unit, {name: self._sampler.decide(facts, name) for name in self._metrics}, None, now_ns)
 
     def _choose(self, unit: Unit, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int) -> None:
         key = unit.key
@@ -257,7 +252,7 @@ class Units:
             self._hold.release(key, self._on_span([], outcomes))
         else:
             self._hold.drop(key)
-        self._out_when_left(key)
+        self._leaving.append((self._hold.queued, key))
 
     def _note_unpriced(self, scores: Sequence[Score]) -> None:
         if len(self.unpriced) < _MOST_UNPRICED:
@@ -265,9 +260,6 @@ class Units:
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self._attach else {}
-
-    def _out_when_left(self, key: UnitKey) -> None:
-        self._leaving.append((self._hold.queued, key))
 
 
 def _has_span(score: Score) -> bool:
