@@ -41,11 +41,9 @@ def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) 
 
     Args:
         prompt: of the run that gave the answer, and of those whose answers it was given; None where that cannot be told.
-        retrieval_tools: names of tools whose results are contexts.
     """
     retrieved = _distinct(view.retrievals or view.artifacts)
-    # None without a key for them, [] where the final state lists none there.
-    kept = _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
+    kept = _listed_documents(view)
     if kept:
         texts = {document.content for document in kept}
         unused = None if retrieved is None else sum(document.content not in texts for document in retrieved)
@@ -85,6 +83,11 @@ def _stands(text: str, prompt: str) -> bool:
 def _spaced(text: str) -> str:
     """Return a text with one blank where it has any: prompts are indented and wrapped."""
     return " ".join(text.split())
+
+
+def _listed_documents(view: View) -> list[Retrieved] | None:
+    """Return the documents that the final state lists; ``[]`` where it lists none under its keys, None without such a key."""
+    return _first_held(value for value in _kept_in(view.output) if isinstance(value, list))
 
 
 def _kept_in(side: Side) -> list[Any]:

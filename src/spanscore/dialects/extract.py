@@ -57,9 +57,8 @@ class Extract:
 
     def question(self, view: View, said: Said, answering: ModelRun | None) -> Found:
         """Find the question: a text. ``answering`` is what ``Said.answering`` tells of the answer."""
-        if self.user_input is not None:
-            return _at(self.user_input, view, question_text)
-        return question_in(view, said, answering)
+        place = self.user_input
+        return question_in(view, said, answering) if place is None else _at(place, view, question_text)
 
     def answer(self, view: View, said: Said) -> Found:
         """Find the answer: a text. An empty answer is one."""

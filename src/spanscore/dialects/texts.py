@@ -27,8 +27,6 @@ __all__ = [
 CONTEXT_KEYS = ("context", "contexts", "documents", "docs", "source_documents")
 """Keys under which an application keeps what it retrieved: never a question, never an answer."""
 _DEPTH = 4
-_DOCUMENT = "page_content"
-_UNKNOWN = {"type", "size"}
 _NO_WORD = re.compile(r"[\W_]")
 
 
@@ -174,7 +172,7 @@ def _containers(value: Mapping[str, Any]) -> list[Any]:
 
 def _is_apart(value: Mapping[str, Any]) -> bool:
     """Whether a dict is a document, a message, or what the codec shows of an unknown object (``{"type": its name}``)."""
-    return _DOCUMENT in value or is_message(value) or value.keys() <= _UNKNOWN
+    return "page_content" in value or is_message(value) or value.keys() <= {"type", "size"}
 
 
 def _is_block(block: Any) -> bool:

@@ -88,13 +88,15 @@ class _Guess(NamedTuple):
 
 def question_in(view: View, said: Said, answering: ModelRun | None) -> Found:
     """Find the question: a text. ``answering`` is what ``Said.answering`` tells of the answer."""
-    looked_in = f"root input: messages, {_named(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
+    looked_in = (
+        f"root input: messages, keys {', '.join(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
+    )
     return _best(_questions(view, said, answering), looked_in)
 
 
 def answer_in(view: View, said: Said) -> Found:
     """Find the answer: a text. An empty answer is one."""
-    looked_in = f"root output: messages of this turn, {_named(ANSWER_KEYS)}, its one text; model runs"
+    looked_in = f"root output: messages of this turn, keys {', '.join(ANSWER_KEYS)}, its one text; model runs"
     return _best(_answers(view, said), looked_in)
 
 
@@ -136,7 +138,9 @@ def _questions(view: View, said: Said, answering: ModelRun | None) -> Iterator[_
     yield from (_Guess(text, Source.KEYS) for text in keyed(output.value, QUESTION_KEYS, question_text))
     if view.goes_on:
         held = _held_before(view, said)
-        yield _asked_before(held, said, answering)
+        found = _asked_of(held, said, answering)
+        asked = found.text if found.text and said.asked_for([found.text]) else None
+        yield _Guess(asked, Source.MATCHED, found.torn)
         if held or is_resume(input.value):
             return  # the user's words came with an earlier request; a prompt of now is the application's
     yield torn
@@ -149,11 +153,6 @@ def _held_before(view: View, said: Said) -> dict[str, str]:
     brought = {*leaves(view.input.value).values(), *in_lists(view.input.value)}
     texts = leaves(view.output.value).items()
     return {path: text for path, text in texts if not (text in brought or said.answered(text))}
-
-
-def _asked_before(held: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
-    found = _asked_of(held, said, answering)
-    return _Guess(found.text if found.text and said.asked_for([found.text]) else None, Source.MATCHED, found.torn)
 
 
 def _asked_of(texts: Mapping[str, str], said: Said, answering: ModelRun | None) -> _Guess:
@@ -281,7 +280,3 @@ def _unwrapped(value: Any) -> Any:
     if not isinstance(value, dict) or value.keys() != _WITH_RAW:
         return value
     return value["raw"] if value["parsed"] is None else value["parsed"]
-
-
-def _named(keys: Iterable[str]) -> str:
-    return "keys " + ", ".join(keys)
