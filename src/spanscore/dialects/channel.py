@@ -18,8 +18,7 @@ __all__ = ["conversing"]
 def conversing(input: Side, output: Side, known: Sequence[str]) -> tuple[Side, Side]:
     """Return input and output with their messages, also those under another key; unchanged where no one key holds them.
 
-    Args:
-        known: keys of a question; where the input has one, its messages are what was said before.
+    Where the input has a ``known`` key of a question, its messages are what was said before.
     """
     after = output.value if isinstance(output.value, dict) else {}
     channel = None if input.messages or output.messages else _channel(input.value, after, known)

@@ -37,11 +37,7 @@ class Contexts:
 
 
 def contexts_in(view: View, prompt: str | None, retrieval_tools: Sequence[str]) -> Contexts:
-    """Find the contexts.
-
-    Args:
-        prompt: of the run that gave the answer, and of those whose answers it was given; None where that cannot be told.
-    """
+    """Find the contexts; ``prompt`` is what stood behind the answer (``Said.prompts_behind``), None where none is known."""
     retrieved = _distinct(view.retrievals or view.artifacts)
     kept = _listed_documents(view)
     if kept:

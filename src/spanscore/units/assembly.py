@@ -129,11 +129,9 @@ class Assembler:
 
     def _is_due(self, key: UnitKey, now_ns: int) -> bool:
         unit = self._units[key]
-        return (unit.is_whole and now_ns - unit.last_ns >= self._quiet_ns) or self._is_given_up(unit, now_ns)
-
-    def _is_given_up(self, unit: _Open, now_ns: int) -> bool:
         return (
-            now_ns - unit.since_ns >= self._max_age_ns
+            (unit.is_whole and now_ns - unit.last_ns >= self._quiet_ns)
+            or now_ns - unit.since_ns >= self._max_age_ns  # from here on: given up
             or len(unit.spans) >= self._max_spans
             or len(self._units) > self._max_units
         )

@@ -135,8 +135,6 @@ class RunCapture:
         self._sweep(time_ns() + _REMEMBERED_NS)
         return len(self._runs)
 
-    # --- starts and ends ---------------------------------------------------------------------------------------
-
     def _open(
         self, run_id: int, parent_run_id: UUID | None, operation: str, name: str, metadata: Any, take: Any, input_: Any
     ) -> Run | None:

@@ -66,8 +66,7 @@ class RunSpans:
     def decide(self, root: Root, ambient: Context) -> bool:
         """Give a root its ids, and ``may`` where they decide it; False when its head sampler drops the trace. Any thread.
 
-        Args:
-            ambient: of the caller; the root's span becomes a child of the span in it.
+        ``ambient`` is the caller's: the root's span becomes a child of the span in it.
         """
         chosen = self._chosen
         if chosen is None:
@@ -106,8 +105,7 @@ class RunSpans:
     def make(self, root: Root) -> bool:
         """Make the span of a root that was decided on, if it has none; False when the tracer is switched off. One thread.
 
-        Raises:
-            Exception: whatever a processor of the application raises.
+        Raises whatever a processor of the application raises.
         """
         carrier, sampling, root.carrier, root.sampling = root.carrier, root.sampling, None, None
         chosen, ambient = self._chosen, root.context
