@@ -325,8 +325,6 @@ class OnlineScorer:
             self._endpoint = None
         self._line.reset()
 
-    # --- inside ------------------------------------------------------------------------------------------------
-
     def _make_receivers(self) -> None:
         line, options = self._line, self._line.options
         self._handler = handler = SpanCallbackHandler(

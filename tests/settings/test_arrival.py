@@ -22,7 +22,7 @@ from tests.live import a_trace
 from tests.servers.server import free_port
 
 from spanscore import OnlineScorer
-from spanscore.line.configuration import KEYS, Configuration, options_of
+from spanscore.line.configuration import KEYS, Configuration, given_in
 from spanscore.line.options import Options
 from spanscore.monitoring.rules import rule_files
 from spanscore.settings.reading import read_settings
@@ -192,7 +192,7 @@ def test_a_key_is_the_option_that_the_table_says(path: str, tmp_path: Path, monk
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump(configured(path)))
 
-    options = options_of(read_settings(tmp_path / "spanscore.yaml", Configuration))
+    options = Options.of(given_in(read_settings(tmp_path / "spanscore.yaml", Configuration)))
 
     assert getattr(options, PLAIN[path]) in (unusual(path), str(unusual(path)).encode())
 

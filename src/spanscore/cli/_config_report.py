@@ -16,7 +16,7 @@ from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
-from spanscore.line.configuration import Configuration, options_of, value_at
+from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import Options, rules_in
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create, under_current_names
@@ -57,7 +57,7 @@ class ConfigReport:
     @property
     def options(self) -> Options:
         """Those of a scorer; where there is no error."""
-        return options_of(self.settings)
+        return Options.of(given_in(self.settings))
 
 
 def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:

@@ -153,12 +153,9 @@ class Line:
 
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
-        for part in self._resettable():
+        stores: list[Forkable] = [*self.receivers, self.ledger, self.inbox, self.queue, self.hold, self.assembler]
+        for part in [*stores, self.units, self.engine, self.box, self.evaluation, self.span_thread]:
             part.reset()
-
-    def _resettable(self) -> Sequence[Forkable]:
-        stores: list[Forkable] = [self.ledger, self.inbox, self.queue, self.hold, self.assembler]
-        return [*self.receivers, *stores, self.units, self.engine, self.box, self.evaluation, self.span_thread]
 
     def watch_for_shutdown(self) -> None:
         """Notice when the application shuts its own provider down before us: what is held then is lost, and counted."""
@@ -217,28 +214,21 @@ def _rates(options: Options, metrics: Collection[str]) -> dict[str, float]:
 
 def _within(box: Timebox, extract: Extract) -> Extract:
     """Return the same places, the functions among them with deadlines."""
-    places = {place.name: getattr(extract, place.name) for place in fields(extract)}
-    hooks: dict[str, Any] = {
-        name: box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
-        for name, place in places.items()
-        if callable(place)
-    }
+    hooks: dict[str, Any] = {}
+    for name in (place.name for place in fields(extract)):
+        if callable(place := getattr(extract, name)):
+            hooks[name] = box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
     return replace(extract, **hooks)
 
 
 def _boxed(box: Timebox, dialect: Dialect) -> Any:
-    """Return the dialect with deadlines."""
-    calls = {name: getattr(dialect, name) for name in ("claims", "samples")}
     kind = type_name(dialect)
     return SimpleNamespace(
-        **{name: box.hook(call, f"{kind}.{name}", Outcome.NO_SAMPLE) for name, call in calls.items()}
+        claims=box.hook(dialect.claims, f"{kind}.claims", Outcome.NO_SAMPLE),
+        samples=box.hook(dialect.samples, f"{kind}.samples", Outcome.NO_SAMPLE),
     )
 
 
 def _exports_content() -> bool:
-    return os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper() in {
-        "SPAN_ONLY",
-        "SPAN_AND_EVENT",
-        "TRUE",
-        "1",
-    }
+    asked = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()
+    return asked in {"SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1"}

@@ -14,7 +14,7 @@ from spanscore.line.options import Key, Options, key_of
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.settings.tree import Settings, SettingsPart
 
-__all__ = ["KEYS", "Configuration", "given_in", "options_of", "overridden", "value_at"]
+__all__ = ["KEYS", "Configuration", "given_in", "overridden", "value_at"]
 
 KEYS: Mapping[str, Key] = {option.name: key for option in fields(Options) if (key := key_of(option)) is not None}
 """Option → where it stands in a configuration file."""
@@ -68,11 +68,6 @@ def value_at(settings: Settings, path: str) -> Any:
     for part in path.removesuffix(".*").split("."):
         found = getattr(found, part)
     return found
-
-
-def options_of(settings: Settings) -> Options:
-    """Return the options of a configuration; raises as ``given_in`` does."""
-    return Options.of(given_in(settings))
 
 
 def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class SpanThread:
         if not self.alive:
             return True
         done = threading.Event()
-        self._inbox.post(lambda: self._mark(done))
+        self._inbox.post(lambda: self._markers.append((self._in_flight(), done)))
         return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
@@ -113,9 +113,7 @@ class SpanThread:
 
     def tick(self) -> None:
         """Do what is to be done now. Span thread (or a test without one)."""
-        posted = []
-        while (item := self._inbox.take_posted()) is not None:
-            posted.append(item)
+        posted = [*iter(self._inbox.take_posted, None)]
         self._read(len(self._inbox))
         now_ns = self._clock()
         for receiver in self._receivers:
@@ -154,9 +152,6 @@ class SpanThread:
 
     def _in_flight(self) -> set[UnitKey]:
         return set(self._units.in_flight).union(*(receiver.in_flight() for receiver in self._receivers))
-
-    def _mark(self, done: threading.Event) -> None:
-        self._markers.append((self._in_flight(), done))
 
     def _answer_markers(self) -> None:
         if not self._markers:

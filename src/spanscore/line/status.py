@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shutil import get_terminal_size
-from types import MappingProxyType
 from typing import Any
 
 from spanscore.line.build import Line
@@ -17,19 +16,19 @@ __all__ = ["Status", "status_of"]
 
 WIDTH = 110
 """Columns at most, and where no terminal says how many it has."""
-_LEFT: Mapping[str, str] = MappingProxyType(
-    {
-        "done": "left with their scores",
-        "deadline": "left before their scores: the wait was over (hold)",
-        "overflow": "left before their scores: too many were waiting",
-        "shutdown": "left before their scores: it was shut down",
-    }
-)
+_LEFT: Mapping[str, str] = {
+    "done": "left with their scores",
+    "deadline": "left before their scores: the wait was over (hold)",
+    "overflow": "left before their scores: too many were waiting",
+    "shutdown": "left before their scores: it was shut down",
+}
 """Why a unit's spans left → what that means."""
-_WHOSE: Mapping[str, str] = MappingProxyType({"given": "yours", "global": "yours, global", "own": "spanscore's"})
-_GUESSED: Mapping[str, str] = MappingProxyType(
-    {"matched": " (guessed)", "object": " (all of it)", "model": " (a model's words, as the root holds none)"}
-)
+_WHOSE: Mapping[str, str] = {"given": "yours", "global": "yours, global", "own": "spanscore's"}
+_GUESSED: Mapping[str, str] = {
+    "matched": " (guessed)",
+    "object": " (all of it)",
+    "model": " (a model's words, as the root holds none)",
+}
 """Source of a sample → what a person should know of it."""
 _THEIRS = ("given", "global")
 _NOT_SEEN = "sent by your provider: how it went is not known here"

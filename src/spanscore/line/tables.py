@@ -48,10 +48,8 @@ class Fitting:
         table = Table(title=self.title or None, title_justify="left", box=drawn, padding=gap)
         if not lines:
             table.pad_edge, table.show_edge = False, False
-        for header, width in zip(
-            self.headers, widths, strict=True
-        ):  # left to itself, rich cuts words in narrow columns
-            table.add_column(header, width=width)
+        for header, width in zip(self.headers, widths, strict=True):
+            table.add_column(header, width=width)  # left to itself, rich cuts words in narrow columns
         for row in self.rows:
             table.add_row(*map(Text, row))
         return table

@@ -44,20 +44,15 @@ class Rule:
 
     def matches(self, facts: Facts) -> bool:
         """Whether it applies; a fact that is not known yet counts as a match, so that nothing is ruled out too early."""
-        return self._matches_start(facts) and self._matches_end(facts)
-
-    def _matches_start(self, facts: Facts) -> bool:
         if self.workflow is not None and facts.name != self.workflow:
             return False
-        return all(_equal(facts.metadata.get(key), value) for key, value in (self.metadata or {}).items())
-
-    def _matches_end(self, facts: Facts) -> bool:
         failed = facts.status == "error"
         if self.status is not None and facts.status is not None and failed != (self.status == "error"):
             return False
-        if self.slower_than is None or facts.duration_ns is None:
-            return True
-        return facts.duration_ns >= self.slower_than * 1e9
+        least_s = self.slower_than
+        if least_s is not None and facts.duration_ns is not None and facts.duration_ns < least_s * 1e9:
+            return False
+        return all(_equal(facts.metadata.get(key), value) for key, value in (self.metadata or {}).items())
 
 
 def _equal(value: Any, expected: Any) -> bool:

@@ -10,7 +10,6 @@ from typing import Final
 __all__ = ["decode_threshold", "probability", "randomness_of_trace", "thinned", "threshold"]
 
 _SPACE: Final = 1 << 56
-_MASK: Final = _SPACE - 1
 _HEX_DIGITS: Final = 14
 
 
@@ -43,16 +42,11 @@ def randomness_of_trace(trace_state: str, trace_id: int) -> tuple[int, int] | No
     """Return R and T of the sampler upstream; None where ``ot=th`` does not say that there was one."""
     fields = _ot_fields(trace_state)
     upstream = decode_threshold(fields.get("th", ""))
-    return None if upstream is None else (_explicit_randomness(fields.get("rv", ""), trace_id), upstream)
-
-
-def _explicit_randomness(rv: str, trace_id: int) -> int:
-    if len(rv) == _HEX_DIGITS:
-        try:
-            return int(rv, 16)
-        except ValueError:
-            pass
-    return trace_id & _MASK
+    if upstream is None:
+        return None
+    rv = fields.get("rv", "")
+    explicit = decode_threshold(rv) if len(rv) == _HEX_DIGITS else None  # the same digits, but never fewer
+    return trace_id % _SPACE if explicit is None else explicit, upstream
 
 
 def _ot_fields(trace_state: str) -> dict[str, str]:

@@ -27,13 +27,11 @@ class Evaluation:
     Args:
         metrics: by name.
         timeout_s: deadline of one metric on one sample; a metric's own ``timeout_s`` wins.
-        threads: of the pool for CPU-bound metrics.
     """
 
-    def __init__(self, metrics: Mapping[str, Metric], *, timeout_s: float = 60.0, threads: int = 2) -> None:
+    def __init__(self, metrics: Mapping[str, Metric], *, timeout_s: float = 60.0) -> None:
         self._metrics = metrics
         self._timeout_s = timeout_s
-        self._threads = threads
         self._pool: DaemonPool | None = None
 
     def reset(self) -> None:
@@ -80,7 +78,7 @@ class Evaluation:
 
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
-            self._pool = DaemonPool(self._threads, "spanscore-metric")
+            self._pool = DaemonPool(2, "spanscore-metric")
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
         context = copy_context()  # a thread of the pool has none of it
         return await asyncio.get_running_loop().run_in_executor(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from spanscore import semconv
 from spanscore.codec.text import wire_values
 from spanscore.model.score import Score
-from spanscore.model.span import SpanData, Unit
+from spanscore.model.span import Unit
 from spanscore.otel.providers import Providers
 from spanscore.sinks.emission import context_of, result_attributes
 
@@ -37,20 +36,17 @@ class Events:
         from opentelemetry._logs import SeverityNumber
 
         logger, context = self._providers.logger(), context_of(root)
+        response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
+            probability = None if score.probability is None else float(score.probability)
+            own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
+            result = result_attributes(score, content=self._content)
             logger.emit(
                 context=context,
                 event_name=semconv.EVALUATION_EVENT,
-                attributes=wire_values(result_attributes(score, content=self._content) | _event_only(root, score)),
+                attributes=wire_values(result | own),
                 severity_number=SeverityNumber.WARN if score.outcome.failed else SeverityNumber.INFO,
             )
 
     def shutdown(self) -> None:
         """Hold nothing back: the events are with the logger provider."""
-
-
-def _event_only(root: SpanData, score: Score) -> dict[str, Any]:
-    return {
-        semconv.RESPONSE_ID: root.attributes.get(semconv.RESPONSE_ID),
-        semconv.SAMPLING_PROBABILITY: None if score.probability is None else float(score.probability),
-    }

@@ -12,8 +12,6 @@ from spanscore.protocols import Judge
 
 __all__ = ["Priced"]
 
-_PER = 1_000_000
-
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Priced(Effect):
@@ -44,5 +42,5 @@ class Priced(Effect):
         price = price_of(reply.model or self.model, self._checked)
         if price is None or reply.cost_usd is not None or not (reply.input_tokens or reply.output_tokens):
             return reply
-        cost = (reply.input_tokens * price.input + reply.output_tokens * price.output) / _PER
+        cost = (reply.input_tokens * price.input + reply.output_tokens * price.output) / 1_000_000
         return replace(reply, cost_usd=cost)

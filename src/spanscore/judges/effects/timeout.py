@@ -44,10 +44,5 @@ class Timed(Effect):
 
 def _abandon(question: asyncio.Future[Reply]) -> None:
     question.cancel()
-    question.add_done_callback(_take_no_notice)
-
-
-def _take_no_notice(question: asyncio.Future[Reply]) -> None:
-    """Fetch what a late question raised: else asyncio prints that it was never retrieved."""
-    if not question.cancelled():
-        question.exception()
+    # What it raises is fetched: else asyncio prints that it was never retrieved.
+    question.add_done_callback(lambda late: late.cancelled() or late.exception())
