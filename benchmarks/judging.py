@@ -133,7 +133,7 @@ class OurJudge:
     def __init__(self) -> None:
         self.sent: list[str] | None = []
         self._answers: dict[Any, Reply] = {}
-        self._ballots = BallotGatherer(lambda prompt: (prompt.step, *render(prompt)))
+        self._ballots = BallotGatherer()
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer by the form; where nothing is counted, without a look at the ballot."""

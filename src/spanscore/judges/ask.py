@@ -52,7 +52,6 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
     Every call, failed ones included, is added to the open ``recorded_calls()`` blocks; no instrumentation sees it.
 
     Args:
-        judge: who is asked.
         prompt: the question. Its ``output`` may have a class method ``from_plain_text(text, evidence)``, which reads an answer
             without JSON, or returns None.
         repair: False for a question that is cheaper asked again.
@@ -85,7 +84,6 @@ def read(text: str, output: type[BaseModel]) -> BaseModel | None:
 
 
 def _from_plain_text(text: str, prompt: Prompt) -> BaseModel | None:
-    """Return what the answer's shape reads in a text without JSON, None when it reads none."""
     from_plain_text = getattr(prompt.output, "from_plain_text", None)
     if from_plain_text is None:
         return None

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from spanscore.judges.render import render
 from spanscore.model.prompt import Prompt, Reply
 
 __all__ = ["BallotGatherer"]
@@ -32,14 +33,9 @@ class _Round:
 
 
 class BallotGatherer:
-    """Gathers questions that differ in their ballot only. Loop thread.
+    """Gathers questions that differ in their ballot only. Loop thread."""
 
-    Args:
-        key: question → what it is apart from its ballot.
-    """
-
-    def __init__(self, key: Callable[[Prompt], Hashable]) -> None:
-        self._key = key
+    def __init__(self) -> None:
         self._open: dict[Hashable, _Round] = {}
 
     async def ask(self, prompt: Prompt, one: One, several: Several) -> Reply:
@@ -48,11 +44,11 @@ class BallotGatherer:
         Cancelled, it leaves the others their answers; the request is given up when no question waits for it any more.
 
         Args:
-            prompt: the question.
             one: answers one question.
             several: answers one so many times with one request; answers that it does not give are asked for one by one.
         """
-        loop, key = asyncio.get_running_loop(), (self._key(prompt), id(asyncio.get_running_loop()))
+        loop = asyncio.get_running_loop()
+        key = (id(loop), prompt.step, *render(prompt))  # ballots of one vote differ in nothing that a model is sent
         asking = self._open.get(key)
         if asking is None:
             asking = self._open[key] = _Round(prompt, one, several)

@@ -47,11 +47,7 @@ def embedder_name(made: Embedder) -> str:
 
 
 class LangChainEmbedder:
-    """LangChain embeddings, unseen by any instrumentation. Retries and time limits are the client's own.
-
-    Args:
-        embeddings: any ``Embeddings``.
-    """
+    """Any LangChain ``Embeddings``, unseen by any instrumentation. Retries and time limits are the client's own."""
 
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings

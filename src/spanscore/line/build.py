@@ -102,7 +102,6 @@ class Line:
         return _PER_METRIC * len(self.metrics) if "span" in self.options.attach else 0
 
     def _dialects(self) -> list[Dialect]:
-        """Return the user's own, each call of which has its deadline, and then the built-in ones."""
         extract = _within(self.box, self.options.extract or Extract())
         offered = {"extract": extract, "score_abandoned": self.options.score_abandoned}
         own = [_boxed(self.box, dialect) for dialect in DIALECTS.each(self.options.dialects, **offered)]

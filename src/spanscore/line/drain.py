@@ -37,7 +37,9 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     thread.stop(max(left(), 0.2))
     for key in line.ledger.open_units():
         line.ledger.settle_all(key, Outcome.SHUTDOWN)
-    _count_unread(line)
+    line.inbox.abandon()
+    for _ in range(sum(receiver.unread() for receiver in line.receivers)):
+        line.ledger.record_rejected(Outcome.SHUTDOWN)  # a stuck span thread has not even read that they began
     return whole
 
 
@@ -48,13 +50,6 @@ def _release(line: Line) -> None:
     line.units.tick(now_ns)
     line.hold.release_all()
     line.units.flush_ready(now_ns)
-
-
-def _count_unread(line: Line) -> None:
-    """Count the units of which a stuck span thread has not even read that they began."""
-    line.inbox.abandon()
-    for _ in range(sum(receiver.unread() for receiver in line.receivers)):
-        line.ledger.record_rejected(Outcome.SHUTDOWN)
 
 
 def _give_up(line: Line) -> None:

@@ -129,7 +129,6 @@ class Status:
         return Fitting(("signal", "provider", "sent to", "last result"), rows)
 
     def _flow(self) -> Iterator[str]:
-        """Yield where the units are: seen, waiting, left, turned away."""
         waiting, places = self.queue
         state = "shut down" if self.closed else "running"
         yield f"{state}: {_units(self.units)} seen; {waiting} of at most {places:,} waiting for their scores"

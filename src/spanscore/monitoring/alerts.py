@@ -71,7 +71,6 @@ class DropPlan:
         null: baseline − tolerance.
         z: standard errors below it.
         least: effective scores a window needs.
-        holds: whether the stated rate of false alarms does: it is not shown for continuous metrics below 0.5.
         to_see: effective scores a window needs to see a drop of ``min_drop`` half of the time (pass/fail; others need fewer).
     """
 
@@ -85,7 +84,7 @@ class DropPlan:
 
     @property
     def holds(self) -> bool:
-        """Whether the stated rate of false alarms is shown for this metric."""
+        """Whether the stated rate of false alarms holds: it is not shown for continuous metrics below 0.5."""
         return self.binary or self.settings.baseline is None or self.settings.baseline >= 0.5  # noqa: PLR2004
 
 
@@ -247,9 +246,7 @@ def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -
     scored = promql.matching({promql.METRIC: metric.name, **({SERIES: alert.series} if alert.series else {})})
     first, long = promql.duration(shared.windows[0]), promql.duration(shared.no_scores_after)
     outcome = label(semconv.OUTCOME)
-    chosen = promql.increase(
-        semconv.EVALUATIONS, first, f'{where},{outcome}!~"{"|".join(_TURNED_AWAY)}"'
-    )  # these never asked for a score
+    chosen = promql.increase(semconv.EVALUATIONS, first, f'{where},{outcome}!~"{_TURNED_AWAY}"')
     yield Alert(
         name="SpanscoreNoScores",
         expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, first, scored)} == 0",
@@ -273,30 +270,21 @@ def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -
     )
 
 
-_TURNED_AWAY = (Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED)
+_TURNED_AWAY = "|".join((Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED))
+"""These never asked for a score."""
+REMEDIES: Mapping[str, str] = {
+    "queue_full": "The job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
+    "refused": "The inbox was full: raise limits.inbox or limits.inbox_bytes, or lower the sampling rate",
+    "hold_lost": "Spans were held when the application shut its provider down: shut the scorer down first",
+}
+"""Why units are lost → what to do."""
 
 
 def _lost(shared: MonitoringSettings) -> Iterator[Alert]:
     window = promql.duration(shared.windows[0])
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
-    found = {
-        "queue_full": (
-            semconv.EVALUATIONS,
-            queue,
-            "The job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
-        ),
-        "refused": (
-            semconv.CAPTURE_REFUSED,
-            "",
-            "The inbox was full: raise limits.inbox or limits.inbox_bytes, or lower the sampling rate",
-        ),
-        "hold_lost": (
-            semconv.HOLD_LOST,
-            "",
-            "Spans were held when the application shut its provider down: shut the scorer down first",
-        ),
-    }
-    for reason, (instrument, where, remedy) in found.items():
+    counters = ((semconv.EVALUATIONS, queue), (semconv.CAPTURE_REFUSED, ""), (semconv.HOLD_LOST, ""))
+    for (reason, remedy), (instrument, where) in zip(REMEDIES.items(), counters, strict=True):
         yield Alert(
             name="SpanscoreUnitsLost",
             expression=f"{promql.increase(instrument, window, where, promql.GROUP[1:])} > 0",

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["PATH", "ScrapeEndpoint"]
 
 PATH = "/metrics"
-SERVICE_NAME = "service_name"
-"""The label of every series: what remote write tells as ``job``."""
 CLIENT_TIMEOUT_S = 10.0
 """A client that says nothing for this long is let go."""
 
@@ -100,7 +98,8 @@ class ScrapeEndpoint:
     def _answer(self, accept: str) -> tuple[bytes, str]:
         with self._lock:  # a collection and what is kept of it belong together
             collected = self._reader.get_metrics_data()
-            return self._exposition.text(collected, {SERVICE_NAME: self._service_name()}, accept)
+            common = {"service_name": self._service_name()}  # what remote write tells as ``job``
+            return self._exposition.text(collected, common, accept)
 
 
 class _Server(ThreadingHTTPServer):

@@ -141,8 +141,6 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     """Return the share of evaluations that failed, [0, 1].
 
     Args:
-        window: over which.
-        where: matchers.
         weighted: by w; False for a metric with an open scale, whose scores add no weight.
     """
     if weighted:
@@ -186,7 +184,6 @@ def dropped(of: Estimate, *, null: float, z: float, min_scores: int, binary: boo
     that scores in [0, 1] can have.
 
     Args:
-        of: the window.
         null: baseline − tolerance, (0, 1).
         z: of the allowed rate of false alarms.
         min_scores: effective scores without which nothing is said.

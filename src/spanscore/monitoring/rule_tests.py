@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import AT_REST, PATIENCE, SEGMENT, SERIES, SILENT, UNSCORED, plans_of, streams_of
+from spanscore.monitoring.alerts import AT_REST, PATIENCE, REMEDIES, SEGMENT, SILENT, UNSCORED, plans_of, streams_of
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -37,21 +37,8 @@ def unit_tests(
     Args:
         rules: name of the rule file beside it.
     """
-    interval = promql.duration(shared.interval)
-    made = _Traffic(alerts, metrics, shared)
-    return {
-        "rule_files": [rules],
-        "evaluation_interval": interval,
-        "tests": [
-            {
-                "name": case.name,
-                "interval": interval,
-                "input_series": list(case.traffic),
-                "promql_expr_test": [_fires(case, shared)],
-            }
-            for case in made.cases()
-        ],
-    }
+    tests = [_unit_test(case, shared) for case in _Traffic(alerts, metrics, shared).cases()]
+    return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
 
 
 class _RuleTest(NamedTuple):
@@ -61,11 +48,17 @@ class _RuleTest(NamedTuple):
     steps: int = STEPS
 
 
-def _fires(case: _RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
-    return {
+def _unit_test(case: _RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
+    fires = {
         "expr": f'count by (alertname, metric, window, {SEGMENT}, reason) (ALERTS{{alertstate="firing"}})',
         "eval_time": promql.duration(case.steps * shared.interval),
         "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in case.fires],
+    }
+    return {
+        "name": case.name,
+        "interval": promql.duration(shared.interval),
+        "input_series": list(case.traffic),
+        "promql_expr_test": [fires],
     }
 
 
@@ -94,11 +87,8 @@ class _Traffic:
         yield _RuleTest(
             "a failing judge is seen", self._all(failed=0.5), self._each("SpanscoreJudgeFailing", window=self._first)
         )
-        reasons = ("queue_full", "refused", "hold_lost")
-        lost = [
-            {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first, "reason": r} for r in reasons
-        ]
-        yield _RuleTest("lost units are seen", self._all(lost=1), lost)
+        lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
+        yield _RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
         long = promql.duration(self._shared.no_scores_after)
         mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
         if self._shared.no_scores_after <= (STEPS - PATIENCE) * self._shared.interval:
@@ -170,7 +160,7 @@ class _Traffic:
         self, metric: Metric, mean: float, units: float, segment: Mapping[str, str]
     ) -> Iterator[dict[str, str]]:
         alert = self._alerts.get(metric.name, AlertSettings())
-        labels = {promql.METRIC: metric.name, SERIES: alert.series or "1", **segment}
+        labels = {promql.METRIC: metric.name, label(semconv.SERIES): alert.series or "1", **segment}
         yield _counter(semconv.SCORED, labels, units)
         if metric.scale.range is None:
             return

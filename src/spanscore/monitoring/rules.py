@@ -44,7 +44,6 @@ def rule_files(
 
     Args:
         alerts: metric name → when it is worth a page; metrics that are left out are watched for silence and failures only.
-        metrics: of the scorer.
         shared: interval, windows, segments, links; None = the defaults.
 
     Raises:

@@ -10,14 +10,9 @@ from spanscore.monitoring.estimates import MeanInterval, Moments, interval, mean
 
 __all__ = ["running_mean"]
 
-_FIELDS = {
-    "n": semconv.SCORED,
-    "w": semconv.WEIGHT,
-    "wy": semconv.WEIGHT_QUALITY,
-    "w2": semconv.WEIGHT2,
-    "w2y": semconv.WEIGHT2_QUALITY,
-    "w2y2": semconv.WEIGHT2_QUALITY2,
-}
+_SQUARES = (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2)
+_MOMENTS = (semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT_QUALITY, *_SQUARES)
+"""The instrument of each field of ``Moments``, in their order; failures are none of a mean."""
 
 
 def running_mean(
@@ -26,17 +21,11 @@ def running_mean(
     """Return what the scores so far say of all eligible traffic; None where nothing is scored, or the scale is open.
 
     Args:
-        metric: its name.
         scale: of its values; pass/fail ones have an interval of their own.
         sums: instrument → attributes → sum, as ``Telemetry.sums`` returns them.
     """
     label = (semconv.EVALUATION_NAME, metric)
-    of = Moments(
-        **{
-            field: sum(value for labels, value in sums(name).items() if label in labels)
-            for field, name in _FIELDS.items()
-        }
-    )
+    of = Moments(*(sum(value for labels, value in sums(name).items() if label in labels) for name in _MOMENTS))
     if scale.range is None or not of.w:
         return None
     return MeanInterval(mean(of), *interval(of, binary=scale.kind == "binary"))

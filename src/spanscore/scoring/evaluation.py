@@ -136,7 +136,6 @@ def _without_sample(metric: Metric, samples: Samples) -> Score:
 
 
 def _with_places(score: Score, metric: Metric, sample: Sample, samples: Samples) -> Score:
-    """Name the missing fields, and add to the reason where they were looked for."""
     kind = "multi_turn" if sample is samples.multi else "single_turn"
     missing = tuple(missing_fields(sample, metric.requires[kind]))
     places = [f"{name} was looked for in {where}" for name, where in samples.looked_in if name in missing]

@@ -133,7 +133,6 @@ class Engine:
         self._make_jobs()
 
     def _spoilt(self, sampled: SampledUnit, error: BaseException) -> None:
-        """Let go of a unit of which no job can be made."""
         self._ahead -= 1
         self._queue.cancel(sampled.size_bytes)
         if self._stopped:

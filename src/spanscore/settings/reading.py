@@ -43,11 +43,7 @@ class PartialSettings(Generic[S]):
 
 
 def read_settings(path: str | Path, tree: type[S]) -> S:
-    """Read a YAML file and the environment.
-
-    Args:
-        path: the file.
-        tree: what may stand in it.
+    """Read a YAML file and the environment; ``tree`` is what may stand in them.
 
     Raises:
         ConfigurationError: the file is not there, or a key or value is wrong; the message names each with what is allowed.
@@ -81,7 +77,6 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
 
 
 def _yaml(file: Path) -> dict[str, Any]:
-    """Return what stands in a file; {} where nothing does."""
     import yaml
 
     if file.is_dir():

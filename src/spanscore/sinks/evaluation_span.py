@@ -89,7 +89,6 @@ class EvaluationSpans:
 
 
 def _openinference(score: Score, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result in the words of OpenInference too."""
     annotation = {
         "name": score.metric,
         "score": result[semconv.EVALUATION_SCORE_VALUE],

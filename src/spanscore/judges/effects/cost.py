@@ -21,7 +21,6 @@ class Priced(Effect):
     bills at a discount (cached input, batches) are counted at their full price.
 
     Args:
-        judge: who is asked.
         prices: model as its provider names it in the answer → USD per million tokens (input, output). ``gpt-4o-mini`` is also
             the price of the dated ``gpt-4o-mini-2024-07-18``, unless that has one of its own.
 

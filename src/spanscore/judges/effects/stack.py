@@ -40,7 +40,6 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     """Return a judge with the effects around it that have a setting.
 
     Args:
-        judge: who is asked.
         settings: keyword → setting; None as if it were not there.
         chat_model: whether those that stand around every chat model do so here.
 

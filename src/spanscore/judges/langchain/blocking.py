@@ -48,7 +48,8 @@ class BlockingCalls:
             try:
                 return await self.on_a_thread(call)
             except (NotImplementedError, TypeError) as error:
-                if not _has_no_blocking_side(error):
+                # A model without ``_generate``, and LangChain's "Cannot invoke a coroutine function synchronously".
+                if not isinstance(error, NotImplementedError) and "synchronously" not in str(error):
                     raise
                 self._async_only = True
         return await otherwise()
@@ -59,11 +60,6 @@ class BlockingCalls:
         if self._pool is None or self._loop is not loop:  # in a forked child neither loop nor threads came along
             self._pool, self._loop = DaemonPool(self._most_threads, "spanscore-judge"), loop
         return await loop.run_in_executor(self._pool, copy_context().run, _raising, call)
-
-
-def _has_no_blocking_side(error: BaseException) -> bool:
-    """Tell a model without ``_generate``, and LangChain's "Cannot invoke a coroutine function synchronously"."""
-    return isinstance(error, NotImplementedError) or (isinstance(error, TypeError) and "synchronously" in str(error))
 
 
 def _raising(call: Callable[[], T]) -> T:

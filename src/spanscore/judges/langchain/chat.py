@@ -56,7 +56,7 @@ class LangChainJudge:
         self._calls = BlockingCalls()
         fields = getattr(type(model), "model_fields", {})
         several = "n" in fields and hasattr(model, "generate")
-        self._ballots = BallotGatherer(_identity) if several else None
+        self._ballots = BallotGatherer() if several else None
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
@@ -155,7 +155,6 @@ class LangChainJudge:
         )
 
     def _shaped_for(self, output: type[BaseModel]) -> Runnable[Any, Any] | None:
-        """Return the model bound to a schema, None where it has no structured output."""
         if not self._structured:
             return None
         if output not in self._shaped:
@@ -168,11 +167,6 @@ class LangChainJudge:
                 return None
             self._shaped[output] = bound
         return self._shaped[output]
-
-
-def _identity(prompt: Prompt) -> tuple[str, ...]:
-    """Return what a question is: ballots of one vote differ in nothing that a model is sent."""
-    return (prompt.step, *render(prompt))
 
 
 def _messages(prompt: Prompt) -> list[Any]:

@@ -44,7 +44,6 @@ def _status(error: Exception) -> int | None:
 
 
 def _retry_after_s(error: Exception) -> float | None:
-    """Return how many seconds the provider asks us to stay away, None when it does not say."""
     headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         if millis := headers.get("retry-after-ms"):

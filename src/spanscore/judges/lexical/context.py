@@ -100,7 +100,6 @@ def _relevance(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _extract_sentences(prompt: Prompt) -> Mapping[str, Any]:
-    """The sentences that speak of what is asked."""
     question = text_in(prompt, "question")
     wanted, said = words(question), sentences(text_in(prompt, "context"))
     return {"sentences": [sentence for sentence in said if _share(wanted, words(sentence)) >= _SPEAKS_OF_IT]}

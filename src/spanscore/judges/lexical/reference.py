@@ -79,7 +79,6 @@ _BESIDE = ("reference", "reference_contexts", "retrieved_contexts", "user_input"
 
 
 def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
-    """What the user said, and what was said last to them."""
     talk = text_in(prompt, "workflow")
     return {"user_goal": " ".join(turn.strip() for turn in _ASKED.findall(talk)), "end_state": _end(talk)}
 

@@ -27,13 +27,11 @@ _ON_TOPIC = 0.5
 
 
 def _extract_topics(prompt: Prompt) -> Mapping[str, Any]:
-    """What the content words of each of the user's turns are."""
     topics = (_topic(turn) for turn, _ in _turns(prompt))
     return {"topics": list(dict.fromkeys(topic for topic in topics if topic))}
 
 
 def _check_refusal(prompt: Prompt) -> Mapping[str, Any]:
-    """Whether what followed the turn with this topic declines."""
     topic = text_in(prompt, "topic")
     replies = [reply for turn, reply in _turns(prompt) if _topic(turn) == topic or _share_of(topic, turn) >= _ON_TOPIC]
     return {"refused_to_answer": any(_REFUSAL.search(reply) for reply in replies)}
@@ -74,6 +72,5 @@ def _topic(turn: str) -> str:
 
 
 def _share_of(topic: str, text: str) -> float:
-    """Return the share of a topic's words that a text holds."""
     wanted, held = words(topic).content, words(text).content
     return sum(among(stem, held) for stem in wanted) / len(wanted) if wanted else 0.0
