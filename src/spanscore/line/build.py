@@ -74,7 +74,10 @@ class Line:
     def _make_parts(self) -> None:
         options = self.options
         self.ledger = Ledger(self.metrics)
-        self.telemetry = self._telemetry() if "instruments" in options.attach else None
+        self.telemetry: Telemetry | None = None
+        if "instruments" in options.attach:
+            self.telemetry = Telemetry(None, self.ledger, self._gauges(), segments=options.segments)
+            self.telemetry.declare(self.metrics.values())
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
@@ -138,11 +141,6 @@ class Line:
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
         )
-
-    def _telemetry(self) -> Telemetry:
-        telemetry = Telemetry(None, self.ledger, self._gauges(), segments=self.options.segments)
-        telemetry.declare(self.metrics.values())
-        return telemetry
 
     def tracer(self) -> Tracer:
         """Return the tracer of the capture scope, one object for good."""

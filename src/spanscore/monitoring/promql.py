@@ -51,6 +51,7 @@ UNACCOUNTED = "spanscore:unaccounted"
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
 
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
@@ -63,7 +64,7 @@ def duration(seconds: float) -> str:
 
 def matching(labels: Mapping[str, str]) -> str:
     """Return matchers: ``{"job": "bot"}`` → ``job="bot"``; values are escaped, empty ones match a label that is not there."""
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
 
 
 def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
@@ -202,7 +203,3 @@ def below(of: Estimate, *, threshold: float, min_scores: int) -> str:
 
 def _where(matchers: str) -> str:
     return f"{{{matchers}}}" if matchers else ""
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -41,7 +41,9 @@ class RateSampler:
     """
 
     def __init__(self, rates: Mapping[str, float], *, rules: Sequence[Rule] = (), key: bytes = DEFAULT_KEY) -> None:
-        _check_rates({**rates, **{f"rule {rule.name}": rule.rate for rule in rules}})
+        for name, rate in [*rates.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
+            if not 0.0 <= rate <= 1.0:
+                raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")
         if not 0 < len(key) <= _KEY_BYTES:
             raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_KEY_BYTES}")
         self._rates = dict(rates)
@@ -90,9 +92,3 @@ class RateSampler:
         else:
             digest.update((trace_id << 64 | span_id).to_bytes(24, "big"))
         return int.from_bytes(digest.digest()[:7], "big")
-
-
-def _check_rates(rates: Mapping[str, float]) -> None:
-    for name, rate in rates.items():
-        if not 0.0 <= rate <= 1.0:
-            raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")

@@ -121,7 +121,6 @@ def _ours(score: Score, identity: str) -> dict[str, Any]:
 
 
 def _judge(usage: Usage, judge_model: str | None) -> dict[str, Any]:
-    """Return what the judge was and cost; nothing but the model where it was not asked."""
     model = judge_model or next((call.model for call in usage.calls if call.model), None)
     models = {semconv.JUDGE_MODEL: model, semconv.REQUEST_MODEL: model}
     if not usage.calls:

@@ -75,9 +75,7 @@ class Retrying(Effect):
 
 
 def _may_pass(error: BaseException) -> bool:
-    if not isinstance(error, JudgeUnavailable | JudgeTimeout):
-        return False
-    return (error.retry_after_s or 0.0) <= _LONGEST_WAIT_S
+    return isinstance(error, JudgeUnavailable | JudgeTimeout) and (error.retry_after_s or 0.0) <= _LONGEST_WAIT_S
 
 
 def _wait_s(state: tenacity.RetryCallState) -> float:

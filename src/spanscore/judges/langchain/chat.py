@@ -197,7 +197,6 @@ def _unwrapped(answer: Any) -> tuple[Any, str]:
 
 
 def _text(message: Any) -> str:
-    """Return a message's text, content blocks joined; of anything else its string form."""
     content = getattr(message, "content", message)
     if isinstance(content, list):
         return "".join(block if isinstance(block, str) else str(block.get("text", "")) for block in content)

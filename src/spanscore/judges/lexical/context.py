@@ -65,7 +65,6 @@ _KINDS = (
 
 
 def _judge_context(prompt: Prompt) -> Mapping[str, Any]:
-    """Useful for the answer: it holds one of its statements, or most of its words."""
     context, answer = text_in(prompt, "context"), text_in(prompt, "answer")
     if any(objection(statement, context) is None for statement in stated(answer)):
         return {"reason": "A statement of the answer is there.", "verdict": 1}
@@ -74,11 +73,9 @@ def _judge_context(prompt: Prompt) -> Mapping[str, Any]:
 
 def _classify_reference_sentences(prompt: Prompt) -> Mapping[str, Any]:
     rows = verdicts(sentences(text_in(prompt, "answer")), text_in(prompt, "context"))
-    return {
-        "classifications": [
-            {"statement": row["statement"], "reason": row["reason"], "attributed": row["verdict"]} for row in rows
-        ]
-    }
+    for row in rows:
+        row["attributed"] = row.pop("verdict")
+    return {"classifications": rows}
 
 
 def _relevance_by_words(prompt: Prompt) -> Mapping[str, Any]:

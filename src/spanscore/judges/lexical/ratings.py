@@ -43,7 +43,6 @@ def _grade(share: float, *, some: float) -> int:
 
 
 def _backed(statements: list[str], text: str) -> float:
-    """Return the share of statements that nothing in a text speaks against; of no statement it is 0."""
     if not statements:
         return 0.0
     return sum(objection(statement, text) is None for statement in statements) / len(statements)

@@ -37,10 +37,9 @@ def _classify_statements(prompt: Prompt) -> Mapping[str, Any]:
     said, true = _list(prompt, "answer"), _list(prompt, "ground_truth")
     wrong = [_against(statement, true) for statement in said]
     lacking = [_against(statement, said) for statement in true]
+    right = [statement for statement, why in zip(said, wrong, strict=True) if not why]
     return {
-        "TP": [
-            {"statement": s, "reason": "Its words are there."} for s, why in zip(said, wrong, strict=True) if not why
-        ],
+        "TP": [{"statement": statement, "reason": "Its words are there."} for statement in right],
         "FP": [{"statement": s, "reason": why} for s, why in zip(said, wrong, strict=True) if why],
         "FN": [{"statement": s, "reason": why} for s, why in zip(true, lacking, strict=True) if why],
     }
@@ -66,9 +65,8 @@ def _grade(field: str) -> LexicalAnswer:
         low, high = _scale(prompt)
         said = text_in(prompt, "response") or _end(text_in(prompt, "user_input"))
         against = next((text for name in _BESIDE if (text := text_in(prompt, name))), "")
-        share = (
-            0.0 if all(map(states_nothing, sentences(said))) else share_of(words(against), words(said), of_nothing=0.0)
-        )
+        silent = all(map(states_nothing, sentences(said)))
+        share = 0.0 if silent else share_of(words(against), words(said), of_nothing=0.0)
         reason = f"It has {share:.0%} of the words it is compared with; a comparison of words sees no more."
         return {field: reason, "score": low + round(share * (high - low))}
 
@@ -84,7 +82,6 @@ def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
 
 
 def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
-    """Reached when it holds half of the wanted outcome's words and numbers, and does not say that something failed."""
     wanted, arrived = text_in(prompt, "desired_outcome"), text_in(prompt, "arrived_outcome")
     if _FAILED.search(arrived) and not _FAILED.search(wanted):
         return {"reason": "It says that something failed.", "verdict": 0}

@@ -35,13 +35,8 @@ def stated(text: str) -> list[str]:
 
 def verdicts(statements: Any, context: str) -> list[dict[str, Any]]:
     """Return a row per statement: verdict 1 when nothing in the context speaks against it."""
-    rows = []
-    for statement in map(str, statements):
-        against = objection(statement, context)
-        rows.append(
-            {"statement": statement, "reason": against or "Its words are there.", "verdict": int(against is None)}
-        )
-    return rows
+    found = [(statement, objection(statement, context)) for statement in map(str, statements)]
+    return [{"statement": s, "reason": why or "Its words are there.", "verdict": int(not why)} for s, why in found]
 
 
 def _extract_statements(prompt: Prompt) -> Mapping[str, Any]:
@@ -67,12 +62,9 @@ ANSWERS: Mapping[str, LexicalAnswer] = {
 
 def states_nothing(sentence: str) -> bool:
     """Whether a sentence asks, greets, gives up or has no word of content."""
-    return (
-        sentence.endswith("?")
-        or gives_up(sentence)
-        or bool(_SMALL_TALK.match(sentence))
-        or not (words(sentence).content or words(sentence).numbers)
-    )
+    said = words(sentence)
+    empty = not (said.content or said.numbers)
+    return empty or sentence.endswith("?") or gives_up(sentence) or bool(_SMALL_TALK.match(sentence))
 
 
 def gives_up(sentence: str) -> bool:

@@ -52,7 +52,6 @@ def _opposite(said: Words, place: Words) -> str | None:
 
 
 def _windows(context: str) -> list[Words]:
-    """Sentences of the context, and each two neighbours together."""
     single = sentences(context)
     return [words(text) for text in (*single, *(f"{one} {other}" for one, other in pairwise(single)))]
 
