@@ -52,10 +52,8 @@ class Key:
 
 def rules_in(given: Sequence[RuleSettings]) -> tuple[Rule, ...]:
     """Return the sampling rules of a configuration; one without a name has its position for one."""
-    return tuple(
-        Rule(rate=rule.rate, name=rule.name or f"rule_{position}", **rule.when.model_dump())
-        for position, rule in enumerate(given, start=1)
-    )
+    named = ((rule, rule.name or f"rule_{position}") for position, rule in enumerate(given, start=1))
+    return tuple(Rule(rate=rule.rate, name=name, **rule.when.model_dump()) for rule, name in named)
 
 
 def _places(given: AttachSettings) -> tuple[str, ...]:

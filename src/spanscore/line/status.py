@@ -91,9 +91,8 @@ class Status:
         from rich.console import Console
 
         width = get_terminal_size((WIDTH, 24)).columns  # COLUMNS first, then the terminal
-        console = Console(
-            width=min(max(width, 20), WIDTH), color_system=None, highlight=False, markup=False, emoji=False
-        )
+        fitting = min(max(width, 20), WIDTH)
+        console = Console(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)
         with console.capture() as capture:
             console.print(self)
         return capture.get()

@@ -46,8 +46,7 @@ class Fitting:
         drawn = box.HEAVY_HEAD if lines else box.SIMPLE_HEAD
         gap = (0, 1) if lines else (0, _GAP - 1, 0, 0)  # and the blank that divides
         table = Table(title=self.title or None, title_justify="left", box=drawn, padding=gap)
-        if not lines:
-            table.pad_edge, table.show_edge = False, False
+        table.pad_edge = table.show_edge = lines
         for header, width in zip(self.headers, widths, strict=True):
             table.add_column(header, width=width)  # left to itself, rich cuts words in narrow columns
         for row in self.rows:

@@ -163,11 +163,8 @@ class Unit:
         root = self.root
         if root is not None and root.attributes.get(semconv.REQUEST_MODEL):
             return root
-        asked = [
-            span
-            for span in self.spans
-            if str(span.operation) in semconv.MODEL_OPERATIONS and span.attributes.get(semconv.REQUEST_MODEL)
-        ]
+        models = [span for span in self.spans if str(span.operation) in semconv.MODEL_OPERATIONS]
+        asked = [span for span in models if span.attributes.get(semconv.REQUEST_MODEL)]
         return max(asked, key=lambda span: (span.status != "error", span.end_ns), default=None)
 
     def facts(self) -> Facts:

@@ -84,9 +84,8 @@ class _Traffic:
         low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
         if low:
             yield _RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
-        yield _RuleTest(
-            "a failing judge is seen", self._all(failed=0.5), self._each("SpanscoreJudgeFailing", window=self._first)
-        )
+        failing = self._each("SpanscoreJudgeFailing", window=self._first)
+        yield _RuleTest("a failing judge is seen", self._all(failed=0.5), failing)
         lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
         yield _RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
         long = promql.duration(self._shared.no_scores_after)
@@ -103,10 +102,8 @@ class _Traffic:
     def _silence(self, window: str) -> _RuleTest:
         """Scores that were and came no more: the alert waits until there is history for its whole window."""
         steps = ceil(self._shared.no_scores_after / self._shared.interval) + STEPS
-        still = [
-            {"series": _series(semconv.SCORED, {promql.METRIC: metric.name}), "values": f"7x{steps}"}
-            for metric in self._metrics
-        ]
+        counters = [_series(semconv.SCORED, {promql.METRIC: metric.name}) for metric in self._metrics]
+        still = [{"series": counter, "values": f"7x{steps}"} for counter in counters]
         return _RuleTest("silence is seen", still, self._each("SpanscoreNoScores", window=window, reason=SILENT), steps)
 
     def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:

@@ -54,8 +54,7 @@ class LangChainJudge:
         self._structured = structured and hasattr(model, "with_structured_output")
         self._shaped: dict[type[BaseModel], Runnable[Any, Any]] = {}
         self._calls = BlockingCalls()
-        fields = getattr(type(model), "model_fields", {})
-        several = "n" in fields and hasattr(model, "generate")
+        several = "n" in getattr(type(model), "model_fields", {}) and hasattr(model, "generate")
         self._ballots = BallotGatherer() if several else None
 
     def __repr__(self) -> str:

@@ -15,8 +15,7 @@ from spanscore.model.foreign import bases_of, class_name, type_name
 
 __all__ = ["judge_error"]
 
-_MAY_PASS = frozenset({408, 409, 425, 429})
-_SERVER_ERROR = 500
+_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 _AWAY = ("Timeout", "Connect", "Unavailable", "Overloaded", "RateLimit", "ServiceBusy", "Throttl", "RemoteProtocol")
 
 
@@ -26,7 +25,7 @@ def judge_error(error: Exception, step: str) -> JudgeError:
         return error
     status, name = _status(error), type_name(error)
     if status is not None:
-        kind = JudgeUnavailable if status in _MAY_PASS or status >= _SERVER_ERROR else JudgeError
+        kind = JudgeUnavailable if status in _MAY_PASS else JudgeError
         text = f"{step}: the judge's provider answered HTTP {status} ({name})"
         return kind(text, error_type=f"http_{status}", retry_after_s=_retry_after_s(error))
     if isinstance(error, OSError) or any(word in class_name(cls) for cls in bases_of(type(error)) for word in _AWAY):
