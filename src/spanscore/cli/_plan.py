@@ -140,7 +140,7 @@ def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) 
 
 
 def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
-    rate = options.rates.get(metric.name, options.sample_rate)
+    rate, _ = options.rates_of(metric.name)
     least = alert.min_scores or least_scores(alert.baseline, binary=metric.scale.kind == "binary")
     seen = None if plan is None else max(least, ceil(plan.to_see))  # with fewer than the least nothing is said at all
     return Volume(
@@ -169,13 +169,13 @@ def _rules(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _metric(metric: Metric, options: Options) -> MetricPlan:
-    rate = options.rates.get(metric.name, options.sample_rate)
+    rate, highest = options.rates_of(metric.name)
     return MetricPlan(
         name=metric.name,
         version=metric.version,
         question=metric_doc_of(metric).question.replace("``", ""),
         rate=rate,
-        highest=max([rate, *(rule.rate for rule in options.rules)]),
+        highest=highest,
         fields={
             kind: {name: _where(name, kind, options.extract) for name in names}
             for kind, names in metric.requires.items()

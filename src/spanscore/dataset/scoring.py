@@ -22,7 +22,7 @@ from spanscore.errors import ConfigurationError, SampleError
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.model.job import Decision, Job
-from spanscore.model.sample import MultiTurnSample, Sample, Samples
+from spanscore.model.sample import Sample, Samples
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Metric
 from spanscore.runtime import loop
@@ -238,5 +238,4 @@ def _records(samples: Source) -> Iterator[tuple[int, Sample | Bad]]:
 def _job(sample: Sample, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
     """Return a job whose unit is named after the content, so that score ids are the same in every run."""
     key = UnitKey(int(content, 16), occurrence + 1)
-    samples = Samples(multi=sample) if isinstance(sample, MultiTurnSample) else Samples(single=sample)
-    return Job(Unit(key, ()), samples, dict.fromkeys(metrics, _ALWAYS))
+    return Job(Unit(key, ()), Samples.of(sample), dict.fromkeys(metrics, _ALWAYS))

@@ -81,8 +81,9 @@ class Line:
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
+        rates = {name: options.rates_of(name)[0] for name in self.metrics}
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
-        self.sampler = RateSampler(self._base_rates(), rules=options.rules, key=key)
+        self.sampler = RateSampler(rates, rules=options.rules, key=key)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
@@ -109,14 +110,6 @@ class Line:
         offered = {"extract": extract, "score_abandoned": self.options.score_abandoned}
         own = [_boxed(self.box, dialect) for dialect in DIALECTS.each(self.options.dialects, **offered)]
         return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
-
-    def _base_rates(self) -> dict[str, float]:
-        return {name: self.options.rates.get(name, self.options.sample_rate) for name in self.metrics}
-
-    def rates(self) -> dict[str, tuple[float, float]]:
-        """Return metric → the least and the most of its sampling rate, for ``status()``: rules only raise it."""
-        raised = [rule.rate for rule in self.options.rules]
-        return {name: (rate, max(rate, *raised, 0.0)) for name, rate in self._base_rates().items()}
 
     def means(self) -> dict[str, MeanInterval | None]:
         """Return metric → how good its scores are so far; None where there are none, or their scale is open."""

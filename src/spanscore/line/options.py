@@ -113,6 +113,11 @@ class Options:
                 f"sinks names {places[0]!r}, which is a place: attach says whether scores land there"
             )
 
+    def rates_of(self, metric: str) -> tuple[float, float]:
+        """Return the least and the most of a metric's sampling rate: rules only raise it."""
+        rate = self.rates.get(metric, self.sample_rate)
+        return rate, max([rate, *(rule.rate for rule in self.rules)])
+
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Return the options that are among what is given, by value; None for a mapping is an empty one."""

@@ -222,7 +222,7 @@ def status_of(
         neighbours=neighbours,
         unpriced=list(line.units.unpriced),
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
-        rates=line.rates(),
+        rates={name: line.options.rates_of(name) for name in line.metrics},
         means=line.means(),
         notes=[*offline_notes(line.metrics.values()), *notes],
     )

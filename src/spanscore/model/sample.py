@@ -176,6 +176,11 @@ class Samples:
     source: str | None = None
     retrieved_unused: int | None = None
 
+    @classmethod
+    def of(cls, sample: Sample) -> Samples:
+        """Return the one sample that a user has made."""
+        return cls(multi=sample) if isinstance(sample, MultiTurnSample) else cls(single=sample)
+
     def attributes(self) -> dict[str, Any]:
         """Return what the unit's span tells of how its sample was made; empty where there is none."""
         if self.outcome is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opentelemetry.trace import Span, Tracer, get_current_span
 
 from spanscore import semconv
-from spanscore.model.sample import MultiTurnSample, Sample, Samples, by_value
+from spanscore.model.sample import Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.live_span import LiveSpan
@@ -72,8 +72,7 @@ class SubmittedSamples:
         if not ids.trace_flags & 1:
             self._admission.record_rejected(Outcome.NOT_EXPORTED)
             return None
-        unit, sample = _unit_of(span, end_ns), by_value(item)
-        samples = Samples(multi=sample) if isinstance(sample, MultiTurnSample) else Samples(single=sample)
+        unit, samples = _unit_of(span, end_ns), Samples.of(by_value(item))
         self._submitted += 1
         submission = _Submission(unit, samples, pending, sampled)
         self._inbox.put(self, submission, size_bytes_of(unit, samples), must=True)
