@@ -218,22 +218,30 @@ class RunCapture:
         root.ids.append(run_id)
         return run
 
+    def _fail(self, run_id: int, take: Any, output: Any, error: BaseException, inputs: Any = None) -> None:
+        run = self._runs.get(run_id)
+        if run is not None:
+            self._end(run_id, take, output, _error_of(run.root, error), inputs)
+
     def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
         run = self._runs.get(run_id)
         if run is None:
             return
         root = run.root
-        if error is not None:
-            error = _error_of(root, error)
         if run.id != run_id or root.ignored:
             root.open.pop(run_id, None)
-            if run is root and run.id == run_id and run_id in self._roots:
+            if self._roots.get(run_id) is run:
                 self.forget(root)
             return
         if run.ended:  # the same handler attached twice, or given up before
             return
         run.ended = True
-        snapshot = _snapshot_of(output, take, content=root.record_content)
+        snapshot = None
+        if output is not None:
+            if take is codec.snapshot_generation:  # without content, what it counted
+                snapshot = take(output, content=root.record_content)
+            elif root.record_content:
+                snapshot = take(output)
         if inputs is not None and root.record_content:
             run.input = codec.snapshot(inputs)
         if run is not root:
@@ -283,15 +291,6 @@ class RunCapture:
         if not oldest.ignored:
             oldest.broken = True
             self._inbox.put(self.receiver, (oldest, now_ns, None, GeneratorExit()), must=True)  # as if its reader left
-
-
-def _snapshot_of(output: Any, take: Any, *, content: bool) -> Any:
-    """Return what is kept of an output: of a model's, without content, what it counted."""
-    if output is None:
-        return None
-    if take is codec.snapshot_generation:
-        return take(output, content=content)
-    return take(output) if content else None
 
 
 def _size_bytes(run: Run, snapshot: Any) -> int:

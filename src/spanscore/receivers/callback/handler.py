@@ -93,7 +93,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """End a root or a step that raised, was cancelled, abandoned or interrupted."""
         try:
-            self._end(run_id.int, codec.snapshot, None, error, kwargs.get("inputs"))
+            self._fail(run_id.int, codec.snapshot, None, error, kwargs.get("inputs"))
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_chain_error", fault)
 
@@ -156,7 +156,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a model's run that failed, with what it had said so far."""
         try:
-            self._end(run_id.int, codec.snapshot_generation, kwargs.get("response"), error)
+            self._fail(run_id.int, codec.snapshot_generation, kwargs.get("response"), error)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_llm_error", fault)
 
@@ -189,7 +189,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a retriever's run that failed."""
         try:
-            self._end(run_id.int, codec.snapshot, None, error)
+            self._fail(run_id.int, codec.snapshot, None, error)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_retriever_error", fault)
 
@@ -224,7 +224,7 @@ class SpanCallbackHandler(RunCapture, BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hand over a tool's run that failed."""
         try:
-            self._end(run_id.int, codec.snapshot_tool_output, None, error)
+            self._fail(run_id.int, codec.snapshot_tool_output, None, error)
         except Exception as fault:  # noqa: BLE001
             log_internal_error("record a run in on_tool_error", fault)
 
