@@ -31,6 +31,13 @@ class Labelled(MemorySink):
         Labelled.made.append(self)
 
 
+class Provided(MemorySink):
+    """A sink that wants what only sinks of our own are given."""
+
+    def __init__(self, providers: object) -> None:
+        super().__init__()
+
+
 class Shouting:
     """A dialect that reads every unit, and always finds the same."""
 
@@ -59,7 +66,7 @@ class Small(MemoryQueue):
 @pytest.fixture(autouse=True)
 def outside(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("my_parts")
-    for part in (Labelled, Shouting, Small):
+    for part in (Labelled, Provided, Shouting, Small):
         setattr(module, part.__name__, part)
     monkeypatch.setitem(sys.modules, "my_parts", module)
     monkeypatch.setattr(Labelled, "made", [])
@@ -133,6 +140,7 @@ def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
         ("sinks", ["event"], "'event', which is a place"),
         ("sinks", [{"my_parts:Labelled": {"lable": "x"}}], "sink 'my_parts:Labelled' has no parameter 'lable'.*label"),
         ("sinks", ["my_parts:Labelled"], "missing a required argument: 'label'"),
+        ("sinks", ["my_parts:Provided"], "missing a required argument: 'providers'"),
         ("sinks", ["my_parts:Shouting"], "made a Shouting, which is no sink"),
         ("sinks", [object()], "is no sink: it needs emit and shutdown"),
         ("dialects", ["my_parts:Nope"], "has no Nope"),
@@ -153,6 +161,11 @@ def test_what_cannot_be_made_is_refused_at_once(option: str, wrong: Any, message
         ("sinks: [3]", "sinks.0: write a name, alone or with its parameters"),
         ("sinks: my_parts:Labelled", "sinks: Input should be a valid list"),
         ("sinks: [{'my_parts:Labelled': {lable: x}}]", "sinks: sink 'my_parts:Labelled' has no parameter 'lable'"),
+        ("sinks: ['my_parts:Provided']", "missing a required argument: 'providers'"),
+        (
+            "queue: {my_parts:Small: {}, memory: {}}",
+            "queue: {'my_parts:Small': {}, 'memory': {}} names 2 queues; name one",
+        ),
         ("dialects: ['my_parts:Nope']", "dialects: dialect 'my_parts:Nope': module my_parts has no Nope"),
         ("queue: {memory: {size: 3}}", "queue: queue 'memory' has no parameter 'size'"),
         ("queue: [memory]", "queue: write a name"),

@@ -17,7 +17,7 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.line.configuration import Configuration, given_in, value_at
-from spanscore.line.options import Options, rules_in
+from spanscore.line.options import PLACES, Options, rules_in
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.model.score import refuse_taken_name
@@ -228,10 +228,6 @@ class _AnyJudge:
 
 _NAMED: Mapping[str, Registry] = {"sinks": SINKS, "dialects": DIALECTS, "queue": QUEUES}
 """Key → where the parts are found that it names."""
-_HANDED_ON: Mapping[str, Any] = dict.fromkeys(
-    ("content", "providers", "telemetry", "extract", "score_abandoned", "capacity", "max_bytes")
-)
-"""What a scorer gives to those that take it."""
 
 
 def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:
@@ -245,9 +241,11 @@ def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:
     tried += [("capture.", partial(Extract, **{name: place})) for name, place in places.items()]
     tried += [("", lambda: Options(sinks=value_at(settings, "sinks")))]
     for section, registry in _NAMED.items():
-        parts = value_at(settings, section)
+        parts, offered = value_at(settings, section), dict.fromkeys(registry.offers)
         listed = plugins.entries(parts if isinstance(parts, list) else [parts])
-        tried += [(f"{section}: ", partial(registry.checked, *part, **_HANDED_ON)) for part in listed]
+        own = [part for part in listed if part[0] not in PLACES]  # a place is refused above
+        tried += [(f"{section}: ", partial(registry.checked, *part, **offered)) for part in own]
+    tried += [("queue: ", lambda: QUEUES.check_one(value_at(settings, "queue")))]
     for at, make in tried:
         try:
             make()

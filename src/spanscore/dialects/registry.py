@@ -7,4 +7,10 @@ __all__ = ["DIALECTS"]
 
 _BUILT_IN = {"genai": "spanscore.dialects.genai:GenAIDialect"}
 """The last claims every run of our own callback."""
-DIALECTS = Registry(kind="dialect", protocol=Dialect, outside="my_pkg.dialects:MyDialect", built_in=_BUILT_IN)
+DIALECTS = Registry(
+    kind="dialect",
+    protocol=Dialect,
+    outside="my_pkg.dialects:MyDialect",
+    built_in=_BUILT_IN,
+    offers=("extract", "score_abandoned"),
+)

@@ -36,6 +36,7 @@ class Registry:
         outside: how one from outside is written, for the error of an unknown name.
         built_in: name → class, or where it stands (``"module:Class"``), and is imported from on first use.
         aliases: what people call a built-in → its name.
+        offers: what a scorer hands to a part from outside that takes one of the name.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Registry:
     outside: str
     built_in: Mapping[str, Any]
     aliases: Mapping[str, str] = field(default_factory=dict)
+    offers: tuple[str, ...] = ()
 
     def each(self, given: Iterable[Any], /, **offered: Any) -> list[Any]:
         """Return parts: those that are given ready made as they are, those that are named (``Entry``) made.
@@ -54,10 +56,17 @@ class Registry:
 
     def one(self, given: Any, /, **offered: Any) -> Any:
         """Return the one part that is given or named; raises as ``each`` does."""
-        parts = self.each([given], **offered)
-        if len(parts) != 1:
-            raise ConfigurationError(f"{given!r} names {len(parts)} {self.kind}s; name one")
-        return parts[0]
+        self.check_one(given)
+        return self.each([given], **offered)[0]
+
+    def check_one(self, given: Any) -> None:
+        """Make sure that one part is given or named.
+
+        Raises:
+            ConfigurationError: more are, or none.
+        """
+        if isinstance(given, Mapping) and len(given) != 1:
+            raise ConfigurationError(f"{given!r} names {len(given)} {self.kind}s; name one")
 
     def made(self, name: str, params: Mapping[str, Any], /, **offered: Any) -> Any:
         """Return a part by its name.

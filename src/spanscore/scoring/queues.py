@@ -6,4 +6,6 @@ from spanscore.runtime.plugins import Registry
 __all__ = ["QUEUES"]
 
 _BUILT_IN = {"memory": "spanscore.scoring.memory_queue:MemoryQueue"}
-QUEUES = Registry(kind="queue", protocol=Queue, outside="my_pkg.queues:MyQueue", built_in=_BUILT_IN)
+QUEUES = Registry(
+    kind="queue", protocol=Queue, outside="my_pkg.queues:MyQueue", built_in=_BUILT_IN, offers=("capacity", "max_bytes")
+)

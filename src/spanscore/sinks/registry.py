@@ -10,4 +10,4 @@ _BUILT_IN = {
     "event": "spanscore.sinks.event:Events",
     "instruments": "spanscore.sinks.instruments:Instruments",
 }
-SINKS = Registry(kind="sink", protocol=Sink, outside="my_pkg.sinks:MySink", built_in=_BUILT_IN)
+SINKS = Registry(kind="sink", protocol=Sink, outside="my_pkg.sinks:MySink", built_in=_BUILT_IN, offers=("content",))
