@@ -6,19 +6,27 @@ SpanscoreError
 │       └── MissingExtraError         … an optional library is not installed
 ├── SampleError (ValueError)          the sender: an invalid sample or conversation
 └── JudgeError                        the judge: carries a low-cardinality ``error_type``
-    ├── JudgeUnavailable              … could not be reached or refused; asking again may pass
+    ├── JudgeUnavailable              … could not be reached, or failed on its side; asking again may pass
+    │   └── JudgeOverloaded           … refused for load: it asks us to wait
+    ├── JudgeOutOfQuota               … refused, as its account has no money left
     ├── JudgeTimeout                  … did not answer before its deadline
-    └── JudgeUnparseable              … answered in the wrong form, and again when asked to repair it
+    ├── JudgeUnparseable              … answered in the wrong form, and again when asked to repair it
+    ├── JudgeRateLimited              was not asked: waiting for it took too long
+    └── JudgeBudgetSpent              was not asked: what the user allowed is spent
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 __all__ = [
     "ConfigurationError",
+    "JudgeBudgetSpent",
     "JudgeError",
+    "JudgeOutOfQuota",
+    "JudgeOverloaded",
+    "JudgeRateLimited",
     "JudgeTimeout",
     "JudgeUnavailable",
     "JudgeUnparseable",
@@ -60,20 +68,41 @@ class JudgeError(SpanscoreError):
         message: what happened, without quoting the prompt or the answer.
         error_type: low-cardinality name for ``error.type``; the class's own when None.
         retry_after_s: seconds that the judge asked us to wait; None where it did not.
+        headers: what the refusal said of the account's limits, names in lower case; for the gate.
     """
 
     error_type = "judge_error"
 
-    def __init__(self, message: str, *, error_type: str | None = None, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        error_type: str | None = None,
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.error_type = error_type or type(self).error_type
         self.retry_after_s = retry_after_s
+        self.headers = headers or {}
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge could not be reached, refused for load, or failed on its side; asking again may pass."""
+    """The judge could not be reached, or failed on its side; asking again may pass."""
 
     error_type = "unavailable"
+
+
+class JudgeOverloaded(JudgeUnavailable):
+    """The judge refused for load (429, 529, 503 with ``Retry-After``): the question waits, and has lost no attempt."""
+
+    error_type = "http_429"
+
+
+class JudgeOutOfQuota(JudgeError):
+    """The account has no money left (``insufficient_quota`` and its like): a person must act."""
+
+    error_type = "quota"
 
 
 class JudgeTimeout(JudgeError):
@@ -86,6 +115,18 @@ class JudgeUnparseable(JudgeError):
     """The judge answered in the wrong form, and again when it was asked to repair its answer."""
 
     error_type = "unparseable"
+
+
+class JudgeRateLimited(JudgeError):
+    """The question waited for longer than ``max_wait``: for a ``limit``, for ``quota``, or as the ``breaker_open``."""
+
+    error_type = "limit"
+
+
+class JudgeBudgetSpent(JudgeError):
+    """The question was not sent: the budget of its window is spent."""
+
+    error_type = "budget"
 
 
 @contextmanager

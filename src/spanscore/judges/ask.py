@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
+from spanscore.judges.asker import asker
 from spanscore.judges.record import record, recorded_calls
 from spanscore.judges.render import form
 from spanscore.judges.suppress import suppressed
@@ -133,7 +134,7 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
 async def _reply(judge: Judge, prompt: Prompt) -> Reply:
     """Call the judge, unseen by any instrumentation. What a judge raises is a judge's error, never the metric's."""
     try:
-        with suppressed():
+        with suppressed(), asker().asks():
             return await judge.ask(prompt)
     except JudgeError:
         raise

@@ -7,7 +7,7 @@ a sentence in it that reads like an instruction is seen as evidence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -56,6 +56,10 @@ class Reply:
         duration_s: seconds the model itself took, without waiting for a place; None when the judge does not tell
             (the asker's own clock counts then).
         cost_usd: of this answer; None when it is not known.
+        cached: nobody was asked: it was answered before. No tokens, no cost.
+        finish: why the model stopped, as its provider names it (``stop``, ``length``); None when it does not tell.
+        cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache, and bills for less.
+        headers: what the answer said of the account's limits, names in lower case; for the gate.
     """
 
     text: str
@@ -64,3 +68,7 @@ class Reply:
     output_tokens: int = 0
     duration_s: float | None = None
     cost_usd: float | None = None
+    cached: bool = False
+    finish: str | None = None
+    cached_input_tokens: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)

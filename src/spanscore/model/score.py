@@ -125,6 +125,10 @@ class JudgeCall:
         model: the answering model as its provider names it; empty when unknown.
         cost_usd: None when the price is not known.
         error_type: None for an answer.
+        cached: nobody was asked: it was answered before. No tokens, no cost.
+        estimated: tokens and cost are what it may have come to: it was given up, and may be billed all the same.
+        cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache.
+        input_left_out: share of the question's tokens that were left out of it, as it was too long; [0, 1).
     """
 
     step: str
@@ -134,6 +138,10 @@ class JudgeCall:
     cost_usd: float | None = None
     duration_s: float = 0.0
     error_type: str | None = None
+    cached: bool = False
+    estimated: bool = False
+    cached_input_tokens: int = 0
+    input_left_out: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

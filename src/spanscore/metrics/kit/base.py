@@ -17,7 +17,7 @@ from math import isfinite, isnan
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from spanscore.errors import JudgeError, JudgeTimeout
+from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
@@ -137,10 +137,8 @@ class BaseMetric:
             if refusal is not None:
                 return self._ended(Outcome.MISSING_FIELD, calls, reason=refusal)
             return self._judged(await self.measure(sample), calls)
-        except JudgeTimeout as error:
-            return self._ended(Outcome.TIMEOUT, calls, reason=str(error), error_type=error.error_type)
         except JudgeError as error:
-            return self._ended(Outcome.JUDGE_ERROR, calls, reason=str(error), error_type=error.error_type)
+            return self._ended(_outcome_of(error), calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
             name = type_name(error)
             return self._ended(Outcome.METRIC_ERROR, calls, reason=f"{self.name} raised {name}", error_type=name)
@@ -224,6 +222,17 @@ class BaseMetric:
         }
         prompts = {name: render(step.prompt({})) for name, step in self.steps.items()}
         return {"parameters": parameters, "prompts": prompts, "scale": _plain(self.scale)}
+
+
+_OUTCOMES: Mapping[type[JudgeError], Outcome] = {
+    JudgeTimeout: Outcome.TIMEOUT,
+    JudgeRateLimited: Outcome.RATE_LIMITED,
+    JudgeBudgetSpent: Outcome.BUDGET,
+}
+
+
+def _outcome_of(error: JudgeError) -> Outcome:
+    return next((outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), Outcome.JUDGE_ERROR)
 
 
 _NO_PARAMETERS = frozenset({"name", "version", "steps", "questions", "requires", "scale"})

@@ -1,0 +1,93 @@
+"""Asker: for which score a question is asked. What a judge's effects need to know of it, and the clock of the score.
+
+The engine opens one around each metric that it begins; a metric that is scored by hand has none.
+
+    asking    a question of the score is out with its judge, or waits to be sent
+    waiting   it waits: for a place, a rate, an open breaker. That is no time in which a judge works
+
+The score's time runs while it computes or a judge works for it; it stands still while all its open questions wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import inf
+
+__all__ = ["Asker", "asked_by", "asker"]
+
+
+@dataclass(slots=True, eq=False)
+class Asker:
+    """One metric at work on one sample. Loop thread.
+
+    Attributes:
+        metric: its name: the places of an account go round by it.
+        taken_s: when this process took the unit; the loop's clock, as all times here. ``max_wait`` counts from it.
+        held_until_s: until when the unit's spans wait for its scores: such a unit goes before one whose spans have left.
+        on_change: called when ``is_asking`` or ``is_waiting`` has changed.
+        asking: questions that are open.
+        waiting: of them, those that wait.
+    """
+
+    metric: str = ""
+    taken_s: float | None = None
+    held_until_s: float = -inf
+    on_change: Callable[[], None] | None = None
+    asking: int = field(default=0, init=False)
+    waiting: int = field(default=0, init=False)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question of it is open: it needs no worker."""
+        return self.asking > 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nobody works for it: all its open questions wait."""
+        return 0 < self.asking == self.waiting
+
+    @contextmanager
+    def asks(self) -> Iterator[None]:
+        """Have a question open inside the block."""
+        self._count(asking=1)
+        try:
+            yield
+        finally:
+            self._count(asking=-1)
+
+    @contextmanager
+    def waits(self) -> Iterator[None]:
+        """Have the question that is open wait inside the block."""
+        self._count(waiting=1)
+        try:
+            yield
+        finally:
+            self._count(waiting=-1)
+
+    def _count(self, *, asking: int = 0, waiting: int = 0) -> None:
+        before = self.is_asking, self.is_waiting
+        self.asking += asking
+        self.waiting += waiting
+        if self.on_change is not None and (self.is_asking, self.is_waiting) != before:
+            self.on_change()
+
+
+_asker: ContextVar[Asker | None] = ContextVar("spanscore_asker", default=None)
+
+
+def asker() -> Asker:
+    """Return for which score a question is asked; one that knows nothing, where a metric is scored by hand."""
+    return _asker.get() or Asker()
+
+
+@contextmanager
+def asked_by(one: Asker) -> Iterator[None]:
+    """Have all questions inside the block, and in tasks started there, asked for this score."""
+    token = _asker.set(one)
+    try:
+        yield
+    finally:
+        _asker.reset(token)
