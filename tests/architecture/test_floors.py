@@ -28,7 +28,12 @@ FLOOR = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 TESTING_AND_ABOVE = FLOOR["testing"]  # these may come in by the front door, ``from spanscore import …``
 
 # Hard dependencies of a core dependency, which therefore are always there.
-BROUGHT_ALONG = {"google": "protobuf of the OTLP exporters", "grpc": "the OTLP exporter", "langsmith": "langchain-core"}
+BROUGHT_ALONG = {
+    "google": "protobuf of the OTLP exporters",
+    "grpc": "the OTLP exporter",
+    "langsmith": "langchain-core",
+    "requests": "the OTLP exporters, which send through it",
+}
 
 MODULES = {
     ".".join(file.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): file

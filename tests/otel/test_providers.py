@@ -13,6 +13,10 @@ from pathlib import Path
 import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -22,8 +26,8 @@ from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
 from tests.sinks.memory import Memory, telemetry_of
 
 from spanscore.model.score import score_id
-from spanscore.otel.exporters import _condensed
 from spanscore.otel.providers import Providers
+from spanscore.otel.quiet_exporter import _condensed
 from spanscore.otel.resolved import ProviderRow
 from spanscore.runtime import log
 from spanscore.sinks.evaluation_span import EvaluationSpans
@@ -445,6 +449,64 @@ def test_a_collector_that_is_busy_for_a_moment_is_waited_for(own: Providers, rec
     assert [span.name for span in receiver.spans] == ["root"]
 
 
+def test_what_a_backend_rejects_is_not_flushed_and_counted(
+    own: Providers, receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.reject(2, "too old")
+    for _ in range(3):
+        own.tracer().start_span("root").end()
+
+    assert not own.force_flush(DEADLINE_S)
+    assert rows(own)["traces"].last.endswith("UTC: 2 of 3 spans rejected (too old); 2 spans not delivered")
+    assert caplog.messages == [
+        f"spanscore: {receiver.endpoint} rejects a part of what is exported: see scorer.status() for what is lost"
+    ]
+
+
+def test_a_flush_is_true_again_when_nothing_is_rejected_any_more(own: Providers, receiver: OtlpReceiver) -> None:
+    receiver.reject(1)
+    own.tracer().start_span("root").end()
+    flushed = own.force_flush(DEADLINE_S)
+    receiver.reject(0, "only a warning")
+    own.tracer().start_span("root").end()
+
+    assert (flushed, own.force_flush(DEADLINE_S)) == (False, True)
+    assert rows(own)["traces"].last.endswith("UTC; 1 spans not delivered")
+
+
+def test_points_and_events_that_are_rejected_are_counted(own: Providers, receiver: OtlpReceiver) -> None:
+    receiver.reject(1)
+    memory = Memory()
+    memory.providers = own
+    telemetry_of(memory).record(unit(), score())
+    Events(own).emit(unit(), [score()])
+
+    assert not own.force_flush(DEADLINE_S)
+    assert "1 points not delivered" in rows(own)["metrics"].last
+    assert rows(own)["logs"].last.endswith("UTC: 1 of 1 events rejected; 1 events not delivered")
+
+
+@pytest.mark.parametrize("answer", [b"{}", b"<html>", b"\xff\xff"])
+def test_an_answer_that_is_none_of_otlp_rejects_nothing(own: Providers, receiver: OtlpReceiver, answer: bytes) -> None:
+    receiver._accepted = {"/v1/traces": answer}
+    own.tracer().start_span("root").end()
+
+    assert own.force_flush(DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER"],
+)
+def test_a_session_that_the_environment_names_is_the_exporters(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "nobodys")
+    providers = Providers()
+
+    providers.resolve()
+
+    assert "nobodys" in rows(providers)["traces"].last  # the exporter has looked for it
+
+
 @pytest.mark.parametrize(
     ("words", "clause"),
     [
@@ -475,6 +537,26 @@ def test_a_grpc_backend_without_a_signal_is_asked_once(
 
     assert rows(providers)["logs"].last.startswith("stopped at ")
     assert caplog.messages == []
+    providers.shutdown(DEADLINE_S)
+    server.stop(None)
+
+
+def test_over_grpc_it_is_not_known_what_a_backend_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=1))
+    export = grpc.unary_unary_rpc_method_handler(lambda *_: partial.SerializeToString())
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {"Export": export})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    providers = Providers()
+    providers.tracer().start_span("root").end()
+
+    providers.force_flush(DEADLINE_S)
+
+    assert rows(providers)["traces"].last.endswith("UTC; whether all was accepted is not known")
     providers.shutdown(DEADLINE_S)
     server.stop(None)
 

@@ -21,9 +21,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 from google.protobuf.message import Message
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsPartialSuccess,
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 Signal = Literal["traces", "metrics", "logs"]
@@ -33,6 +45,17 @@ _REQUESTS: dict[str, type[Message]] = {
     "/v1/traces": ExportTraceServiceRequest,
     "/v1/metrics": ExportMetricsServiceRequest,
     "/v1/logs": ExportLogsServiceRequest,
+}
+_PARTIAL: dict[str, Callable[[int, str], Message]] = {
+    "/v1/traces": lambda number, why: ExportTraceServiceResponse(
+        partial_success=ExportTracePartialSuccess(rejected_spans=number, error_message=why)
+    ),
+    "/v1/metrics": lambda number, why: ExportMetricsServiceResponse(
+        partial_success=ExportMetricsPartialSuccess(rejected_data_points=number, error_message=why)
+    ),
+    "/v1/logs": lambda number, why: ExportLogsServiceResponse(
+        partial_success=ExportLogsPartialSuccess(rejected_log_records=number, error_message=why)
+    ),
 }
 
 
@@ -92,6 +115,7 @@ class OtlpReceiver:
     def __init__(self, forward_to: str | None = None) -> None:
         self._forward_to = forward_to
         self._answers: dict[str, Answer] = {}
+        self._accepted: dict[str, bytes] = {}
         self._changed = threading.Condition()
         self._refusing = False
         self.spans: list[ReceivedSpan] = []
@@ -129,6 +153,10 @@ class OtlpReceiver:
             for signal in signals or ("traces", "metrics", "logs"):
                 self._answers[f"/v1/{signal}"] = with_
             self._changed.notify_all()
+
+    def reject(self, number: int, why: str = "") -> None:
+        """Answer every request from now on that so many of its spans, points or events are rejected; 0 = none."""
+        self._accepted = {path: partial(number, why).SerializeToString() for path, partial in _PARTIAL.items()}
 
     def refuse(self) -> None:
         """Close the port: connections are refused from now on. Cannot be undone."""
@@ -178,7 +206,7 @@ class OtlpReceiver:
                 return int(answer), b""
             self._keep(_parse(path, body, headers))
             self._changed.notify_all()
-        return self._forward(path, body, headers) if self._forward_to else (200, b"")
+        return self._forward(path, body, headers) if self._forward_to else (200, self._accepted.get(path, b""))
 
     def _forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         passed = {name: value for name, value in headers.items() if name.lower().startswith("content-")}

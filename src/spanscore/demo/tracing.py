@@ -24,7 +24,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.otel.exporters import SIGNALS, QuietExporter, otlp_exporter, sdk_disabled
+from spanscore.otel.exporters import quiet_otlp_exporter, sdk_disabled
+from spanscore.otel.quiet_exporter import SIGNALS
 from spanscore.runtime.threads import start_daemon
 
 __all__ = ["SERVICE", "Tracing", "in_stretch"]
@@ -132,7 +133,7 @@ def _exporters(url: str) -> dict[str, Any]:
             f"--otlp is {url!r}; it is the base URL of an OTLP/HTTP backend: http://localhost:4318"
         )
     at = {what: f"{url.rstrip('/')}/v1/{what}" for what in SIGNALS}
-    return {what: QuietExporter(otlp_exporter(what)(endpoint=to, timeout=5), to, what) for what, to in at.items()}
+    return {what: quiet_otlp_exporter(what, to, endpoint=to, timeout=5) for what, to in at.items()}
 
 
 def _together(calls: Sequence[Callable[[], object]]) -> None:

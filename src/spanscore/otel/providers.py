@@ -20,7 +20,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
-from spanscore.otel.exporters import SIGNALS, OwnParts, Signal, exporter_name, otel_environment, sdk_disabled
+from spanscore.otel.exporters import OwnParts, exporter_name, otel_environment, sdk_disabled
+from spanscore.otel.quiet_exporter import SIGNALS, Signal
 from spanscore.otel.resolved import NO_METRICS, ProviderRow, ResolvedProvider, global_provider, no_provider
 from spanscore.otel.scope import scope, version
 from spanscore.runtime.fork import before_fork, reset_in_child

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from opentelemetry import metrics, trace
 
-from spanscore.otel.exporters import QuietExporter, Signal, exporter_name, sdk_disabled
+from spanscore.otel.exporters import exporter_name, sdk_disabled
+from spanscore.otel.quiet_exporter import QuietExporter, Signal
 
 __all__ = ["NO_METRICS", "ProviderRow", "ResolvedProvider", "global_provider", "no_provider"]
 
