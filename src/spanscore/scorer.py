@@ -167,11 +167,13 @@ class OnlineScorer:
         from spanscore.metrics.catalog.configured import metrics_of
         from spanscore.settings.reading import read_settings
 
-        settings = read_settings(path, Configuration)
-        given = overridden(given_in(settings), overrides)
-        if "metrics" not in given:
-            given["metrics"] = metrics_of(settings)
-        scorer = cls(**given)
+        read = read_settings(path, Configuration)
+        settings = read.settings
+        with read.as_written.told():
+            given = overridden(given_in(settings), overrides)
+            if "metrics" not in given:
+                given["metrics"] = metrics_of(settings)
+            scorer = cls(**given)
         if settings.serve_metrics is not None:
             try:
                 scorer.serve_metrics(settings.serve_metrics.port, settings.serve_metrics.host)

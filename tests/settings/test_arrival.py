@@ -117,7 +117,7 @@ def _inside(section: Any, part: str) -> Any:
 def made_of(file: Path, path: str | None) -> dict[str, Any]:
     """Return place → value of all that a configuration makes: the parts of a scorer, and the files that watch it."""
     file.write_text(yaml.safe_dump(configured(path)))
-    settings = read_settings(file, Configuration)
+    settings = read_settings(file, Configuration).settings
     with OnlineScorer.from_config(file, tracer_provider=a_trace().provider) as scorer:
         scorer._line.span_thread.ensure()
         assert scorer.flush(10)
@@ -192,7 +192,7 @@ def test_a_key_is_the_option_that_the_table_says(path: str, tmp_path: Path, monk
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump(configured(path)))
 
-    options = Options.of(given_in(read_settings(tmp_path / "spanscore.yaml", Configuration)))
+    options = Options.of(given_in(read_settings(tmp_path / "spanscore.yaml", Configuration).settings))
 
     assert getattr(options, PLAIN[path]) in (unusual(path), str(unusual(path)).encode())
 

@@ -27,6 +27,7 @@ from spanscore.runtime import plugins
 from spanscore.runtime.plugins import Registry
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
+from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
 from spanscore.settings.reading import examine_settings
 from spanscore.settings.tree import PlaceSettings, Settings
@@ -47,12 +48,14 @@ class ConfigReport:
         metrics: those that can be made, by the offline judge: good for their names, scales and fields.
         errors: what is wrong in the file, a line each.
         missing: what this environment lacks of it, a line each.
+        as_written: makes of what is told what may be shown.
     """
 
     settings: Settings
     metrics: Sequence[Metric]
     errors: tuple[str, ...]
     missing: tuple[str, ...]
+    as_written: AsWritten
 
     @property
     def options(self) -> Options:
@@ -94,11 +97,14 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if read.all_metrics:
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     problems += _part_problems(settings)
+    wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
+    missing = dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))
     return ConfigReport(
         settings=settings,
         metrics=made,
-        errors=(*read.errors, *(str(one) for one in problems if not isinstance(one, NotReadyError))),
-        missing=tuple(dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))),
+        errors=(*read.errors, *map(read.as_written, wrong)),
+        missing=tuple(map(read.as_written, missing)),
+        as_written=read.as_written,
     )
 
 

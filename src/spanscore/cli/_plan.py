@@ -113,10 +113,10 @@ class ConfigPlan:
 
 
 def plan_of(report: ConfigReport) -> ConfigPlan:
-    """Return the plan of a configuration that has no error."""
+    """Return the plan of a configuration that has no error, with what may be shown of it."""
     settings, options, metrics = report.settings, report.options, report.metrics
     volumes = volumes_of(settings, options, metrics)
-    return ConfigPlan(
+    plan = ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
@@ -127,6 +127,7 @@ def plan_of(report: ConfigReport) -> ConfigPlan:
         ),
         notes=tuple(_notes(settings, options, metrics)),
     )
+    return report.as_written.all(plan)
 
 
 def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) -> dict[str, Volume]:

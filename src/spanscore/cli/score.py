@@ -23,6 +23,7 @@ from spanscore.line.options import Options
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Judge, Metric
+from spanscore.settings.environment import AsWritten
 from spanscore.settings.tree import Settings
 
 __all__ = ["score"]
@@ -103,8 +104,9 @@ def score(
     is in no mean.
     """
     configured = None if config is None else valid(config, judge=not judge, embeddings=not (judge or embeddings))
-    settings = None if configured is None else configured.settings
-    made = _metrics(metrics, settings, judge, embeddings)
+    settings, as_written = (configured.settings, configured.as_written) if configured else (None, AsWritten())
+    with as_written.told():
+        made = _metrics(metrics, settings, judge, embeddings)
     deadline_s = timeout or (configured.options if configured else Options()).timeout
     if report is not None:
         check_report(report)

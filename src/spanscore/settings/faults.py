@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
+from spanscore.settings.credentials import HOW_TO_GIVE, is_credential, without_credentials
 
 __all__ = ["Place", "place_of", "told", "wrong_settings"]
 
@@ -21,7 +22,13 @@ _LONGEST = 100
 _METRICS = (
     "write a list of names, each alone or with its parameters: [response_relevancy, {faithfulness: {pass_at: 0.7}}]"
 )
-_RENAMED = {"min_duration_s": "slower_than", "equals": "metadata: {key: value}"}
+_RENAMED = {
+    "min_duration_s": "slower_than",
+    "equals": "metadata: {key: value}",
+    "api_key": f"what a file may say of a key: {HOW_TO_GIVE}",
+    "temperature": "model_kwargs: {temperature: 0}",
+    "max_tokens": "model_kwargs: {max_tokens: 500}",
+}
 """Keys that were or could be → how it is written; what merely stands elsewhere in the tree is found there."""
 _METRIC = "write a name, alone or with its parameters: faithfulness, or faithfulness: {pass_at: 0.7}"
 
@@ -32,12 +39,22 @@ def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationErro
     return ConfigurationError("\n".join([f"{path}: {count}", *(f"  {error}" for error in errors)]))
 
 
-def told(entries: Iterable[Any], tree: type[BaseModel]) -> tuple[str, ...]:
-    """Return a line for each place of pydantic's entries; ``tree`` is what it read."""
+def told(
+    entries: Iterable[Any], tree: type[BaseModel], as_written: Callable[[str], str] = lambda text: text
+) -> dict[Place, str]:
+    """Return place → line for pydantic's entries.
+
+    Args:
+        entries: of a ``ValidationError``.
+        tree: what it read.
+        as_written: makes of a value what may be shown; the lines may still quote it, but not cut.
+    """
     lines: dict[Place, str] = {}
     for entry in entries:
-        lines.setdefault(place_of(entry), _line(entry, tree))
-    return tuple(lines.values())
+        place = place_of(entry)
+        if place not in lines:
+            lines[place] = _line(entry, tree, f" (given: {_shown(entry, as_written)})")
+    return lines
 
 
 def place_of(entry: Any) -> Place:
@@ -46,8 +63,8 @@ def place_of(entry: Any) -> Place:
     return location[:2] if location[:1] == ("metrics",) else location
 
 
-def _line(entry: Any, tree: type[BaseModel]) -> str:
-    place, kind, given = place_of(entry), entry["type"], f" (given: {_shown(entry['input'])})"
+def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
+    place, kind = place_of(entry), entry["type"]
     key = ".".join(map(str, place))
     if place[0] == "metrics":  # pydantic says of it which types it could have
         wrong = "is required" if kind == "missing" else f"names no metric{given}"
@@ -73,8 +90,9 @@ def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str]) -> str:
     return f"{meant} Allowed here: {', '.join(allowed)}"
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def _shown(entry: Any, as_written: Callable[[str], str]) -> str:
+    hidden = is_credential(entry["loc"][-1])
+    text = "not shown" if hidden else as_written(repr(without_credentials(entry["input"])))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +15,9 @@ from pydantic_settings.exceptions import SettingsError
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.settings.faults import Place, place_of, told, wrong_settings
+from spanscore.settings.credentials import HOW_TO_GIVE, credentials_in
+from spanscore.settings.environment import AsWritten, FromEnvironment
+from spanscore.settings.faults import Place, told, wrong_settings
 from spanscore.settings.tree import Settings
 
 __all__ = ["PartialSettings", "examine_settings", "read_settings"]
@@ -35,15 +37,17 @@ class PartialSettings(Generic[S]):
         settings: with the defaults where something is wrong, and without the metrics that are none.
         errors: a line each: the key, the value, what is allowed and what was probably meant.
         all_metrics: whether every entry of ``metrics`` could be read; else there may be a built-in one instead.
+        as_written: makes of a message what may be shown: what came from the environment (``${NAME}``) may not.
     """
 
     settings: S
     errors: tuple[str, ...]
     all_metrics: bool
+    as_written: AsWritten = field(default_factory=AsWritten)
 
 
-def read_settings(path: str | Path, tree: type[S]) -> S:
-    """Read a YAML file and the environment; ``tree`` is what may stand in them.
+def read_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
+    """Read a YAML file and the environment; ``tree`` is what may stand in them. Nothing in what is returned is wrong.
 
     Raises:
         ConfigurationError: the file is not there, or a key or value is wrong; the message names each with what is allowed.
@@ -51,7 +55,7 @@ def read_settings(path: str | Path, tree: type[S]) -> S:
     read = examine_settings(path, tree)
     if read.errors:
         raise wrong_settings(path, read.errors)
-    return read.settings
+    return read
 
 
 def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
@@ -60,20 +64,36 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
     Raises:
         ConfigurationError: the file is not there, or is no mapping in YAML.
     """
-    given, wrong = _yaml(Path(path)), set[Place]()
-    errors: tuple[str, ...] = ()
+    written = _yaml(Path(path))
+    environment = FromEnvironment()
+    given = environment.filled(written)
+    as_written = AsWritten(environment.texts)
+    faults = {**environment.faults, **_credentials(written)}
+    wrong = {place[:_DEPTH] for place in faults}
+    first = True
     while True:
         try:
             settings = _validated(given, tree, wrong)
         except pydantic.ValidationError as error:
-            entries = error.errors(include_url=False)
-            errors = errors or told(entries, tree)  # what is wrong afterwards is what leaving out left behind
-            found = {place_of(entry)[:_DEPTH] for entry in entries}
-            if found <= wrong:
-                raise wrong_settings(path, errors) from None
-            wrong |= found
+            found = told(error.errors(include_url=False), tree, as_written)
+            faults |= found if first else {}  # what is wrong afterwards is what leaving out left behind
+            first, left = False, {place[:_DEPTH] for place in found}
+            if left <= wrong:
+                raise wrong_settings(path, _lines(faults, as_written)) from None
+            wrong |= left
         else:
-            return PartialSettings(settings, errors, all_metrics=not any(place[0] == "metrics" for place in wrong))
+            all_metrics = not any(place[0] == "metrics" for place in wrong)
+            return PartialSettings(settings, _lines(faults, as_written), all_metrics, as_written)
+
+
+def _lines(faults: Mapping[Place, str], as_written: AsWritten) -> tuple[str, ...]:
+    return tuple(map(as_written, faults.values()))
+
+
+def _credentials(written: dict[str, Any]) -> dict[Place, str]:
+    """Return place → fault for each key to the judge that stands in the file itself."""
+    found = credentials_in(written.get("judge"), ("judge",))
+    return {place: f"{'.'.join(map(str, place))}: a key is not to stand in the file; {HOW_TO_GIVE}" for place in found}
 
 
 def _yaml(file: Path) -> dict[str, Any]:

@@ -1,0 +1,43 @@
+"""Keys and passwords: a file that is read by many is no place for one, and no message shows one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["HOW_TO_GIVE", "credentials_in", "is_credential", "without_credentials"]
+
+_NAMES = re.compile(
+    r"(?:(?:api|access|secret|private|subscription|auth)[-_ ]?key|token|secret|passw(?:or)?d|authorization|credentials?)$",
+    re.IGNORECASE,
+)
+"""At the end of a name: ``openai_api_key``, ``x-api-key``, ``client_secret``; not ``max_tokens`` or ``prompt_cache_key``."""
+_OF_A_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
+_HIDDEN = "…"
+_VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
+HOW_TO_GIVE = "name what holds it: api_key_env: a variable of the environment, or api_key_file: a path"
+
+
+def is_credential(name: object) -> bool:
+    """Whether what has this name is a secret."""
+    return isinstance(name, str) and _NAMES.search(name) is not None
+
+
+def credentials_in(value: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
+    """Yield where in a section of a file a secret stands itself; one that the environment holds (``${NAME}``) is none."""
+    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in inside:
+        if is_credential(name) and isinstance(inner, str | int | float) and not _VARIABLE.search(str(inner)):
+            yield (*place, name)
+        else:
+            yield from credentials_in(inner, (*place, name))
+
+
+def without_credentials(value: Any) -> Any:
+    """Return a plain value as it may be shown."""
+    if isinstance(value, str):
+        return _OF_A_URL.sub(_HIDDEN, value)
+    if isinstance(value, Mapping):
+        return {name: _HIDDEN if is_credential(name) else without_credentials(one) for name, one in value.items()}
+    return [without_credentials(one) for one in value] if isinstance(value, list) else value
