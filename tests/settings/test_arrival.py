@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from tests.live import a_trace
 from tests.servers.server import free_port
@@ -38,6 +38,10 @@ BASE: dict[str, Any] = {
 UNUSUAL: dict[str, Any] = {
     "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy"],
     "judge.model": "openai:unusual",
+    "judge.base_url": "http://127.0.0.1:9/unusual",
+    "judge.api_key_env": "UNUSUAL_KEY",
+    "judge.api_key_file": str(Path(__file__).parents[1] / "data" / "judge_key.txt"),
+    "judge.model_kwargs": {"temperature": 0.4321},
     "embeddings": "openai:unusual",
     "sampling.rates": {"faithfulness": 0.4321},
     "sampling.rules.*.when.status": "error",
@@ -159,8 +163,15 @@ PARTS: dict[Any, Callable[[Any], Collection[tuple[Any, Any]]]] = {
     MethodType: lambda method: [("self", method.__self__)],
     functools.partial: lambda call: [("args", call.args), ("keywords", call.keywords)],
     FunctionType: _closed_over,
+    SecretStr: lambda secret: [("secret", secret.get_secret_value())],
     type(blake2b()): lambda digest: [("digest", digest.hexdigest())],
 }
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("UNUSUAL_KEY", "unusual")
 
 
 @pytest.fixture(scope="module")
@@ -173,11 +184,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED))
-def test_a_key_arrives_in_a_part_or_in_a_file(
-    path: str, tmp_path: Path, usual: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
+def test_a_key_arrives_in_a_part_or_in_a_file(path: str, tmp_path: Path, usual: dict[str, Any]) -> None:
     made = made_of(tmp_path / "spanscore.yaml", path)
 
     stable = {place for place in made | usual if usual.get(place) is not VARIES}
@@ -188,8 +195,7 @@ PLAIN = {key.path: option for option, key in KEYS.items() if key.form is None}
 
 
 @pytest.mark.parametrize("path", PLAIN)
-def test_a_key_is_the_option_that_the_table_says(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_a_key_is_the_option_that_the_table_says(path: str, tmp_path: Path) -> None:
     (tmp_path / "spanscore.yaml").write_text(yaml.safe_dump(configured(path)))
 
     options = Options.of(given_in(read_settings(tmp_path / "spanscore.yaml", Configuration).settings))

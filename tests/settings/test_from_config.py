@@ -1,9 +1,12 @@
 """A scorer from a file: what it says is what it does, and what is wrong is named."""
 
+import traceback
+
 import pytest
 from tests.live import QUESTION, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.judges.effects.effect import unwrapped
 from spanscore.metrics import ContextRelevance
 
 WHOLE = """
@@ -60,6 +63,14 @@ WRONG = {
     "metrics: [exact_match": ["spanscore.yaml"],
     "metrics: [response_relevancy]\nembeddings: 'nonesuch:x'": ["nonesuch"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["nonesuch"],
+    "metrics: [exact_match]\njudge: {model: lexical, base_url: 'http://h/v1'}": ["base_url is for a judge"],
+    "metrics: [exact_match]\njudge: {model: 'openai:m', api_key_env: J, api_key_file: k}": [
+        "api_key_env and api_key_file"
+    ],
+    "metrics: [exact_match]\njudge: {model: 'openai:m', temperature: 0}": [
+        "judge.temperature",
+        "write model_kwargs: {temp",
+    ],
     "metrics: [exact_match, exact_match]": ["exact_match", "name="],
     "metrics: [exact_match]\nalerts: {exact_match: {baselin: 0.8}}": ["alerts.exact_match.baselin", "'baseline'"],
     "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.1, min_drop: 0.2}}": ["alerts.exact_match", "min_drop"],
@@ -83,6 +94,40 @@ def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path, text):
         OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider)
 
     assert all(word in str(raised.value) for word in WRONG[text]), str(raised.value)
+
+
+KEY = "sk-Judge0123456789"
+KEYS = {
+    f"judge: {{model: 'openai:m', api_key: {KEY}}}": "judge.api_key: a key is not to stand in the file; write api_key_env",
+    f"judge: {{model: 'openai:m', model_kwargs: {{api_key: {KEY}}}}}": "judge.model_kwargs.api_key: a key is not to stand",
+    f"judge: {{model: 'openai:m', model_kwargs: {{default_headers: {{x-api-key: {KEY}}}}}}}": "default_headers.x-api-key: a",
+    f"judge: {{model: 'openai:m', base_url: 'https://me:{KEY}@host/v1'}}": "base_url holds a password",
+    f"judge: {{model: 'openai:m', base_url: ['https://me:{KEY}@host/v1']}}": "judge.base_url",
+    f"judge: {{model: 'openai:m', api_key_env: {KEY}}}": "api_key_env names no variable",
+    f"judge: [{{api_key: {KEY}}}]": "judge: is a single value",
+    f"judge: {{model: 'openai:m', api_key: {{value: {KEY}}}}}": "setting (given: not shown); write api_key_env",
+    f"sinks: [{{'nonesuch:Sink': {{token: {KEY}}}, x: 1}}]": "sinks.0",
+}
+
+
+@pytest.mark.parametrize("text", KEYS)
+def test_a_key_in_the_file_is_refused_where_it_is_a_judges_and_never_told(tmp_path, text):
+    with pytest.raises(ConfigurationError) as raised:
+        OnlineScorer.from_config(write(tmp_path, f"metrics: [exact_match]\n{text}"), tracer_provider=a_trace().provider)
+
+    assert KEYS[text] in str(raised.value)
+    assert "Judge0123456789" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_key_that_the_environment_holds_may_be_in_a_header(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    headers = "{default_headers: {x-api-key: '${JUDGE_KEY}'}}"
+    text = f"metrics: [faithfulness]\njudge: {{model: 'openai:m', base_url: 'http://127.0.0.1:1/v1', model_kwargs: {headers}}}"
+
+    with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
+        judge = unwrapped(scorer._line.metrics["faithfulness"]._judge)
+
+    assert judge._model.default_headers == {"x-api-key": KEY}
 
 
 def test_an_abandoned_answer_is_scored_where_the_file_asks_for_it(tmp_path):

@@ -33,7 +33,7 @@ from spanscore.settings.reading import examine_settings
 from spanscore.settings.tree import PlaceSettings, Settings
 from spanscore.sinks.registry import SINKS
 
-__all__ = ["ConfigReport", "config_report", "named_problems", "valid"]
+__all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
 
 _PROVIDERS = re.compile(r"supported providers[^:\n]*:|set provider from:", re.IGNORECASE)
 """In LangChain's words on a provider it does not know; behind it stand those it knows."""
@@ -89,7 +89,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     read = examine_settings(config, Configuration)
     settings, problems = read.settings, list[ConfigurationError]()
     if judge:
-        problems += named_problems("judge.model", settings.judge.model, lambda: judge_of(settings))
+        problems += judge_problems(settings)
     if embeddings:
         problems += _embeddings_problems(settings)
     made, unmade = _metrics(settings, problems)
@@ -165,15 +165,25 @@ def _embeddings_problems(settings: Settings) -> Iterator[ConfigurationError]:
         yield from _without_embeddings(settings)
 
 
-def named_problems(place: str, named: str, make: Callable[[], object]) -> Iterator[ConfigurationError]:
+def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
+    """Yield what keeps a configuration's judge from being made."""
+    asked = settings.judge
+    own = asked.api_key_env or asked.api_key_file or asked.base_url
+    yield from named_problems("judge.model", asked.model, lambda: judge_of(settings), own_key=bool(own))
+
+
+def named_problems(
+    place: str, named: str, make: Callable[[], object], *, own_key: bool = False
+) -> Iterator[ConfigurationError]:
     """Yield what keeps a judge or embeddings from being made by name: what is wrong with it, or what this environment lacks.
 
     Args:
         place: where the name stands: a key, an option.
         named: ``lexical`` or ``provider:model``.
         make: makes it.
+        own_key: whether it is asked with another key than its provider's usual one.
     """
-    key = missing_key(named)
+    key = None if own_key else missing_key(named)
     provider, colon, model = named.partition(":")
     if colon and not model.strip():
         yield ConfigurationError(f"{place}: {named!r} names no model; write {provider}:model")

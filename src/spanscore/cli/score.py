@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from spanscore.cli._config_report import named_problems, valid
+from spanscore.cli._config_report import judge_problems, named_problems, valid
 from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
@@ -195,9 +195,10 @@ def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: st
 
 def _judge(settings: Settings | None, asked: str) -> Judge:
     if settings is not None and not asked:
-        place, named, make = "judge.model", settings.judge.model, partial(judge_of, settings)
-    else:
-        place, named, make = "--judge", asked or "lexical", partial(make_judge, asked or "lexical")
-    for problem in named_problems(place, named, make):
+        for problem in judge_problems(settings):
+            raise problem
+        return judge_of(settings)
+    named = asked or "lexical"
+    for problem in named_problems("--judge", named, partial(make_judge, named)):
         raise problem
-    return make()
+    return make_judge(named)

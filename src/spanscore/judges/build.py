@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Unpack
 from weakref import WeakValueDictionary
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.stack import Effects, stacked
 from spanscore.judges.langchain.chat import LangChainJudge
+from spanscore.judges.langchain.client_settings import ClientSettings
 from spanscore.judges.langchain.named import named_model
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Judge
@@ -18,12 +21,26 @@ __all__ = ["judge", "shared_judge"]
 _shared: WeakValueDictionary[int, Judge] = WeakValueDictionary()
 
 
-def judge(model: Any, *, structured: bool = True, **effects: Unpack[Effects]) -> Judge:
+def judge(
+    model: Any,
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    api_key_file: str | Path | None = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    structured: bool = True,
+    **effects: Unpack[Effects],
+) -> Judge:
     """Return a judge. Metrics that are given the same one share its limits.
 
     Args:
         model: a LangChain chat model; the name of one as ``init_chat_model`` reads it (``"openai:gpt-4o-mini"``);
             ``"lexical"`` for the offline judge; or a Judge, which is returned as it is, or wrapped in what is asked for here.
+        base_url: where a model that is given by name is asked; its provider's usual address when None. With one of its own, the
+            application's key is not sent there.
+        api_key_env: the variable of the environment that holds the key of a model that is given by name.
+        api_key_file: the file that does.
+        model_kwargs: what else a model that is given by name is made with: ``{"temperature": 0}``.
         structured: False asks a chat model in plain text from the start.
         attempts: the first one included; 3 around a chat model when None.
         max_concurrency: questions at once; 16 around a chat model when None.
@@ -36,15 +53,31 @@ def judge(model: Any, *, structured: bool = True, **effects: Unpack[Effects]) ->
         ConfigurationError: there is no such model, a setting cannot be, or a library is missing (the message holds the
             ``pip install`` line).
     """
+    client: ClientSettings = {
+        "base_url": base_url,
+        "api_key_env": api_key_env,
+        "api_key_file": api_key_file,
+        "model_kwargs": model_kwargs,
+    }
+    if model == "lexical" or not isinstance(model, str):
+        _refuse_client(client)
     if model == "lexical":
         return LexicalJudge()
     if isinstance(model, str):
         if not model.strip():
             raise ConfigurationError("judge is empty. Use 'provider:model', a chat model, or 'lexical'")
-        model = named_model(model.strip())
+        model = named_model(model.strip(), **client)
     if callable(getattr(model, "ask", None)):
         return stacked(model, effects)
     return stacked(LangChainJudge(model, structured=structured), effects, chat_model=True)
+
+
+def _refuse_client(client: ClientSettings) -> None:
+    given = [name for name, value in client.items() if value]
+    if given:
+        raise ConfigurationError(
+            f"{given[0]} is for a judge that is given as 'provider:model': this one has no client to make"
+        )
 
 
 def shared_judge(model: Any) -> Judge:

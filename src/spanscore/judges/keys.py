@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-__all__ = ["missing_key"]
+__all__ = ["missing_key", "takes_key"]
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
@@ -31,3 +31,8 @@ def missing_key(name: str) -> str | None:
     provider, colon, _ = name.strip().partition(":")
     wanted = _KEYS.get(provider, ()) if colon else ()
     return None if not wanted or any(os.environ.get(key) for key in wanted) else " or ".join(wanted)
+
+
+def takes_key(provider: str) -> bool:
+    """Whether a provider is known to take a key, without which its client is not made."""
+    return provider in _KEYS

@@ -16,7 +16,7 @@ _NAMES = re.compile(
 _OF_A_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _HIDDEN = "…"
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
-HOW_TO_GIVE = "name what holds it: api_key_env: a variable of the environment, or api_key_file: a path"
+HOW_TO_GIVE = "write api_key_env: NAME (a variable of the environment that holds it) or api_key_file: PATH"
 
 
 def is_credential(name: object) -> bool:

@@ -45,11 +45,10 @@ class AsWritten:
         try:
             yield
         except ConfigurationError as error:
-            text = self(str(error))
-            if text == str(error):
+            if self._found is None:
                 raise
-            error.args = (text,)
-            raise error from None  # what caused it quotes the value
+            error.args = (self(str(error)),)
+            raise error from None  # what caused it may quote a value
 
     def all(self, value: T) -> T:
         """Return a plain value, or a dataclass of such, with every text in it as it may be shown."""

@@ -25,7 +25,7 @@ _METRICS = (
 _RENAMED = {
     "min_duration_s": "slower_than",
     "equals": "metadata: {key: value}",
-    "api_key": f"what a file may say of a key: {HOW_TO_GIVE}",
+    "api_key": HOW_TO_GIVE.removeprefix("write "),
     "temperature": "model_kwargs: {temperature: 0}",
     "max_tokens": "model_kwargs: {max_tokens: 500}",
 }

@@ -72,12 +72,17 @@ class PriceSettings(SettingsPart):
 
 
 class JudgeSettings(SettingsPart):
-    """Who judges: a chat model by ``provider:model``, or ``lexical`` for the offline judge.
+    """Who judges, and how it is asked: the keywords of ``spanscore.judge()``, which says what each means.
 
-    ``prices`` are by model as its provider names it in the answer; a dated name has the price of the undated one.
+    A key to the judge is in the environment or in a file of its own, never in this one. ``prices`` are by model as its provider
+    names it in the answer; a dated name has the price of the undated one.
     """
 
     model: str = "lexical"
+    base_url: str | None = None
+    api_key_env: str | None = None
+    api_key_file: str | None = None
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
     max_concurrency: int | None = Field(default=None, ge=1)
     timeout: Seconds | None = None
     attempts: int | None = Field(default=None, ge=1)

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.judges.langchain.provider_errors import without_input
 
 __all__ = ["openai"]
 
 
-def openai(kind: str, model: str, role: str) -> Any:
-    """Return OpenAI's chat model or embeddings of this name, configured by their own environment variables.
+def openai(kind: str, model: str, role: str, made_with: Mapping[str, Any]) -> Any:
+    """Return OpenAI's chat model or embeddings of this name; what is not given is of their own environment variables.
 
     Args:
         kind: the library's class.
         model: its model.
         role: what it is wanted for, in messages.
+        made_with: further arguments.
 
     Raises:
-        ConfigurationError: the library or its key is missing; the message says what to do.
+        ConfigurationError: the library or its key is missing, or it takes no such argument; the message says what to do.
     """
     try:
         import langchain_openai
     except ImportError as error:
         raise MissingExtraError("langchain-openai", "openai") from error
+    maker = getattr(langchain_openai, kind)
+    if unknown := [name for name in made_with if name not in _arguments(maker)]:
+        raise ConfigurationError(f"{role} 'openai:{model}': {_no_such(unknown[0], kind, _arguments(maker))}")
     try:
-        return getattr(langchain_openai, kind)(model=model)
+        return maker(model=model, **made_with)
     except Exception as error:  # a missing key, mostly: the client's message names the variable
-        raise ConfigurationError(f"{role} 'openai:{model}' cannot be made: {error}") from error
+        raise ConfigurationError(f"{role} 'openai:{model}' cannot be made: {without_input(error)}") from error
+
+
+def _arguments(maker: Any) -> set[str]:
+    return {name for field, about in maker.model_fields.items() for name in (field, about.alias) if name}
+
+
+def _no_such(name: str, kind: str, arguments: Iterable[str]) -> str:
+    """Return what is wrong with an argument: the library itself would print a warning, and send it on."""
+    near = get_close_matches(name, arguments, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return f"{kind} takes no {name!r}; {meant}What only the server knows goes into extra_body: {{{name}: …}}"

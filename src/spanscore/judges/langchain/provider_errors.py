@@ -10,10 +10,12 @@ import email.utils
 import time
 from typing import Any
 
+from pydantic import ValidationError
+
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.model.foreign import bases_of, class_name, type_name
 
-__all__ = ["judge_error"]
+__all__ = ["judge_error", "without_input"]
 
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 _AWAY = ("Timeout", "Connect", "Unavailable", "Overloaded", "RateLimit", "ServiceBusy", "Throttl", "RemoteProtocol")
@@ -60,3 +62,11 @@ def _seconds(value: str) -> float:
         return max(0.0, float(value))
     except ValueError:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+
+
+def without_input(error: Exception) -> str:
+    """Return what an error says; one of pydantic's without what it was given, in which a key may stand."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found)
