@@ -3,6 +3,7 @@
 from spanscore.judges.ask import ask as ask
 from spanscore.judges.build import judge as judge
 from spanscore.judges.build import shared_judge as shared_judge
+from spanscore.judges.effects.cache import Cached as Cached
 from spanscore.judges.effects.concurrency import Limited as Limited
 from spanscore.judges.effects.cost import Priced as Priced
 from spanscore.judges.effects.retry import Retrying as Retrying

@@ -22,7 +22,7 @@ from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 
-__all__ = ["REPAIR_STEP", "ask", "read"]
+__all__ = ["REPAIR_STEP", "ask", "read", "read_answer"]
 
 REPAIR_STEP = "fix_output_format"
 
@@ -84,6 +84,11 @@ def read(text: str, output: type[BaseModel]) -> BaseModel | None:
     return None
 
 
+def read_answer(text: str, prompt: Prompt) -> BaseModel | None:
+    """Return the answer to a question in a text, None when it is not in the asked form."""
+    return read(text, prompt.output) or _from_plain_text(text, prompt)
+
+
 def _from_plain_text(text: str, prompt: Prompt) -> BaseModel | None:
     from_plain_text = getattr(prompt.output, "from_plain_text", None)
     if from_plain_text is None:
@@ -116,7 +121,7 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
             record(JudgeCall(step=prompt.step, model=judge.model, duration_s=left_s, error_type=error.error_type))
             raise
         took_s = time.perf_counter() - started if reply.duration_s is None else reply.duration_s
-        answer = read(reply.text, prompt.output) or _from_plain_text(reply.text, prompt)
+        answer = read_answer(reply.text, prompt)
         record(
             JudgeCall(
                 step=prompt.step,
@@ -125,6 +130,7 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
                 output_tokens=reply.output_tokens,
                 cost_usd=reply.cost_usd,
                 duration_s=took_s,
+                cached=reply.cached,
                 error_type=None if answer is not None else JudgeUnparseable.error_type,
             )
         )

@@ -5,17 +5,17 @@ A metric puts its calls on its score; an engine that times the metric out opens 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from spanscore.model.score import JudgeCall
 
-__all__ = ["record", "recorded_calls"]
+__all__ = ["record", "recorded_by", "recorded_calls"]
 
 # Every open block has a list of its own, and a call goes into all of them. One shared list and slices of it would mix the
 # calls of metrics that run side by side.
-_open: ContextVar[tuple[list[JudgeCall], ...]] = ContextVar("spanscore_recorded_calls", default=())
+_open: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
 
 
 @contextmanager
@@ -25,14 +25,24 @@ def recorded_calls() -> Iterator[list[JudgeCall]]:
     The list grows while the block runs. Blocks nest: an outer one sees the calls of the inner ones too.
     """
     calls: list[JudgeCall] = []
-    token = _open.set((*_open.get(), calls))
+    token = _open.set((*_open.get(), calls.append))
     try:
         yield calls
     finally:
         _open.reset(token)
 
 
+@contextmanager
+def recorded_by(charge: Callable[[JudgeCall], object]) -> Iterator[None]:
+    """Hand the judge calls made inside the block to ``charge``, and to none of the blocks around it."""
+    token = _open.set((charge,))
+    try:
+        yield
+    finally:
+        _open.reset(token)
+
+
 def record(call: JudgeCall) -> None:
     """Add one call to every open block; does nothing outside of any."""
-    for calls in _open.get():
-        calls.append(call)
+    for add in _open.get():
+        add(call)

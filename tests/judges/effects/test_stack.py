@@ -22,7 +22,13 @@ IN_FOLDER = {
     if isinstance(thing, type) and hasattr(thing, "ask") and thing.__module__ == module.name
 }
 IN_STACK = {name: hint.__metadata__[0] for name, hint in get_type_hints(Effects, include_extras=True).items()}
-SETTINGS: Effects = {"attempts": 2, "max_concurrency": 4, "timeout": 9.0, "prices": {"answers-1": (1, 10)}}
+SETTINGS: Effects = {
+    "cache": "memory",
+    "attempts": 2,
+    "max_concurrency": 4,
+    "timeout": 9.0,
+    "prices": {"answers-1": (1, 10)},
+}
 
 
 class Reader(Answers):
@@ -77,7 +83,7 @@ async def test_a_question_and_its_answer_pass_through_all_effects() -> None:
 
 
 def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
-    wrong: dict[str, Any] = {"attempts": 0, "max_concurrency": 0, "timeout": 0.0, "prices": {"m": (1,)}}
+    wrong: dict[str, Any] = {"cache": "", "attempts": 0, "max_concurrency": 0, "timeout": 0.0, "prices": {"m": (1,)}}
 
     for name, setting in wrong.items():
         with pytest.raises(ConfigurationError):

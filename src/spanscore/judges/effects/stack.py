@@ -1,6 +1,6 @@
 """The effects around a judge: which there are, and in which order.
 
-    Retrying(Limited(Timed(Priced(judge))))
+    Cached(Retrying(Limited(Timed(Priced(judge)))))
 
 The order matters: a question that waits for its place is not on the clock yet, one that waits to be asked again holds no place,
 and every attempt tells what it cost.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypedDict, get_type_hints
 
+from spanscore.judges.effects.cache import Cached, CacheSetting
 from spanscore.judges.effects.concurrency import Limited
 from spanscore.judges.effects.cost import Priced
 from spanscore.judges.effects.retry import Retrying
@@ -23,13 +24,14 @@ __all__ = ["Effects", "stacked"]
 class Effects(TypedDict, total=False):
     """Keyword of ``judge()`` → the type of its setting, and the effect; the outermost first. A new effect is a line here."""
 
+    cache: Annotated[CacheSetting, Cached]
     attempts: Annotated[int | None, Retrying]
     max_concurrency: Annotated[int | None, Limited]
     timeout: Annotated[float | None, Timed]
     prices: Annotated[Mapping[str, Sequence[float]] | None, Priced]
 
 
-_AROUND_CHAT_MODELS = (Retrying, Limited, Timed)
+_AROUND_CHAT_MODELS = (Cached, Retrying, Limited, Timed)
 """Without being asked for, with their own defaults."""
 _OUTERMOST_FIRST: dict[str, Any] = {
     keyword: hint.__metadata__[0] for keyword, hint in get_type_hints(Effects, include_extras=True).items()

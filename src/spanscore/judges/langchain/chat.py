@@ -26,6 +26,7 @@ __all__ = ["LangChainJudge"]
 _UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
 _LASTING = frozenset({"http_401", "http_403"})
 """Refusals that have nothing to do with how the answer was asked for."""
+_DRAWING = ("temperature", "top_p", "seed", "n", "reasoning_effort", "model_kwargs", "extra_body")
 
 
 class LangChainJudge:
@@ -68,6 +69,11 @@ class LangChainJudge:
             if isinstance(name, str) and name:
                 return name
         return type(self._model).__name__
+
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """How the model draws its answers, where it says so: temperature, seed, number of answers and the like."""
+        return {name: getattr(self._model, name) for name in _DRAWING if getattr(self._model, name, None) is not None}
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer one prompt, unseen by any instrumentation.

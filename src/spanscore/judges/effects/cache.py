@@ -1,0 +1,114 @@
+"""What was asked is not asked again: one request for equal questions, and its answer kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel
+
+from spanscore.errors import ConfigurationError
+from spanscore.judges.ask import REPAIR_STEP, read_answer
+from spanscore.judges.effects.answers import AnswerStore, MemoryAnswers
+from spanscore.judges.effects.effect import Effect, unwrapped
+from spanscore.judges.render import render
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.protocols import Judge
+
+__all__ = ["CacheSetting", "Cached", "answers_kept", "key_of"]
+
+CacheSetting: TypeAlias = AnswerStore | str | Path | None
+"""``memory``, the path of a file, a store that several judges share; None: only what a run brings."""
+
+_of_run: ContextVar[AnswerStore | Literal[False] | None] = ContextVar("spanscore_answers_of_run", default=None)
+
+
+@contextmanager
+def answers_kept(store: AnswerStore | None) -> Iterator[None]:
+    """Have the judges asked inside the block, and in tasks started there, keep their answers.
+
+    Args:
+        store: for the judges that have no cache of their own; None = every question is asked, whatever is configured.
+    """
+    token = _of_run.set(store or False)
+    try:
+        yield
+    finally:
+        _of_run.reset(token)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Cached(Effect):
+    """A judge that is asked each question once; equal ones that come later, or meanwhile, get the same answer.
+
+    Only answers in the asked form are kept, and a repair is always asked. The same answer twice is one draw of the judge:
+    the calls it did not get are ``cached`` ones, and a score says how many of its own are.
+
+    Args:
+        cache: where the answers are kept. Nowhere when None, unless the run brings a place (``evaluate``).
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+    """
+
+    judge: Judge
+    cache: CacheSetting = None
+    _store: AnswerStore | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_store", _store_of(self.cache))  # frozen
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Answer from what was answered before, else ask."""
+        of_run = _of_run.get()
+        store = None if of_run is False else self._store or of_run
+        if store is None or prompt.step == REPAIR_STEP:
+            return await self.judge.ask(prompt)
+        key = key_of(self.judge, prompt)
+        return await store.flights.share(key, lambda: self._answer(store, key, prompt))
+
+    async def _answer(self, store: AnswerStore, key: bytes, prompt: Prompt) -> Reply:
+        known = await store.find(key)
+        if known is not None:
+            return known
+        reply = await self.judge.ask(prompt)
+        if read_answer(reply.text, prompt) is not None:  # else it could not be read for ever
+            store.keep(key, reply)
+        return reply
+
+
+def key_of(judge: Judge, prompt: Prompt) -> bytes:
+    """Return what tells a question from every other, in any process: who is asked, what, and how the answer is drawn.
+
+    The account's key is no part of it: with a new one the same model answers.
+    """
+    inner = unwrapped(judge)
+    account = getattr(inner, "account", None)
+    who = (
+        [type(inner).__qualname__, judge.model]
+        if account is None
+        else [account.provider, account.address, account.model]
+    )
+    asked = [prompt.step, *render(prompt), _schema(prompt.output), prompt.ballot]
+    text = json.dumps([who, asked, getattr(inner, "drawing", None)], sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=32).digest()
+
+
+@lru_cache(maxsize=256)
+def _schema(output: type[BaseModel]) -> dict[str, Any]:
+    return output.model_json_schema()
+
+
+def _store_of(setting: CacheSetting) -> AnswerStore | None:
+    if setting == "memory":
+        return MemoryAnswers()
+    if isinstance(setting, str | Path):
+        raise ConfigurationError(f"cache is {str(setting)!r}; it must be 'memory'")
+    return setting
