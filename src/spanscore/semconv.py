@@ -165,6 +165,8 @@ JUDGE_INPUT_TOKENS: Final = "spanscore.judge.input_tokens"
 JUDGE_OUTPUT_TOKENS: Final = "spanscore.judge.output_tokens"
 JUDGE_COST_USD: Final = "spanscore.judge.cost_usd"
 JUDGE_CALLS_ATTRIBUTE: Final = "spanscore.judge.calls"
+JUDGE_CACHED_CALLS: Final = "spanscore.judge.cached_calls"
+"""Of the calls, those that were answered without a request: the same answer twice is one draw, and tells no noise."""
 JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
 
 # --- ours: the demo -----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.judges.models import openai_server
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
@@ -55,6 +56,23 @@ def test_what_the_offline_judge_is_blind_to_is_told_where_the_numbers_are(sample
     assert words.count("The offline judge compares words: a first look, no verdict.") == 1
     assert words.count("response_relevancy counts the words that answer and question share") == 1
     assert "ffline" not in plain
+
+
+@pytest.mark.parametrize(("more", "cached"), [([], [0, 1]), (["--no-cache"], [0, 0])])
+def test_a_model_is_asked_equal_questions_once_unless_all_are_to_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], cached: list[int]
+) -> None:
+    file, out, config = tmp_path / "a.jsonl", tmp_path / "scores.jsonl", tmp_path / "spanscore.yaml"
+    file.write_text((json.dumps(RECORD) + "\n") * 2)
+    config.write_text("metrics: [{aspect_critic: {definition: Is it kind}}]")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    with openai_server() as address:
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+        told = ran(file, "--config", config, "--judge", "openai:gpt-4o-mini", "--out", out, *more)
+
+    assert told.exit_code == 0, told.output
+    assert sorted(json.loads(line)["cached_calls"] for line in out.read_text().splitlines()) == cached
 
 
 def test_standard_input_and_json_make_it_part_of_a_pipe() -> None:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.judges.models import PlainModel
 from tests.live import Failing, Grounded, Slow
 
 from spanscore import evaluate, evaluate_sync
 from spanscore.dataset import Result
 from spanscore.dataset.rows import COLUMNS
 from spanscore.errors import ConfigurationError, JudgeError, SampleError
-from spanscore.metrics import ExactMatch, Faithfulness
+from spanscore.judges import judge
+from spanscore.metrics import AspectCritic, ExactMatch, Faithfulness
 from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.testing import ScriptedJudge
@@ -264,3 +266,35 @@ class SlowOn(Grounded):
         if sample.response == self._response:
             await asyncio.Event().wait()
         return await super().measure(sample)
+
+
+async def test_a_model_is_asked_equal_questions_once_and_the_rows_say_which_were_not_asked() -> None:
+    model = PlainModel()
+
+    result = await evaluate([TRUE] * 3, [AspectCritic(model, definition="Is it polite?")])
+
+    assert [(row.judge_calls, row.cached_calls, row.input_tokens) for row in result.rows] == [
+        (1, 0, 30),
+        (1, 1, 0),
+        (1, 1, 0),
+    ]
+    assert len(model.seen) == 1
+    assert "3 judge calls, 2 of them answered before: 30 tokens sent" in str(result)
+
+
+async def test_what_one_run_was_answered_another_run_asks() -> None:
+    model = PlainModel()
+
+    for _ in range(2):
+        await evaluate([TRUE], [AspectCritic(model, definition="Is it polite?")])
+
+    assert len(model.seen) == 2
+
+
+def test_every_question_is_asked_where_no_answer_is_to_be_kept() -> None:
+    model = PlainModel()
+
+    critic = AspectCritic(judge(model, cache="memory"), definition="Is it polite?")
+    result = evaluate_sync([TRUE] * 3, [critic], cache=False)
+
+    assert ([row.cached_calls for row in result.rows], len(model.seen)) == ([0, 0, 0], 3)

@@ -85,6 +85,13 @@ def score(
             "(failures are tried again). --fresh drops them and scores everything again.",
         ),
     ] = True,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache/--no-cache",
+            help="Ask a model equal questions once. --no-cache asks every one again, to see how much its answers differ.",
+        ),
+    ] = True,
     concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Samples at once.")] = 32,
     timeout: Annotated[
         float,
@@ -114,7 +121,7 @@ def score(
     notes = Console(stderr=True, highlight=False)
     if _judged_offline_unasked(made, settings, judge):
         notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
-    make = partial(Scoring, made, concurrency=concurrency, timeout=deadline_s, out=out, fresh=not resume)
+    make = partial(Scoring, made, concurrency=concurrency, timeout=deadline_s, out=out, fresh=not resume, cache=cache)
     scoring = _scored(make, file, total, notes)
     result = scoring.result()
     if as_json:

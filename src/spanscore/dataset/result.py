@@ -187,7 +187,9 @@ class Result:
             return []
         cost_usd = known_sum(row.cost_usd for row in self.rows)
         price = ("" if cost_usd is None else f", {cost_usd:.4f} USD") + (", in all" if self.taken_over else "")
-        return [f"{_counted(calls, 'judge call')}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
+        cached = sum(row.cached_calls for row in self.rows)
+        asked = _counted(calls, "judge call") + (f", {cached:,} of them answered before" if cached else "")
+        return [f"{asked}: {tokens[0]:,} tokens sent, {tokens[1]:,} received{price}."]
 
 
 def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:

@@ -33,6 +33,7 @@ class Row:
         quality: 0…1, 1 good; None for an open scale.
         reason: for every other outcome, what happened, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
+        cached_calls: of ``judge_calls``, those that were answered without a request: no draws of their own.
         cost_usd: None when no price is known.
     """
 
@@ -49,6 +50,7 @@ class Row:
     error_type: str | None = None
     judge_model: str | None = None
     judge_calls: int = 0
+    cached_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
@@ -72,6 +74,7 @@ class Row:
             error_type=score.error_type,
             judge_model=score.judge_model,
             judge_calls=len(usage.calls),
+            cached_calls=usage.cached_calls,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cost_usd=usage.cost_usd,

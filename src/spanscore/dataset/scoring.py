@@ -19,6 +19,8 @@ from spanscore.dataset.reading import Bad, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
 from spanscore.errors import ConfigurationError, SampleError
+from spanscore.judges.effects.answers import MemoryAnswers
+from spanscore.judges.effects.cache import answers_kept
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.model.job import Decision, Job
@@ -48,6 +50,7 @@ async def evaluate(
     timeout: float = TIMEOUT_S,  # noqa: ASYNC109  (of each score, not of this call)
     progress: Progress | None = None,
     out: str | Path | None = None,
+    cache: bool = True,
 ) -> Result:
     """Score stored samples and return the rows with their means.
 
@@ -63,12 +66,14 @@ async def evaluate(
         progress: called after each sample with (done, total or None).
         out: a ``.jsonl`` or ``.csv`` file to which rows are written as they come. What stands there of the same sample, metric
             version and judge is taken over and not paid for again, except failures.
+        cache: a chat model is asked equal questions once in this call. False asks every one, also of a judge that has a cache
+            of its own: to see how much its answers differ.
 
     Raises:
         ConfigurationError: no metrics, two of one name, or a file that cannot be read or written.
         SampleError: there are records, and none is a sample.
     """
-    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out)
+    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
     if loop.on_loop():
         await scoring.run(samples)
     else:
@@ -84,9 +89,10 @@ def evaluate_sync(
     timeout: float = TIMEOUT_S,
     progress: Progress | None = None,
     out: str | Path | None = None,
+    cache: bool = True,
 ) -> Result:
     """``evaluate``, blocking; also inside a running loop (Jupyter). Interrupted, what was scored is in ``out``."""
-    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out)
+    scoring = Scoring(metrics, concurrency=concurrency, timeout=timeout, progress=progress, out=out, cache=cache)
     scoring.block(samples)
     return scoring.result()
 
@@ -108,6 +114,7 @@ class Scoring:
         progress: Progress | None = None,
         out: str | Path | None = None,
         fresh: bool = False,
+        cache: bool = True,
     ) -> None:
         if concurrency < 1:
             raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 or more")
@@ -118,6 +125,7 @@ class Scoring:
         self._concurrency = concurrency
         self._progress = progress
         self._file = None if out is None else RowFile(out, fresh=fresh)
+        self._answers = MemoryAnswers() if cache else None
         self._seen: Counter[bytes] = Counter()
         self._rows: list[tuple[int, list[Row]]] = []
         self._bad: list[Bad] = []
@@ -131,7 +139,8 @@ class Scoring:
         """Score all. On spanscore's loop."""
         self._total = len(samples) if isinstance(samples, Sequence) and not isinstance(samples, str) else None
         records = _Records(samples)
-        workers = [asyncio.ensure_future(self._work(records)) for _ in range(self._concurrency)]
+        with answers_kept(self._answers):
+            workers = [asyncio.ensure_future(self._work(records)) for _ in range(self._concurrency)]
         try:
             await asyncio.gather(*workers)
             self._whole = True

@@ -166,6 +166,11 @@ class Usage:
         return known_sum(call.cost_usd for call in self.calls)
 
     @property
+    def cached_calls(self) -> int:
+        """Of the calls, those that were answered without a request."""
+        return sum(call.cached for call in self.calls)
+
+    @property
     def unpriced(self) -> frozenset[str]:
         """Models that were paid for at an unknown price; a judge that counts no tokens looks like a free one."""
         unknown = (call for call in self.calls if call.cost_usd is None and (call.input_tokens or call.output_tokens))
