@@ -42,7 +42,8 @@ def judge(
         api_key_file: the file that does.
         model_kwargs: what else a model that is given by name is made with: ``{"temperature": 0}``.
         structured: False asks a chat model in plain text from the start.
-        cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing.
+        cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
+            or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
         attempts: the first one included; 3 around a chat model when None.
         max_concurrency: questions at once; 16 around a chat model when None.
         timeout: seconds for one attempt, waiting for a place not counted; 30 around a chat model when None.

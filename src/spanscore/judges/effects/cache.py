@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.ask import REPAIR_STEP, read_answer
+from spanscore.judges.effects.answer_file import file_answers
 from spanscore.judges.effects.answers import AnswerStore, MemoryAnswers
 from spanscore.judges.effects.effect import Effect, unwrapped
 from spanscore.judges.render import render
@@ -109,6 +110,6 @@ def _schema(output: type[BaseModel]) -> dict[str, Any]:
 def _store_of(setting: CacheSetting) -> AnswerStore | None:
     if setting == "memory":
         return MemoryAnswers()
-    if isinstance(setting, str | Path):
-        raise ConfigurationError(f"cache is {str(setting)!r}; it must be 'memory'")
-    return setting
+    if setting == "":
+        raise ConfigurationError("cache is empty; it must be 'memory' or the path of a file")
+    return file_answers(setting) if isinstance(setting, str | Path) else setting
