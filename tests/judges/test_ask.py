@@ -14,7 +14,7 @@ from tests.judges.models import QUESTION, Answer, Answers
 from spanscore.context import is_judging
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges import ask, recorded_calls
-from spanscore.judges.ask import read
+from spanscore.judges.reader import read
 from spanscore.metrics.kit.step import Verdict
 from spanscore.model.prompt import Prompt, Reply
 

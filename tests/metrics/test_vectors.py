@@ -19,9 +19,14 @@ from spanscore.metrics.catalog.registry import built_ins, own_name
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6
-UNTAGGED = {"topic_adherence-random-13": ["Q-TA-REFUSE"], "ensember-random-08": ["Q-TIE"]}
+CHATTY = ("nv_accuracy", "nv_context_relevance", "nv_response_groundedness")
+UNTAGGED = {
+    "topic_adherence-random-13": ["Q-TA-REFUSE"],
+    "ensember-random-08": ["Q-TIE"],
+    **{f"{name}-chatty-01": ["Q-DIGIT"] for name in CHATTY},
+}
 """Its one topic was outside and refused, as in all_off_topic_refused; its four voters are divided on one row, as in tie: the
-same cases in all but the tag."""
+same cases in all but the tag. In the last, a digit in a sentence is read, as in digit_search."""
 
 ELSEWHERE = {"Q-RS-NAN", "Q-RS-NEG", "Q-TA-MODE"}
 """Asserted in the tests below: the first two of ``ragas_score``, the last where a metric is made."""

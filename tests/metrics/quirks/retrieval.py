@@ -86,8 +86,8 @@ def _one_number_or_asked_again(allowed: tuple[int, ...]) -> Check:
     def check(case: dict[str, Any], score: Score, judge: ScriptedJudge) -> None:
         ratings = {}
         for call in case["judge"]:
-            numbers = {float(number) for number in re.findall(r"-?[\d.]+", call["raw"])}
-            if len(numbers) == 1 and (rating := numbers.pop()) in allowed:
+            number = re.fullmatch(r"-?[\d.]+", call["raw"].strip())
+            if number and (rating := float(number.group())) in allowed:
                 ratings.setdefault(call["step"], rating / allowed[-1])
         assert score.value == pytest.approx(sum(ratings.values()) / len(ratings))
         unread = 2 - len(ratings)

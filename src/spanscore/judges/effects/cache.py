@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.ask import REPAIR_STEP, read_answer
+from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.effects.answer_file import file_answers
 from spanscore.judges.effects.answers import AnswerStore, MemoryAnswers
 from spanscore.judges.effects.effect import Effect, unwrapped
+from spanscore.judges.reader import read
 from spanscore.judges.render import render
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
@@ -80,7 +81,7 @@ class Cached(Effect):
         if known is not None:
             return known
         reply = await self.judge.ask(prompt)
-        if read_answer(reply.text, prompt) is not None:  # else it could not be read for ever
+        if read(reply.text, prompt.output, prompt.evidence) is not None:  # else it could not be read for ever
             store.keep(key, reply)
         return reply
 

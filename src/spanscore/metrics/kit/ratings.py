@@ -25,6 +25,8 @@ __all__ = ["Rating012", "Rating024", "TwoRatings"]
 
 _ATTEMPTS = 5
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_AROUND = " \t\r\n.*_`'\""
+"""What may stand around a number that is a whole answer."""
 
 
 class _Rated(BaseModel):
@@ -47,9 +49,9 @@ class _Rating(_Rated):
 
     @classmethod
     def from_plain_text(cls, text: str, _: Mapping[str, Any]) -> Self | None:
-        """Read a text with one number in it that is an allowed rating: "The rating is 2." and "2.0", not "1 out of 2"."""
-        numbers = {float(found) for found in _NUMBER.findall(text)}
-        rating = numbers.pop() if len(numbers) == 1 else None
+        """Read a text that is an allowed rating and nothing else: "2", "2.0" and "**2**", not "The text says 2."."""
+        number = _NUMBER.fullmatch(text.strip(_AROUND))
+        rating = float(number.group()) if number else None
         return cls(rating=int(rating)) if rating is not None and rating in cls.allowed else None
 
 
