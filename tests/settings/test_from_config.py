@@ -175,3 +175,14 @@ def test_a_rate_is_found_under_the_name_that_its_metric_had_before(tmp_path):
         rates = [one.status().rates for one in (scorer, other, direct)]
 
     assert rates == [{"context_relevance": (0.25, 0.25)}] * 3
+
+
+def test_the_metrics_of_a_file_share_its_judge_and_its_embeddings(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    text = "metrics: [response_relevancy, answer_correctness]\njudge: {model: 'openai:m'}\nembeddings: 'openai:e'"
+
+    with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
+        one, other = scorer._line.metrics.values()
+
+    assert one._judge is other._judge
+    assert one._embedder is other._embedder

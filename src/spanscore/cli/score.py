@@ -17,6 +17,7 @@ from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError
+from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.options import Options
@@ -196,7 +197,8 @@ def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: st
     if not listed:
         raise ConfigurationError("say what to score: --metrics faithfulness,exact_match or --config spanscore.yaml")
     judging = _judge(settings, asked)
-    vectors = embeddings or (settings.embeddings if settings else None)
+    named = embeddings or (settings.embeddings if settings else None)
+    vectors = embedder(named) if named else None
     return [create(name, judge=judging, embeddings=vectors, **parameters) for name, parameters in listed]
 
 

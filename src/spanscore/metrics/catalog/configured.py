@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spanscore.judges import judge
+from spanscore.judges import embedder, judge
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Judge, Metric
 from spanscore.runtime import plugins
@@ -27,20 +27,18 @@ def judge_of(settings: Settings) -> Judge:
 
 
 def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
-    """Return the metrics of a configuration, in its order.
+    """Return the metrics of a configuration, in its order; they share one judge, and one embedder.
 
     Args:
         settings: the configuration.
         judge: used instead of the configuration's own.
 
     Raises:
-        ConfigurationError: a metric, a parameter or the judge is none.
+        ConfigurationError: a metric, a parameter, the judge or the embeddings are none.
     """
     asked = judge or judge_of(settings)
-    return [
-        create(name, judge=asked, embeddings=settings.embeddings, **parameters)
-        for name, parameters in entries(settings)
-    ]
+    vectors = None if settings.embeddings is None else embedder(settings.embeddings)
+    return [create(name, judge=asked, embeddings=vectors, **parameters) for name, parameters in entries(settings)]
 
 
 def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
