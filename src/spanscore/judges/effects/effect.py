@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from spanscore.protocols import Judge
+from collections.abc import Hashable
+from typing import Any
 
-__all__ = ["Effect", "reads_instructions", "unwrapped"]
+from spanscore.protocols import Embedder, Judge
+
+__all__ = ["Effect", "account_of", "reads_instructions", "unwrapped"]
 
 
 class Effect:
@@ -23,6 +26,14 @@ class Effect:
     def reads_instructions(self) -> bool:
         """Whether the wrapped judge goes by what a question says."""
         return reads_instructions(self.judge)
+
+
+def account_of(judge: Judge | Embedder) -> Hashable:
+    """Return whose limits a judge or an embedder meets: its account; itself, where it tells none."""
+    inner: Any = judge
+    while isinstance(inner, Effect):
+        inner = inner.judge
+    return getattr(inner, "account", None) or id(inner)
 
 
 def reads_instructions(judge: Judge) -> bool:
