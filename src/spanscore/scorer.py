@@ -84,13 +84,16 @@ class OnlineScorer:
             One that takes ``extract`` is given it.
         queue: where units wait for their scores, likewise; of this scorer alone. ``"memory"`` is the built-in one.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
-        timeout: seconds for one metric on one sample.
+        timeout: seconds for which a metric computes on one sample, or a judge works for it. While its questions wait to be sent
+            it is not counted.
         hooks_timeout: seconds for one call of ``redactor``, ``keep``, a function of ``extract`` or one of ``dialects``. A unit
             for which one does not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no other;
             while four calls of one hang, those after them fail at once. With ``capture_content``, where spans wait for the
             redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without any.
-        workers: units scored at the same time.
-        queue_size: of the queue in memory: units waiting or being scored; more are ``queue_full``.
+        workers: units at the same time of which something computes. One that has only questions open needs none: of such there
+            are as many as the queue holds.
+        queue_size: of the queue in memory: units waiting or being scored; more are ``queue_full``. Where metrics ask different
+            judges, those of one that hangs hold at most three quarters of it.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
         inbox_size: events waiting; new units past it are ``refused``. Past four times as many, events are dropped, and their
             units are ``incomplete``.
@@ -127,7 +130,7 @@ class OnlineScorer:
         dialects: Sequence[Dialect | Entry] = (),
         queue: Queue | Entry = "memory",
         hold: float | None = None,
-        timeout: float = 60.0,
+        timeout: float = 180.0,
         hooks_timeout: float = 1.0,
         workers: int = 32,
         queue_size: int = 1_000,

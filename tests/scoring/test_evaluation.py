@@ -5,7 +5,6 @@ import gc
 import threading
 import warnings
 
-import pytest
 from tests.live import QUESTION, a_line, rag
 
 from spanscore.metrics import BaseMetric, Finding
@@ -88,17 +87,32 @@ class Unreadable(Sleeps):
         raise RuntimeError("no idea")
 
 
-def test_what_was_begun_beside_a_metric_that_cannot_begin_is_cancelled():
+def a_job(*names):
+    decisions = dict.fromkeys(names, Decision(take=True, probability=1.0, threshold=0, rule="base"))
+    return Job(Unit(UnitKey(1, 2), ()), Samples(single=SingleTurnSample(user_input="q", response="a")), decisions)
+
+
+def test_a_metric_that_cannot_begin_ends_as_its_error_and_the_others_are_scored():
+    broken, fine = Unreadable("broken", for_s=0, timeout_s=60), Sleeps("fine", for_s=0, timeout_s=60)
+    evaluation = Evaluation({"broken": broken, "fine": fine})
+
+    one, other = asyncio.run(evaluation.scores(a_job("broken", "fine")))
+
+    assert (one.metric, one.outcome, one.error_type) == ("broken", "metric_error", "RuntimeError")
+    assert (other.metric, other.value) == ("fine", 1.0)
+
+
+def test_what_is_at_work_is_cancelled_with_its_job():
     begun = Sleeps("begun", for_s=30, timeout_s=60)
-    broken = Unreadable("broken", for_s=0, timeout_s=60)
-    evaluation = Evaluation({"begun": begun, "broken": broken})
-    decisions = dict.fromkeys(["begun", "broken"], Decision(take=True, probability=1.0, threshold=0, rule="base"))
-    job = Job(Unit(UnitKey(1, 2), ()), Samples(single=SingleTurnSample(user_input="q", response="a")), decisions)
+    evaluation = Evaluation({"begun": begun})
 
     async def left_running():
-        with pytest.raises(RuntimeError, match="no idea"):
-            await evaluation.scores(job)
+        scoring = asyncio.ensure_future(evaluation.scores(a_job("begun")))
+        await asyncio.sleep(0)
+        scoring.cancel()
+        await asyncio.wait({scoring})
         await asyncio.sleep(0)
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(left_running()) == set()
+    assert begun.given_up

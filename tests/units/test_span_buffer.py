@@ -45,43 +45,43 @@ def test_children_wait_for_their_root_and_leave_before_it():
     assert log == [("child", {}), ("root", {"spanscore.status": "scored"})]
 
 
-def test_a_unit_past_its_deadline_leaves_as_pending_and_its_scores_are_late():
+def test_a_unit_past_its_deadline_is_to_leave_and_its_scores_are_late():
     log, room = [], hold()
     room.hold_root(key(1), Leaves("root", log), 4 * S)
 
-    assert room.due(5 * S) == [key(1)]
+    assert (room.overdue(3 * S), room.overdue(5 * S)) == ([], [key(1)])
+    assert room.release(key(1), {"spanscore.status": "pending"}, "deadline")
     room.flush_ready(5 * S)
 
     assert log == [("root", {"spanscore.status": "pending"})]
+    assert dict(room.released) == {"deadline": 1}
     assert not room.release(key(1), {})
 
 
-def test_on_overflow_the_oldest_leaves_first():
-    log, room = [], hold(max_units=2)
-    for n in range(1, 4):
-        room.hold_root(key(n), Leaves(n, log), 10 * S)
+def test_on_overflow_the_oldest_is_the_first_to_leave():
+    room = hold(max_units=2)
+    for n in range(1, 3):
+        room.hold_root(key(n), Leaves(n, []), 10 * S)
+    assert room.superfluous() is None
 
-    room.flush_ready(S)
+    room.hold_root(key(3), Leaves(3, []), 10 * S)
 
-    assert [name for name, _ in log] == [1]
-    assert dict(room.released) == {"overflow": 1}
+    assert room.superfluous() == key(1)
 
 
 def test_bytes_are_bounded():
-    log, room = [], hold(max_bytes=100)
-    room.hold_root(key(1), Leaves("a", log, size=80), 10 * S)
-    room.hold_root(key(2), Leaves("b", log, size=80), 10 * S)
+    room = hold(max_bytes=100)
+    room.hold_root(key(1), Leaves("a", [], size=80), 10 * S)
+    room.hold_root(key(2), Leaves("b", [], size=80), 10 * S)
 
-    room.flush_ready(S)
-
-    assert [name for name, _ in log] == ["a"]
+    assert room.superfluous() == key(1)
 
 
 def test_a_unit_that_runs_long_lets_its_finished_children_go():
     log, room = [], hold()
     room.hold_child(key(1), Leaves("child", log), 0)
 
-    room.due(6 * S)
+    room.release_early(6 * S)
     room.hold_child(key(1), Leaves("later child", log), 6 * S)
     room.flush_ready(6 * S)
 
@@ -127,7 +127,7 @@ def test_a_fork_ends_nothing():
     room.hold_root(key(1), Leaves("root", log), 10 * S)
 
     room.reset()
-    room.release_all()
+    room.release_running()
     room.flush_ready(S)
 
-    assert (log, len(room)) == ([], 0)
+    assert (log, room.parked()) == ([], [])

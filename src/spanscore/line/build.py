@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import fields, replace
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from spanscore import semconv
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.effect import account_of
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.options import Options
 from spanscore.line.span_thread import SpanThread
@@ -35,6 +37,7 @@ from spanscore.scoring.workers import Engine
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
+from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
 from spanscore.units.tracker import Units
@@ -89,6 +92,12 @@ class Line:
         self.box = Timebox(options.hooks_timeout, suppressed_context)
         self.hooks = Hooks(options.redactor, options.keep).within(self.box)
         pipeline = Pipeline(self._dialects(), self.hooks, self.box)
+        own = self.queue is options.queue  # of a size that we do not know
+        self.lanes = Lanes(
+            {name: _lane_of(metric) for name, metric in self.metrics.items()},
+            capacity=lambda: self.queue.capacity,
+            max_bytes=inf if own else options.queue_bytes,
+        )
         self.engine = Engine(
             self.queue,
             pipeline,
@@ -127,6 +136,7 @@ class Line:
             assembler=self.assembler,
             sampler=self.sampler,
             queue=self.queue,
+            lanes=self.lanes,
             hold=self.hold,
             sink=self.sinks,
             handover=self.engine.accept,
@@ -143,8 +153,8 @@ class Line:
 
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
-        stores: list[Forkable] = [*self.receivers, self.ledger, self.inbox, self.queue, self.hold, self.assembler]
-        for part in [*stores, self.units, self.engine, self.box, self.evaluation, self.span_thread]:
+        stores: list[Forkable] = [*self.receivers, self.ledger, self.inbox, self.queue, self.lanes, self.hold]
+        for part in [*stores, self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]:
             part.reset()
 
     def watch_for_shutdown(self) -> None:
@@ -217,6 +227,12 @@ def _boxed(box: Timebox, dialect: Dialect) -> Any:
         claims=box.hook(dialect.claims, f"{kind}.claims", Outcome.NO_SAMPLE),
         samples=box.hook(dialect.samples, f"{kind}.samples", Outcome.NO_SAMPLE),
     )
+
+
+def _lane_of(metric: Metric) -> Hashable:
+    """Return what metrics share that wait for the same answers: whom they ask; nobody, for those that compute."""
+    asked = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
+    return tuple(account_of(one) for one in asked if one is not None)
 
 
 def _exports_content() -> bool:

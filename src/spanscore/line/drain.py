@@ -48,7 +48,7 @@ def _release(line: Line) -> None:
     for receiver in line.receivers:
         line.units.give_up(receiver.detach(now_ns), now_ns)
     line.units.tick(now_ns)
-    line.hold.release_all()
+    line.units.release_held()
     line.units.flush_ready(now_ns)
 
 

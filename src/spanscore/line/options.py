@@ -94,7 +94,7 @@ class Options:
     dialects: Annotated[Sequence[Dialect | Entry], Key("dialects", list[Named])] = ()
     queue: Annotated[Queue | Entry, Key("queue", Named)] = "memory"
     hold: Annotated[Seconds | None, Key("attach.hold")] = None
-    timeout: Annotated[Seconds, Key("limits.timeout")] = 60.0
+    timeout: Annotated[Seconds, Key("limits.timeout")] = 180.0
     hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
     workers: Annotated[Count, Key("limits.workers")] = 32
     queue_size: Annotated[Count, Key("limits.queue")] = 1_000

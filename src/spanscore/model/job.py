@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from spanscore.model.sample import Samples
@@ -38,12 +39,16 @@ class SampledUnit:
         decisions: of the metrics that take it.
         samples: those that were submitted by hand; None = a dialect makes them.
         size_bytes: bytes of its content, roughly, as they are reserved in the queue.
+        taken_s: when this process took it; seconds of the monotonic clock, which is the loop's.
+        held_until_s: until when its spans wait for its scores, likewise; -inf where none do.
     """
 
     unit: Unit
     decisions: Mapping[str, Decision]
     samples: Samples | None = None
     size_bytes: int = 0
+    taken_s: float | None = None
+    held_until_s: float = -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +59,27 @@ class Job:
         unit: without content: what the sinks need.
         decisions: metric name → why and with which probability it was chosen.
         size_bytes: bytes of its content, roughly, as they were reserved in the queue.
+        taken_s: as of the sampled unit; likewise ``held_until_s``.
     """
 
     unit: Unit
     samples: Samples
     decisions: Mapping[str, Decision]
     size_bytes: int = 0
+    taken_s: float | None = None
+    held_until_s: float = -inf
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What the loop posts when a job is done: one score per metric that was chosen.
+    """What the loop posts of a job: scores that are in, each once.
 
     Attributes:
         sample_attributes: they say how its sample was made.
+        over: whether these are the last: the metrics that were chosen and gave no score will give none.
     """
 
     unit: Unit
     scores: Sequence[Score]
     sample_attributes: Mapping[str, Any] = field(default_factory=dict)
+    over: bool = True

@@ -278,14 +278,15 @@ def unit_attributes(
     Args:
         scores: of this unit; those without a value add to the reasons only.
         others: metric → outcome of those that were never begun (not sampled, missing field …).
-        pending: the span leaves before its scores are in; takes precedence over every other status.
+        pending: the span leaves before all its scores are in; takes precedence over every other status, and a score that is
+            still to come may fail: no verdict but ``fail``.
     """
     scores, others = list(scores), others or {}
     attributes: dict[str, Any] = {}
     for score in scores:
         attributes |= score_attributes(score)
     labels = {score.label for score in scores}
-    if labels - {None}:
+    if "fail" in labels or (labels - {None} and not pending):
         attributes[semconv.VERDICT] = "fail" if "fail" in labels else "pass"
     outcomes = {score.outcome for score in scores} | set(others.values())
     attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)

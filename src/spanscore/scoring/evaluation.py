@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.suppress import suppressed_context
 from spanscore.model.foreign import type_name
-from spanscore.model.job import Decision, Job
+from spanscore.model.job import Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
-from spanscore.model.span import UnitKey
 from spanscore.protocols import Metric
 from spanscore.runtime.pool import DaemonPool, run_without_loop
+from spanscore.scoring.deadline import Deadline
 
-__all__ = ["Evaluation"]
+__all__ = ["Evaluation", "JobAtWork"]
 
 
 class Evaluation:
@@ -26,10 +27,11 @@ class Evaluation:
 
     Args:
         metrics: by name.
-        timeout_s: deadline of one metric on one sample; a metric's own ``timeout_s`` wins.
+        timeout_s: for which one metric may be at work on one sample, the time in which its questions wait left out; a
+            metric's own ``timeout_s`` wins.
     """
 
-    def __init__(self, metrics: Mapping[str, Metric], *, timeout_s: float = 60.0) -> None:
+    def __init__(self, metrics: Mapping[str, Metric], *, timeout_s: float = 180.0) -> None:
         self._metrics = metrics
         self._timeout_s = timeout_s
         self._pool: DaemonPool | None = None
@@ -38,35 +40,44 @@ class Evaluation:
         """Forget the pool: in a forked child its threads do not exist."""
         self._pool = None
 
-    async def scores(self, job: Job) -> list[Score]:
-        """Return one score per metric chosen for the job, in that order.
+    def begin(self, job: Job, on_change: Callable[[], None]) -> JobAtWork:
+        """Begin every metric that was chosen for a job.
 
-        Raises:
-            Exception: a metric whose own name, version or ``requires`` raises.
+        Args:
+            on_change: called when a score is in, and when what it asks may have changed; never before this returns.
         """
-        begun: list[Score | _Running] = []
-        try:
-            for name in job.decisions:
-                begun.append(self._begin(self._metrics[name], job.samples))  # noqa: PERF401  (what was begun is cancelled)
-            late = await _until_deadlines([one for one in begun if isinstance(one, _Running)])
-            found = [one if isinstance(one, Score) else _ended(one, job.samples, late) for one in begun]
-        except BaseException:  # shut down: an answer that no score will use is not paid for
-            for one in begun:
-                if isinstance(one, _Running):
-                    one.task.cancel()
-            raise
-        pairs = zip(found, job.decisions.values(), strict=True)
-        return [_signed(score, decision, job.unit.key) for score, decision in pairs]
+        at_work = JobAtWork(job, on_change)
+        for name in job.decisions:
+            try:
+                self._begin(name, at_work)
+            except BaseException as error:  # noqa: BLE001  (a metric that cannot even say what it needs)
+                at_work.take_in(name, _broken(name, error))
+        return at_work
 
-    def _begin(self, metric: Metric, samples: Samples) -> Score | _Running:
-        sample = _sample_for(metric, samples)
+    async def scores(self, job: Job) -> list[Score]:
+        """Return one score per metric chosen for the job, in that order."""
+        over = asyncio.Event()
+        at_work = self.begin(job, lambda: over.set() if at_work.is_over else None)
+        try:
+            if not at_work.is_over:
+                await over.wait()
+        finally:
+            at_work.give_up()
+        found = {score.metric: score for score in at_work.scores}
+        return [found[name] for name in job.decisions]
+
+    def _begin(self, name: str, at_work: JobAtWork) -> None:
+        metric, job = self._metrics[name], at_work.job
+        sample = _sample_for(metric, job.samples)
         if sample is None:
-            return _without_sample(metric, samples)
+            at_work.take_in(name, _without_sample(metric, job.samples))
+            return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        with recorded_calls() as calls:
+        asker = Asker(name, job.taken_s, job.held_until_s)
+        with recorded_calls() as calls, asked_by(asker):
             # Whatever a metric asks, and however: it is no run of the application.
             task = asyncio.get_running_loop().create_task(self._guarded(metric, sample), context=suppressed_context())
-        return _Running(metric, sample, timeout_s, calls, task)
+        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, asker, task))
 
     async def _guarded(self, metric: Metric, sample: Sample) -> Score:
         try:
@@ -80,45 +91,108 @@ class Evaluation:
         if self._pool is None:
             self._pool = DaemonPool(2, "spanscore-metric")
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
-        context = copy_context()  # a thread of the pool has none of it
+        with asked_by(Asker(metric.name)):  # no question that it asks there is one of the loop's
+            context = copy_context()  # a thread of the pool has none of it
         return await asyncio.get_running_loop().run_in_executor(
             self._pool, lambda: context.run(lambda: run_without_loop(metric.score(sample)))
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricAtWork:
     """A metric that is at work on a sample, and the calls that it has paid for so far."""
 
     metric: Metric
     sample: Sample
     timeout_s: float
     calls: list[JudgeCall]
+    asker: Asker
     task: asyncio.Task[Score]
 
+    def score(self, samples: Samples) -> Score:
+        """Return the score that it came to, which may be that it came to none."""
+        if self.task.cancelled():  # by the metric itself, or by a client of its judge
+            return _unscored(self.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
+        score = self.task.result()
+        missing = score.outcome is Outcome.MISSING_FIELD
+        return _with_places(score, self.metric, self.sample, samples) if missing else score
 
-async def _until_deadlines(running: Sequence[_Running]) -> set[asyncio.Task[Score]]:
-    """Wait for metrics that were begun together; cancel those that are not done in their time, and return them."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    late: set[asyncio.Task[Score]] = set()
-    for timeout_s in sorted({one.timeout_s for one in running}):
-        tasks = [one.task for one in running if one.timeout_s == timeout_s]
-        _, unfinished = await asyncio.wait(tasks, timeout=max(0.0, began + timeout_s - loop.time()))
-        for task in unfinished:
-            task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
-        late |= unfinished
-    return late
+    def late(self) -> Score:
+        """Return the score of a metric that took too long."""
+        reason = f"no score within {self.timeout_s:g} s"
+        return _unscored(self.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(self.calls))
 
 
-def _ended(one: _Running, samples: Samples, late: Container[asyncio.Task[Score]]) -> Score:
-    if one.task in late:
-        reason = f"no score within {one.timeout_s:g} s"
-        return _unscored(one.metric, Outcome.TIMEOUT, reason, error_type="timeout", calls=tuple(one.calls))
-    if one.task.cancelled():  # by the metric itself, or by a client of its judge
-        return _unscored(one.metric, Outcome.METRIC_ERROR, "the metric was cancelled", error_type="CancelledError")
-    score = one.task.result()
-    return _with_places(score, one.metric, one.sample, samples) if score.outcome is Outcome.MISSING_FIELD else score
+@dataclass(slots=True, eq=False)
+class JobAtWork:
+    """A job whose metrics are at work side by side. Loop thread.
+
+    Attributes:
+        scores: those that are in and were not taken away.
+    """
+
+    job: Job
+    _on_change: Callable[[], None]
+    scores: list[Score] = field(default_factory=list)
+    _unfinished: dict[str, tuple[MetricAtWork, Deadline]] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all scores are in."""
+        return not self._unfinished
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether each metric that goes on has a question open: nothing computes."""
+        return all(one.asker.is_asking for one, _ in self._unfinished.values())
+
+    def take(self) -> list[Score]:
+        """Return the scores that are in and were not taken yet."""
+        taken, self.scores = self.scores, []
+        return taken
+
+    def take_in(self, name: str, score: Score) -> None:
+        """Add the score of a metric, whatever it calls itself there."""
+        self.scores.append(_signed(score, name, self.job))
+
+    def follow(self, name: str, one: MetricAtWork) -> None:
+        """Take in the score of a metric when it is there, or when it is late."""
+        deadline = Deadline(one.asker, one.timeout_s, lambda: self._late(name))
+        self._unfinished[name] = one, deadline
+        one.task.add_done_callback(lambda _: self._ended(name))
+        one.asker.on_change = lambda: self._changed(deadline)
+
+    def give_up(self) -> None:
+        """Let every metric go that is still at work: an answer that no score will use is not paid for."""
+        for name in list(self._unfinished):
+            self._let_go(name).task.cancel()
+
+    def _changed(self, deadline: Deadline) -> None:
+        deadline.update()
+        self._on_change()
+
+    def _ended(self, name: str) -> None:
+        if name in self._unfinished:  # else it was late, or given up
+            one = self._let_go(name)
+            self._finish(name, lambda: one.score(self.job.samples))
+
+    def _late(self, name: str) -> None:
+        one = self._let_go(name)
+        one.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
+        self._finish(name, one.late)
+
+    def _let_go(self, name: str) -> MetricAtWork:
+        one, deadline = self._unfinished.pop(name)
+        one.asker.on_change = None
+        deadline.stop()
+        return one
+
+    def _finish(self, name: str, score: Callable[[], Score]) -> None:
+        try:
+            self.take_in(name, score())
+        except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
+            self.take_in(name, _broken(name, error))
+        self._on_change()
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:
@@ -170,11 +244,20 @@ def _unscored(
     )
 
 
-def _signed(score: Score, decision: Decision, key: UnitKey) -> Score:
+def _broken(name: str, error: BaseException) -> Score:
+    """Return the failure of a metric of which nothing can be read but the name by which it is known."""
+    kind = type_name(error)
+    reason = f"the metric raised {kind}"
+    return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
+
+
+def _signed(score: Score, name: str, job: Job) -> Score:
+    decision = job.decisions[name]
     return replace(
         score,
+        metric=name,
         probability=decision.probability,
         threshold=decision.threshold,
         rule=decision.rule,
-        id=score_id(key, score.metric, score.version, score.revision),
+        id=score_id(job.unit.key, name, score.version, score.revision),
     )

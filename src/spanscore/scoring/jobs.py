@@ -60,4 +60,11 @@ class Pipeline:
 
 
 def _job(sampled: SampledUnit, samples: Samples) -> Job:
-    return Job(sampled.unit.without_content(), samples, sampled.decisions, sampled.size_bytes)
+    return Job(
+        sampled.unit.without_content(),
+        samples,
+        sampled.decisions,
+        sampled.size_bytes,
+        sampled.taken_s,
+        sampled.held_until_s,
+    )

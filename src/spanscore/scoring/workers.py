@@ -1,7 +1,9 @@
 """Engine: sampled units on the loop → jobs → scores, posted back to the span thread.
 
 Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content rendered
-while it still runs. Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
+while it still runs. A unit that has a question open with every metric which goes on needs no worker: so many units as the
+queue holds may wait for judges, and none of them keeps another from being begun. Each score is posted when it is there.
+Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from spanscore.judges.suppress import suppressed, suppressed_context
 from spanscore.model.job import Job, JobResult, SampledUnit
-from spanscore.model.score import Score
 from spanscore.protocols import Queue
 from spanscore.runtime import loop
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
-from spanscore.scoring.evaluation import Evaluation
+from spanscore.scoring.evaluation import Evaluation, JobAtWork
 from spanscore.scoring.jobs import Pipeline
 
 __all__ = ["Engine"]
@@ -28,14 +30,18 @@ _MOMENT_S: Final = 0.05
 """How long a hook may hold up the next units: it is not at once a thread for each, which would take the GIL in turns."""
 _MOST_SLOW: Final = 4
 """Units at once whose hooks take longer than that."""
+_STAYS_S: Final = 0.1
+"""How long a worker stays with a unit that does no more than ask: 32 begin at most 320 of those a second, so that a burst is
+not rendered in one go. With a judge that answers sooner it is as if they stayed.
+"""
 
 
 class Engine:
     """Workers on the one loop of the process.
 
     Args:
-        post: gives the result of a job to the span thread. Any thread.
-        workers: jobs scored at the same time; as many more are made ahead.
+        post: gives scores of a job to the span thread. Any thread.
+        workers: jobs at the same time of which something computes; as many more are made ahead.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class Engine:
         """Forget the workers: in a forked child their loop does not run."""
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: deque[SampledUnit] = deque()
+        self._begun: set[_Begun] = set()
         self._makers: set[asyncio.Task[None]] = set()
         self._ahead = 0
         self._slow = 0
@@ -78,6 +85,8 @@ class Engine:
         tasks, self._tasks = [*self._tasks, *self._makers], []
         for task in tasks:
             task.cancel()
+        for begun in list(self._begun):
+            self._give_up(begun)
         self._queue.close()
         self._make_jobs()  # no more jobs are made: gives back the places of units that wait
         await asyncio.wait(tasks, timeout=timeout_s)
@@ -146,20 +155,79 @@ class Engine:
                 job = await self._queue.get()
                 self._ahead -= 1
                 self._make_jobs()
-                await self._do(job)
+                await self._begin(job)
             except asyncio.CancelledError:
                 if self._stopped:
                     raise
             yield_gil()
 
-    async def _do(self, job: Job) -> None:
-        scores: Sequence[Score] = ()
-        try:
-            scores = await self._evaluation.scores(job)
-        except BaseException as error:
-            if self._stopped:
-                raise
-            log_internal_error("score a job", error)
-        finally:
-            self._queue.ack(job)
+    def _begin(self, job: Job) -> asyncio.Future[None]:
+        """Begin a job; done is what is returned when it needs no worker."""
+        loop = asyncio.get_running_loop()
+        begun = _Begun(worker=loop.create_future())
+        begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
+        begun.staying = loop.call_later(_STAYS_S, self._stayed, begun)
+        self._begun.add(begun)
+        self._changed(begun)
+        return begun.worker
+
+    def _stayed(self, begun: _Begun) -> None:
+        begun.staying = None
+        self._changed(begun)
+
+    def _changed(self, begun: _Begun) -> None:
+        if begun.job.is_over:
+            self._end(begun)
+            return
+        if begun.job.scores and not begun.posting:
+            begun.posting = True  # of those that are in when this turn of the loop is over
+            asyncio.get_running_loop().call_soon(self._post_scores, begun)
+        if begun.staying is None and begun.job.is_asking:
+            begun.free_worker()
+
+    def _post_scores(self, begun: _Begun) -> None:
+        begun.posting = False
+        if begun in self._begun and (scores := begun.job.take()):
+            job = begun.job.job
+            self._post(JobResult(job.unit, scores, job.samples.attributes(), over=False))
+
+    def _end(self, begun: _Begun) -> None:
+        job, scores = begun.job.job, begun.job.take()
+        self._leave(begun)
         self._post(JobResult(job.unit, scores, job.samples.attributes()))
+
+    def _give_up(self, begun: _Begun) -> None:
+        begun.job.give_up()
+        self._post_scores(begun)
+        self._leave(begun)
+
+    def _leave(self, begun: _Begun) -> None:
+        self._begun.discard(begun)
+        begun.free_worker()
+        try:
+            self._queue.ack(begun.job.job)
+        except Exception as error:  # noqa: BLE001  (a user's queue)
+            log_internal_error("give a place in the queue back", error)
+
+
+@dataclass(slots=True, eq=False)
+class _Begun:
+    """A job that was begun.
+
+    Attributes:
+        worker: what its worker waits for.
+        staying: while it does so in any case.
+        posting: whether scores that are in are about to be posted.
+    """
+
+    worker: asyncio.Future[None]
+    staying: asyncio.TimerHandle | None = None
+    posting: bool = False
+    job: JobAtWork = field(init=False)
+
+    def free_worker(self) -> None:
+        """Let the worker go on to another unit."""
+        if self.staying is not None:
+            self.staying.cancel()
+        if not self.worker.done():
+            self.worker.set_result(None)

@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from spanscore import semconv
 from spanscore.model.span import UnitKey
 from spanscore.protocols import PendingSpan
 from spanscore.runtime.gil import yield_gil
@@ -90,7 +89,7 @@ class SpanBuffer:
 
     Args:
         pace: of what leaves.
-        max_units: parked units; the oldest leaves first.
+        max_units: parked units; past it the oldest is to be released, likewise past the others.
         max_spans: spans kept, of parked and running units; and as many that wait for the pace, then they leave without.
         max_bytes: bytes kept, likewise.
         early_ns: a unit that runs longer lets its finished children go.
@@ -149,20 +148,28 @@ class SpanBuffer:
         self._bytes += child.size
 
     def hold_root(self, key: UnitKey, root: PendingSpan, deadline_ns: int) -> None:
-        """Keep an ended root with its children until ``release`` or the deadline."""
+        """Keep an ended root with its children until ``release``; its deadline, and the bounds, only tell when that is due."""
         room = self._running.pop(key, None) or _Room(since_ns=0)
         room.root, room.deadline_ns = root, deadline_ns
         self._spans += 1
         self._bytes += root.size
         self._parked[key] = room
-        while self._parked and self._overflows():
-            self._let_go(next(iter(self._parked)), _PENDING, "overflow")
+
+    def holds(self, key: UnitKey) -> bool:
+        """Whether a unit is parked."""
+        return key in self._parked
 
     def release(self, key: UnitKey, attributes: Mapping[str, Any], reason: str = "done") -> bool:
         """Let a unit leave with these attributes on its root. False: it has left already."""
-        if key not in self._parked:
+        room = self._parked.pop(key, None)
+        if room is None:
             return False
-        self._let_go(key, attributes, reason)
+        self.released[reason] += 1
+        self._empty(room)
+        if room.root is not None:
+            self._spans -= 1
+            self._bytes -= room.root.size
+            self.enqueue(room.root, attributes=attributes)
         return True
 
     def enqueue(self, pending: PendingSpan, spans: int = 1, *, attributes: Mapping[str, Any] | None = None) -> None:
@@ -172,21 +179,27 @@ class SpanBuffer:
         self._leaving_bytes += pending.size
         self.queued += 1
 
-    def due(self, now_ns: int) -> list[UnitKey]:
-        """Let the parked units whose deadline has passed leave as pending, and long runners' children early."""
-        late = [key for key, room in self._parked.items() if room.deadline_ns <= now_ns]
-        for key in late:
-            self._let_go(key, _PENDING, "deadline")
+    def parked(self) -> list[UnitKey]:
+        """Return the parked units, oldest first."""
+        return list(self._parked)
+
+    def overdue(self, now_ns: int) -> list[UnitKey]:
+        """Return the parked units whose deadline has passed: they are to be released."""
+        return [key for key, room in self._parked.items() if room.deadline_ns <= now_ns]
+
+    def superfluous(self) -> UnitKey | None:
+        """Return the unit that is to be released as there is no room for it, the oldest; None where all have room."""
+        return next(iter(self._parked), None) if self._overflows() else None
+
+    def release_early(self, now_ns: int) -> None:
+        """Let the finished children of units that run long leave."""
         for room in self._running.values():
             if now_ns - room.since_ns < self._early_ns:
                 break
             self._empty(room)
-        return late
 
-    def release_all(self, reason: str = "shutdown") -> None:
-        """Let everything leave now: parked units as pending, children of running units as they are."""
-        for key in list(self._parked):
-            self._let_go(key, {**_PENDING, semconv.REASON: reason}, reason)
+    def release_running(self) -> None:
+        """Let the children of running units leave, as they are."""
         for room in self._running.values():
             self._empty(room)
         self._running.clear()
@@ -232,21 +245,9 @@ class SpanBuffer:
         """Whether more is leaving than may be kept: with the backend down, pacing must not gather what the SDK would drop."""
         return self._leaving_spans > self._max_spans or self._leaving_bytes > self._max_bytes
 
-    def _let_go(self, key: UnitKey, attributes: Mapping[str, Any], reason: str) -> None:
-        room = self._parked.pop(key)
-        self.released[reason] += 1
-        self._empty(room)
-        if room.root is not None:
-            self._spans -= 1
-            self._bytes -= room.root.size
-            self.enqueue(room.root, attributes=attributes)
-
     def _empty(self, room: _Room) -> None:
         for child in room.children:
             self._spans -= 1
             self._bytes -= child.size
             self.enqueue(child)
         room.children.clear()
-
-
-_PENDING: Mapping[str, Any] = {semconv.STATUS: "pending"}

@@ -2,13 +2,18 @@
 
 opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ settled ─▶ released, emitted ─▶ out
                                         └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
+
+Scores are settled one by one. They wait with the spans of their unit until the last is in, or the end of the hold: then those
+that are in leave with the spans, and the others follow as they come.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
 from typing import Any
 
 from spanscore import semconv
@@ -22,6 +27,7 @@ from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.failures import log_failures
+from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.span_buffer import SpanBuffer
 
@@ -51,6 +57,23 @@ class ScoreBatch:
         self.sink.emit(self.unit, self.scores)
 
 
+@dataclass(slots=True)
+class _AtWork:
+    """A unit that was handed over, and of which scores are to come.
+
+    Attributes:
+        others: metric → outcome of those that were not chosen, or found no room.
+        scores: those that are in and wait with its spans.
+        unit: as the sinks get it, from the first score on.
+        made: attributes that say how its sample was made, likewise.
+    """
+
+    others: dict[str, Outcome]
+    scores: list[Score] = field(default_factory=list)
+    unit: Unit | None = None
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Units:
     """Implements ``Recorded``; owned by the span thread.
 
@@ -64,9 +87,11 @@ class Units:
         metrics: names of all metrics.
         sink: one that never raises.
         handover: gives chosen units to the loop, one call per tick.
+        lanes: of the queue.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
         hold_root_ns: how long a unit that is its trace's root waits after its end.
         hold_ns: how long any other unit waits.
+        clock: seconds, the loop's.
     """
 
     def __init__(
@@ -77,24 +102,28 @@ class Units:
         assembler: Assembler,
         sampler: Sampler,
         queue: Queue,
+        lanes: Lanes,
         hold: SpanBuffer,
         sink: Sink,
         handover: Callable[[Sequence[SampledUnit]], None],
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
         hold_ns: int = 4_000_000_000,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._metrics = tuple(metrics)
         self._ledger = ledger
         self._assembler = assembler
         self._sampler = sampler
         self._queue = queue
+        self._lanes = lanes
         self._hold = hold
         self._sink = sink
         self._handover = handover
         self._attach = attach
         self._hold_root_ns = hold_root_ns
         self._hold_ns = hold_ns
+        self._clock = clock
         self._skipped = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
         self.reset()
 
@@ -102,7 +131,7 @@ class Units:
         """Forget every unit: in a forked child."""
         self._roots: dict[UnitKey, PendingSpan] = {}
         self._chosen: list[SampledUnit] = []
-        self._undecided: dict[UnitKey, dict[str, Outcome]] = {}
+        self._at_work: dict[UnitKey, _AtWork] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}
         self.reasons: dict[tuple[str, Outcome], str] = {}
@@ -169,7 +198,9 @@ class Units:
         if self._chosen:
             chosen, self._chosen = self._chosen, []
             self._handover(chosen)
-        self._hold.due(now_ns)
+        for key in self._hold.overdue(now_ns):
+            self._let_go(key, "deadline")
+        self._hold.release_early(now_ns)
         self.flush_ready(now_ns)
 
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
@@ -179,28 +210,65 @@ class Units:
             self.in_flight.pop(self._leaving.popleft()[1], None)
 
     def settled(self, result: JobResult) -> None:
-        """Take in the scores of a job: count them, let the unit's spans leave, emit."""
+        """Take in scores of a job: count them, and emit them; while the unit's spans wait for others, with those."""
         key = result.unit.key
-        others = self._undecided.pop(key, {})
         scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
-        others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
-        self.sources.update([source] if (source := result.sample_attributes.get(semconv.SAMPLE_SOURCE)) else ())
-        made = result.sample_attributes if self._attach else {}
-        in_time = self._hold.release(key, {**self._on_span(scores, others), **made})
-        emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
-        if emitted:
-            self._hold.enqueue(ScoreBatch(self._sink, result.unit, emitted), len(emitted))
-        self._leaving.append((self._hold.queued, key))  # it is out when all that is queued now has left
         self._note_unpriced(scores)
         log_failures(scores)
+        at_work = self._at_work.get(key)
+        if at_work is None:  # it was given up
+            return
+        self._lanes.settle(key, [score.metric for score in scores])
+        at_work.unit, at_work.made = result.unit, result.sample_attributes
+        at_work.scores += scores
+        if result.over:
+            self._finish(key, at_work)
+        elif not self._hold.holds(key):
+            self._emit(at_work, late=True)
+
+    def release_held(self) -> None:
+        """Let all that is held leave now, as a shutdown does."""
+        for key in self._hold.parked():
+            self._let_go(key, "shutdown")
+        self._hold.release_running()
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
-        """Settle these as ``shutdown``, and let their spans leave without scores."""
+        """Settle what is open of these as ``shutdown``, and let their spans leave."""
         for key in keys:
             self._assembler.forget(key)
-            self._undecided.pop(key, None)
+            if self._hold.holds(key):
+                self._let_go(key, "shutdown")
+            self._at_work.pop(key, None)
+            self._lanes.leave(key)
             self._turn_back(key, self._settled_as(Outcome.SHUTDOWN, key), now_ns)
+
+    def _finish(self, key: UnitKey, at_work: _AtWork) -> None:
+        """Let a unit leave whose scores are all in, if it has not; it is out when all that is queued by now has left."""
+        del self._at_work[key]
+        self._lanes.leave(key)
+        at_work.others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
+        self.sources.update([source] if (source := at_work.made.get(semconv.SAMPLE_SOURCE)) else ())
+        made = at_work.made if self._attach else {}
+        in_time = self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
+        self._emit(at_work, late=not in_time)
+        self._leaving.append((self._hold.queued, key))
+
+    def _let_go(self, key: UnitKey, reason: str) -> None:
+        """Let a unit leave with the scores that are in: the others will find its spans gone."""
+        at_work = self._at_work[key]
+        attributes = {**unit_attributes(at_work.scores, pending=True), **at_work.made}
+        if reason == Outcome.SHUTDOWN:
+            attributes[semconv.REASON] = ",".join(filter(None, (attributes.get(semconv.REASON), reason)))
+        self._hold.release(key, attributes, reason)
+        self._emit(at_work, late=False)
+
+    def _emit(self, at_work: _AtWork, *, late: bool) -> None:
+        """Queue the scores that are in and were not emitted; late ones say all that the unit's own span says of the others."""
+        scores, at_work.scores = at_work.scores, []
+        emitted = [score for score in scores if _has_span(score) or (self._attach and late)]
+        if emitted and at_work.unit is not None:
+            self._hold.enqueue(ScoreBatch(self._sink, at_work.unit, emitted), len(emitted))
 
     def _close(self, unit: Unit, now_ns: int) -> None:
         try:
@@ -220,26 +288,35 @@ class Units:
             self._turn_back(key, self._settled_as(Outcome.NOT_SAMPLED, key), now_ns)
             return
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
+        others |= dict.fromkeys(taken.keys() - self._lanes.with_room(taken), Outcome.QUEUE_FULL)
         for name, outcome in others.items():
             self._ledger.settle(key, name, outcome)
         held = size_bytes_of(unit, samples)
-        if not self._queue.reserve(held):
+        if len(others) == len(decisions) or not self._queue.reserve(held):
             self._turn_back(key, others | self._settled_as(Outcome.QUEUE_FULL, key), now_ns)
             return
-        self._undecided[key] = others
-        self._park(unit, now_ns)
-        self._chosen.append(SampledUnit(unit, taken, samples, held))
+        chosen = {name: decision for name, decision in taken.items() if name not in others}
+        self._at_work[key] = _AtWork(others)
+        self._lanes.enter(key, chosen, held)
+        now_s = self._clock()
+        held_s = self._park(unit, now_ns)
+        self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s))
 
-    def _park(self, unit: Unit, now_ns: int) -> None:
+    def _park(self, unit: Unit, now_ns: int) -> float:
+        """Hold the spans of a unit that was chosen; return for how many seconds, -inf where none wait."""
         pending = self._roots.pop(unit.key, None)
         if pending is None:
-            return
+            return -inf
         if not self._attach:
             pending.end()
-            return
+            return -inf
         root = unit.root
         is_trace_root = root is not None and root.parent_id is None
-        self._hold.hold_root(unit.key, pending, now_ns + (self._hold_root_ns if is_trace_root else self._hold_ns))
+        hold_ns = self._hold_root_ns if is_trace_root else self._hold_ns
+        self._hold.hold_root(unit.key, pending, now_ns + hold_ns)
+        while (oldest := self._hold.superfluous()) is not None:
+            self._let_go(oldest, "overflow")
+        return hold_ns / 1e9
 
     def _settled_as(self, outcome: Outcome, key: UnitKey) -> dict[str, Outcome]:
         """Give every metric of a unit that is still open this outcome."""

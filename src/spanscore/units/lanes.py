@@ -1,0 +1,91 @@
+"""Lanes: no judge that hangs fills the queue for the metrics that ask another.
+
+Metrics whose judges are one account share a lane: when it is slow or away, units wait in the queue for all of them. A lane
+takes no further unit once it holds three times as many places as are free, so that one alone fills at most three quarters of
+the queue, two that share no unit three sevenths each, and there is always something left for the others. That is the dynamic
+threshold by which switches share their memory between ports (Choudhury and Hahne, "Dynamic Queue Length Thresholds for
+Shared-Memory Packet Switches", 1998), with α = 3. Where there is one lane only, the whole queue is its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from spanscore.model.span import UnitKey
+
+__all__ = ["Lanes"]
+
+_ALPHA: Final = 3
+"""A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
+
+
+@dataclass(slots=True)
+class _Held:
+    units: int = 0
+    size_bytes: int = 0
+
+    def add(self, units: int, size_bytes: int) -> None:
+        self.units += units
+        self.size_bytes += size_bytes
+
+
+class Lanes:
+    """Which metrics a unit still finds room for in the queue. Owned by the span thread.
+
+    Args:
+        of: metric → its lane.
+        capacity: places of the queue.
+        max_bytes: of the queue.
+    """
+
+    def __init__(self, of: Mapping[str, Hashable], *, capacity: Callable[[], int], max_bytes: float = inf) -> None:
+        self._of = of
+        self._capacity = capacity
+        self._max_bytes = max_bytes
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._all = _Held()
+        self._lanes: dict[Hashable, _Held] = {lane: _Held() for lane in self._of.values()}
+        self._open: dict[UnitKey, tuple[int, dict[str, None]]] = {}
+
+    def with_room(self, metrics: Collection[str]) -> list[str]:
+        """Return those of the metrics whose lane has room for one more unit."""
+        if len(self._lanes) == 1:
+            return list(metrics)
+        full = {lane for lane, held in self._lanes.items() if self._is_full(held)}
+        return [name for name in metrics if self._of[name] not in full]
+
+    def enter(self, key: UnitKey, metrics: Collection[str], size_bytes: int) -> None:
+        """Note a unit that has a place in the queue, for as long as a score of it is to come."""
+        self._open[key] = size_bytes, dict.fromkeys(metrics)
+        self._all.add(1, size_bytes)
+        for lane in self._lanes_of(metrics):
+            self._lanes[lane].add(1, size_bytes)
+
+    def settle(self, key: UnitKey, metrics: Collection[str]) -> None:
+        """Note that scores of a unit are in."""
+        size_bytes, left = self._open[key]
+        before = self._lanes_of(left)
+        for name in metrics:
+            left.pop(name, None)
+        for lane in before - self._lanes_of(left):
+            self._lanes[lane].add(-1, -size_bytes)
+
+    def leave(self, key: UnitKey) -> None:
+        """Note that a unit has given its place back."""
+        if key in self._open:
+            self.settle(key, [*self._open[key][1]])
+            size_bytes, _ = self._open.pop(key)
+            self._all.add(-1, -size_bytes)
+
+    def _is_full(self, held: _Held) -> bool:
+        free, free_bytes = self._capacity() - self._all.units, self._max_bytes - self._all.size_bytes
+        return held.units > 0 and (held.units >= _ALPHA * free or held.size_bytes >= _ALPHA * free_bytes)
+
+    def _lanes_of(self, metrics: Collection[str]) -> set[Hashable]:
+        return {self._of[name] for name in metrics}

@@ -1,0 +1,77 @@
+"""Nobody waits for another's judge: units are at work side by side, and each score goes its way when it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from tests.live import QUESTION, Grounded, a_line, identity_holds, rag
+from tests.servers.server import poll
+
+from spanscore.metrics import AspectCritic
+from spanscore.model.prompt import Reply
+from spanscore.testing import MemorySink
+
+
+class Answers:
+    """A judge that says yes."""
+
+    model = "answers"
+
+    async def ask(self, prompt):
+        return Reply(text=json.dumps({"reason": "so it is", "verdict": 1}), model=self.model)
+
+
+class Hangs(Answers):
+    """A judge that never answers, unless it is let go."""
+
+    model = "hangs"
+
+    def __init__(self):
+        self.asked = 0
+        self.back = False
+
+    async def ask(self, prompt):
+        self.asked += 1
+        while not self.back:  # noqa: ASYNC110  (another thread sets it)
+            await asyncio.sleep(0.01)
+        return await super().ask(prompt)
+
+
+def critic(name, judge):
+    return AspectCritic(judge, name=name, definition="Is it right?")
+
+
+def ask(scorer, units):
+    rag().batch([QUESTION] * units, config={"callbacks": [scorer.handler]})
+
+
+def until(scorer, metric, **outcomes):
+    poll(
+        lambda: scorer.status().outcomes[metric] == outcomes,
+        deadline_s=10,
+        what=f"{metric} to be {outcomes}",
+        every_s=0.01,
+    )
+
+
+def test_a_judge_that_hangs_holds_back_no_score_of_another():
+    sink = MemorySink()
+    with a_line(critic("held", Hangs()), critic("well", Answers()), workers=2, hold=0.0, sinks=[sink]) as (scorer, _):
+        ask(scorer, 6)
+
+        until(scorer, "well", scored=6)
+        poll(lambda: len(sink.scores) == 6, deadline_s=10, what="six scores in the sink", every_s=0.01)
+
+        assert scorer.status().pending == {"held": 6, "well": 0}
+        assert identity_holds(scorer)
+
+
+def test_a_metric_that_computes_goes_on_beside_a_judge_that_hangs():
+    with a_line(critic("held", Hangs()), Grounded(), workers=2, queue_size=4) as (scorer, _):
+        for _ in range(10):
+            ask(scorer, 1)
+            scorer.flush(0.05)
+
+        until(scorer, "grounded", scored=10)
+        assert scorer.status().outcomes["held"] == {"queue_full": 7}

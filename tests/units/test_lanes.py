@@ -1,0 +1,86 @@
+"""A judge that hangs fills its part of the queue, and no other's."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanscore.model.span import UnitKey
+from spanscore.units.lanes import Lanes
+
+
+def key(n):
+    return UnitKey(n, n)
+
+
+def lanes(capacity=100, **more):
+    return Lanes({"slow": "a", "slow_too": "a", "well": "b", "other": "c"}, capacity=lambda: capacity, **more)
+
+
+def fill(room, *metrics, first=0, units=1_000, size_bytes=1):
+    """Enter units for as long as one of the metrics finds room; return how many did."""
+    for n in range(first, first + units):
+        found = room.with_room(metrics)
+        if not found:
+            return n - first
+        room.enter(key(n), found, size_bytes)
+    return units
+
+
+def test_a_lane_fills_three_quarters_of_the_queue_at_most():
+    room = lanes()
+
+    assert fill(room, "slow") == 75
+
+    assert room.with_room(["slow", "slow_too", "well"]) == ["well"]
+
+
+def test_two_lanes_that_hang_leave_something_for_a_third():
+    room = lanes()
+    for n in range(0, 100, 2):
+        fill(room, "slow", first=n, units=1)
+        fill(room, "well", first=n + 1, units=1)
+
+    assert room.with_room(["slow", "well", "other"]) == ["other"]
+    assert len(room._open) < 90
+
+
+def test_the_only_lane_has_the_whole_queue():
+    room = Lanes({"one": "a", "two": "a"}, capacity=lambda: 10)
+
+    assert fill(room, "one", "two", units=10) == 10
+
+
+def test_a_lane_is_left_with_the_last_score_that_waits_for_it():
+    room = lanes(capacity=4)
+    room.enter(key(1), ["slow", "slow_too", "well"], 1)
+    fill(room, "slow", first=2)
+    assert room.with_room(["slow"]) == []
+
+    room.settle(key(1), ["slow"])
+    assert room.with_room(["slow"]) == []
+    room.settle(key(1), ["slow_too"])
+    assert room.with_room(["slow"]) == ["slow"]
+
+
+def test_a_lane_holds_no_more_than_its_part_of_the_bytes():
+    room = lanes(max_bytes=1_000)
+    fill(room, "slow", units=8, size_bytes=100)
+
+    assert room.with_room(["slow", "well"]) == ["well"]
+
+
+def test_a_unit_larger_than_all_bytes_finds_room_in_an_empty_lane():
+    assert lanes(max_bytes=1).with_room(["slow"]) == ["slow"]
+
+
+@given(st.lists(st.tuples(st.sets(st.sampled_from(["slow", "slow_too", "well", "other"]), min_size=1), st.booleans())))
+def test_what_has_left_holds_nothing(units):
+    room = lanes(capacity=1_000)
+    for n, (metrics, settled) in enumerate(units):
+        room.enter(key(n), metrics, n)
+        if settled:
+            room.settle(key(n), metrics)
+    for n in range(len(units)):
+        room.leave(key(n))
+        room.leave(key(n))
+
+    assert {(held.units, held.size_bytes) for held in (room._all, *room._lanes.values())} == {(0, 0)}
