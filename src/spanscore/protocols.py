@@ -257,7 +257,7 @@ class Sink(Protocol):
     """
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
-        """Publish all scores of a unit at once; there is at least one.
+        """Publish scores of a unit, at least one. Others of it may come in later calls, when they are there; each score once.
 
         ``unit`` carries no content, and of its spans the root and the one that names its model. An explanation quotes content.
         """

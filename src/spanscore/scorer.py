@@ -84,14 +84,12 @@ class OnlineScorer:
             One that takes ``extract`` is given it.
         queue: where units wait for their scores, likewise; of this scorer alone. ``"memory"`` is the built-in one.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
-        timeout: seconds for which a metric computes on one sample, or a judge works for it. While its questions wait to be sent
-            it is not counted.
+        timeout: seconds of work for one metric on one sample. It stands still while all its questions wait to be sent.
         hooks_timeout: seconds for one call of ``redactor``, ``keep``, a function of ``extract`` or one of ``dialects``. A unit
             for which one does not return is ``redaction_error``, ``metric_error`` or ``no_sample``, and holds up no other;
             while four calls of one hang, those after them fail at once. With ``capture_content``, where spans wait for the
             redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without any.
-        workers: units at the same time of which something computes. One that has only questions open needs none: of such there
-            are as many as the queue holds.
+        workers: units at the same time of which something computes. One that has only questions open needs none.
         queue_size: of the queue in memory: units waiting or being scored; more are ``queue_full``. Where metrics ask different
             judges, those of one that hangs hold at most three quarters of it.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.

@@ -115,4 +115,3 @@ def test_what_is_at_work_is_cancelled_with_its_job():
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(left_running()) == set()
-    assert begun.given_up

@@ -99,7 +99,7 @@ def score(
         typer.Option(
             min=0.0,
             metavar="SECONDS",
-            help="Seconds for one metric on one sample; 0 = limits.timeout of --config, else 60.",
+            help="Seconds for one metric on one sample; 0 = limits.timeout of --config, else 180.",
         ),
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,

@@ -1,6 +1,7 @@
 """Units: what the span thread knows of each unit between its start and the moment its spans and scores are out.
 
-opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ settled ─▶ released, emitted ─▶ out
+opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ (settled)* ─▶ released, emitted ─▶ out
+                                        │                                   └─▶ released as pending ─▶ (settled, emitted)*
                                         └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
 
 Scores are settled one by one. They wait with the spans of their unit until the last is in, or the end of the hold: then those

@@ -64,6 +64,16 @@ class SinkContract:
         lost = [name for name in metrics if written is not None and name not in written]
         assert not lost, f"of {len(metrics)} scores these were not written: {lost}"
 
+    def test_scores_of_a_unit_that_come_one_after_the_other_are_all_written(self) -> None:
+        """A score that was waited for for longer comes in a call of its own."""
+        emit, unit, metrics = self.make().emit, _units()[0], ("the_first_to_come", "the_last_to_come")
+
+        _on_one_thread(*(partial(emit, unit, [a_score(metric=name)]) for name in metrics))
+
+        written = self.written()
+        lost = [name for name in metrics if written is not None and name not in written]
+        assert not lost, f"of scores of one unit that came in {len(metrics)} calls these were not written: {lost}"
+
     def test_explanations_stay_home_unless_they_may_leave(self) -> None:
         """Content leaves only where that was asked for."""
         _on_one_thread(partial(self.make().emit, _units()[0], [a_score(explanation=_QUOTE)]))

@@ -1,0 +1,73 @@
+"""Jobs, and judges whose time is virtual, for what runs on a loop of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from spanscore.judges.asker import asker
+from spanscore.metrics import AspectCritic, BaseMetric, Finding
+from spanscore.model.job import Decision, Job, SampledUnit
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.sample import Sample, Samples, SingleTurnSample
+from spanscore.model.score import Score
+from spanscore.model.span import Unit, UnitKey
+
+SAMPLES = Samples(single=SingleTurnSample(user_input="q", response="a"))
+
+
+def decisions(*names: str) -> dict[str, Decision]:
+    return dict.fromkeys(names, Decision(take=True, probability=1.0, threshold=0, rule="base"))
+
+
+def a_job(*names: str) -> Job:
+    return Job(Unit(UnitKey(1, 2), ()), SAMPLES, decisions(*names))
+
+
+def a_sampled_unit(number: int, *names: str) -> SampledUnit:
+    return SampledUnit(Unit(UnitKey(number, number), ()), decisions(*names), SAMPLES)
+
+
+class Answers:
+    """A judge that says yes, after so many seconds at work and before that so many in which the question waits."""
+
+    model = "answers"
+
+    def __init__(self, after_s: float = 0.0, *, waits_s: float = 0.0) -> None:
+        self.after_s, self.waits_s, self.asked = after_s, waits_s, 0
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        self.asked += 1
+        if self.waits_s:
+            with asker().waits():
+                await asyncio.sleep(self.waits_s)
+        await asyncio.sleep(self.after_s)
+        return Reply(text=json.dumps({"reason": "so it is", "verdict": 1}), model=self.model)
+
+
+class Critic(AspectCritic):
+    """Asks its judge on whatever loop it is awaited."""
+
+    def __init__(self, judge: Any, name: str = "critic", **more: Any) -> None:
+        super().__init__(judge, name=name, definition="Is it right?", **more)
+
+    async def score(self, sample: Sample) -> Score:
+        return await self._scored(sample)
+
+
+class Computes(BaseMetric):
+    """Is at it for so many seconds, without asking anybody."""
+
+    requires = {"single_turn": ("response",)}  # noqa: RUF012
+
+    def __init__(self, name: str = "computes", for_s: float = 0.0) -> None:
+        self.name, self.for_s, self.begun = name, for_s, 0
+
+    async def score(self, sample: Sample) -> Score:
+        return await self._scored(sample)
+
+    async def measure(self, sample: Any) -> Finding:
+        self.begun += 1
+        await asyncio.sleep(self.for_s)
+        return Finding(value=1.0)

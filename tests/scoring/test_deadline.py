@@ -1,0 +1,51 @@
+"""A score's time is that in which a judge works for it or it computes: what waits to be sent is not late."""
+
+import pytest
+from tests.scoring.parts import Answers, Computes, Critic, a_job
+from tests.scoring.virtual_time import now_s, run
+
+from spanscore.scoring.evaluation import Evaluation
+
+
+def scored(*metrics, timeout_s=180.0):
+    """Return each score's outcome, and the second at which the last one was there."""
+    evaluation = Evaluation({metric.name: metric for metric in metrics}, timeout_s=timeout_s)
+
+    async def all_of_them():
+        scores = await evaluation.scores(a_job(*(metric.name for metric in metrics)))
+        return {score.metric: score.outcome.value for score in scores}, now_s()
+
+    return run(all_of_them())
+
+
+@pytest.mark.parametrize(
+    ("judge", "outcome", "at_s"),
+    [
+        (Answers(170), "scored", 170),
+        (Answers(200), "timeout", 180),
+        (Answers(170, waits_s=500), "scored", 670),
+        (Answers(200, waits_s=500), "timeout", 680),
+    ],
+)
+def test_only_the_time_in_which_its_judge_works_is_a_scores(judge, outcome, at_s):
+    assert scored(Critic(judge)) == ({"critic": outcome}, at_s)
+
+
+def test_a_score_of_which_one_question_is_worked_for_does_not_wait():
+    class OneByOne(Answers):
+        async def ask(self, prompt):
+            self.waits_s = 0.0 if prompt.ballot else 500.0
+            self.after_s = 200.0 if prompt.ballot else 0.0
+            return await super().ask(prompt)
+
+    assert scored(Critic(OneByOne(), strictness=3)) == ({"critic": "timeout"}, 180)
+
+
+def test_what_computes_is_late_when_its_time_is_up():
+    assert scored(Computes(for_s=200)) == ({"computes": "timeout"}, 180)
+
+
+def test_one_that_waits_keeps_no_other_from_its_end():
+    found = scored(Critic(Answers(waits_s=500), "waits"), Critic(Answers(200), "late"), Computes("quick"))
+
+    assert found == ({"waits": "scored", "late": "timeout", "quick": "scored"}, 500)

@@ -1,0 +1,96 @@
+"""The engine alone: what is begun when, and what is posted of it."""
+
+import asyncio
+
+from tests.scoring.parts import Answers, Computes, Critic, a_sampled_unit
+from tests.scoring.virtual_time import now_s, run
+
+from spanscore.scoring.evaluation import Evaluation
+from spanscore.scoring.jobs import Pipeline
+from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.scoring.workers import Engine
+
+
+class Posts(list):
+    """What was posted, and when."""
+
+    def add(self, result):
+        self.append((round(now_s(), 3), [score.metric for score in result.scores], result.over))
+
+
+def an_engine(*metrics, posts, workers=32):
+    evaluation = Evaluation({metric.name: metric for metric in metrics})
+    return Engine(MemoryQueue(), Pipeline([]), evaluation, post=posts.add, workers=workers)
+
+
+def posted(*metrics, units=1, for_s=100.0, **more):
+    """Return what is posted of so many units that came at once."""
+    posts, names = Posts(), [metric.name for metric in metrics]
+
+    async def work():
+        engine = an_engine(*metrics, posts=posts, **more)
+        give(engine, units, *names)
+        await asyncio.sleep(for_s)
+        await stop(engine)
+
+    run(work())
+    return posts
+
+
+def give(engine, units, *names):
+    for number in range(units):
+        engine._queue.reserve(0)
+        engine._accept([a_sampled_unit(number, *names)])
+
+
+async def stop(engine):
+    engine._stopped = True
+    await engine._stop(1.0)
+
+
+def test_scores_that_come_together_are_posted_together():
+    assert posted(Computes("one"), Computes("other")) == [(0, ["one", "other"], True)]
+
+
+def test_what_ends_at_once_is_posted_together_before_its_job_is_over():
+    found = posted(Computes("one", 1), Computes("other", 1), Computes("slow", 5))
+
+    assert found == [(1, ["one", "other"], False), (5, ["slow"], True)]
+
+
+def test_units_that_only_ask_take_no_worker_from_one_that_computes():
+    found = posted(Critic(Answers(50), "asks"), Computes(), units=10, workers=1)
+
+    assert [when for when, metrics, _ in found if metrics == ["computes"]] == [round(0.1 * n, 3) for n in range(10)]
+
+
+def test_a_unit_that_computes_keeps_its_worker():
+    found = posted(Computes(for_s=2), units=3, workers=1)
+
+    assert [when for when, *_ in found] == [2, 4, 6]
+
+
+def test_a_unit_that_asks_beside_what_computes_keeps_its_worker():
+    found = posted(Critic(Answers(50), "asks"), Computes(for_s=2), units=3, workers=1)
+
+    assert [when for when, metrics, _ in found if metrics == ["computes"]] == [2, 4, 6]
+
+
+def test_with_a_judge_that_answers_soon_no_more_are_begun_than_there_are_workers():
+    found = posted(Critic(Answers(0.05)), units=6, workers=2)
+
+    assert [when for when, *_ in found] == [0.05, 0.05, 0.1, 0.1, 0.15, 0.15]
+
+
+def test_what_is_in_at_the_end_is_posted_and_every_place_given_back():
+    posts = Posts()
+
+    async def work():
+        engine = an_engine(Computes(), Critic(Answers(50)), posts=posts, workers=1)
+        give(engine, 3, "computes", "critic")
+        await asyncio.sleep(0.15)
+        await stop(engine)
+        return len(engine._queue), asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert run(work()) == (0, set())
+    assert posts == [(0, ["computes"], False), (0.1, ["computes"], False)]
