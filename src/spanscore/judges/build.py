@@ -31,7 +31,7 @@ def judge(
     structured: bool = True,
     **effects: Unpack[Effects],
 ) -> Judge:
-    """Return a judge. Metrics that are given the same one share its limits.
+    """Return a judge. All that ask the same account share its limits, however they were made.
 
     Args:
         model: a LangChain chat model; the name of one as ``init_chat_model`` reads it (``"openai:gpt-4o-mini"``);
@@ -44,9 +44,13 @@ def judge(
         structured: False asks a chat model in plain text from the start.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
             or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
-        attempts: the first one included; 3 around a chat model when None.
-        max_concurrency: questions at once; 16 around a chat model when None.
-        timeout: seconds for one attempt, waiting for a place not counted; 30 around a chat model when None.
+        attempts: the first one included; 4 around a chat model when None.
+        max_concurrency: the most questions at once of a chat model's account, which finds its own level below it; 64 when None,
+            1 for a model that runs in this process.
+        timeout: seconds for one attempt, waiting not counted; 30 around a chat model when None.
+        max_wait: seconds after which a question waits no longer for its account; 600 when None.
+        requests_per_minute: of the account, where its provider does not tell what is left.
+        tokens_per_minute: likewise, of questions and answers.
         prices: model as its provider names it in the answer → USD per million tokens (input, output), such as
             ``{"gpt-4o-mini": (0.15, 0.60)}``, which is the price of ``gpt-4o-mini-2024-07-18`` too. What is not in it has no
             cost; spanscore brings no prices of its own, as they would age.

@@ -22,13 +22,9 @@ IN_FOLDER = {
     if isinstance(thing, type) and hasattr(thing, "ask") and thing.__module__ == module.name
 }
 IN_STACK = {name: hint.__metadata__[0] for name, hint in get_type_hints(Effects, include_extras=True).items()}
-SETTINGS: Effects = {
-    "cache": "memory",
-    "attempts": 2,
-    "max_concurrency": 4,
-    "timeout": 9.0,
-    "prices": {"answers-1": (1, 10)},
-}
+GATE: Effects = {"max_wait": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
+LIMITS: Effects = {"attempts": 2, "max_concurrency": 4, "timeout": 9.0}
+SETTINGS: Effects = {"cache": "memory", **LIMITS, "prices": {"answers-1": (1, 10)}}
 
 
 class Reader(Answers):
@@ -43,19 +39,30 @@ def layers(made: Any) -> list[type]:
 
 def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
     assert set(IN_STACK.values()) == IN_FOLDER
-    assert len(IN_FOLDER) == len(IN_STACK) == len(SETTINGS)
+    assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys()
 
 
 def test_effects_stand_around_a_judge_in_their_order() -> None:
     made = judge(Reader("x"), **SETTINGS)
 
-    assert layers(made) == [*IN_STACK.values(), Reader]
+    assert layers(made) == [*dict.fromkeys(IN_STACK[name] for name in IN_STACK if name in SETTINGS), Reader]
+
+
+@pytest.mark.parametrize("name", GATE)
+def test_a_gate_takes_the_place_of_the_limits_that_it_has(name: str) -> None:
+    setting: Any = {name: GATE[name]}  # type: ignore[literal-required]  # a key of it
+
+    made: Any = judge(Reader("x"), **SETTINGS, **setting)
+
+    assert layers(made) == [*dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in LIMITS), Reader]
+    gated = made.judge
+    assert (gated.attempts, gated.gate.ceiling, gated.timeout) == (2, 4, 9.0)
 
 
 @pytest.mark.parametrize("name", IN_STACK)
 def test_a_judge_shows_through_an_effect(name: str) -> None:
     plain, reader = Answers("x"), Reader("x")
-    setting: Any = {name: SETTINGS[name]}  # type: ignore[literal-required]  # a key of it
+    setting: Any = {name: {**SETTINGS, **GATE}[name]}  # type: ignore[literal-required]  # a key of it
 
     around = judge(plain, **setting), judge(reader, **setting)
 
@@ -83,7 +90,7 @@ async def test_a_question_and_its_answer_pass_through_all_effects() -> None:
 
 
 def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
-    wrong: dict[str, Any] = {"cache": "", "attempts": 0, "max_concurrency": 0, "timeout": 0.0, "prices": {"m": (1,)}}
+    wrong: dict[str, Any] = {"cache": "", **dict.fromkeys([*GATE, *LIMITS], 0), "prices": {"m": (1,)}}
 
     for name, setting in wrong.items():
         with pytest.raises(ConfigurationError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
-__all__ = ["Account", "AccountState", "BreakerState"]
+from spanscore.errors import ConfigurationError
+
+__all__ = ["Account", "AccountLimits", "AccountState", "BreakerState"]
 
 BreakerState = Literal["closed", "half_open", "open"]
 
@@ -28,6 +30,30 @@ class Account(NamedTuple):
     def __repr__(self) -> str:
         """Name provider and model only: the rest is nobody's to read in a log."""
         return f"{self.provider} {self.model}"
+
+
+@dataclass(frozen=True, slots=True)
+class AccountLimits:
+    """What a user allows an account, None where nothing is said.
+
+    Attributes:
+        max_concurrency: questions at once.
+        requests_per_minute: where the provider does not tell what is left.
+        tokens_per_minute: likewise, of questions and answers.
+
+    Raises:
+        ConfigurationError: one is not positive.
+    """
+
+    max_concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value is not None and value <= 0:
+                raise ConfigurationError(f"{limit.name} is {value}; it must be more than 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,11 @@ class Effect:
     judge: Judge
 
     @property
+    def judges(self) -> tuple[Judge, ...]:
+        """Whom it may ask; several where one stands in for another."""
+        return (self.judge,)
+
+    @property
     def model(self) -> str:
         """The wrapped judge's model."""
         return self.judge.model
@@ -28,17 +33,17 @@ class Effect:
         return reads_instructions(self.judge)
 
 
+def reads_instructions(judge: Judge) -> bool:
+    """Whether a judge goes by what a question says, as a model does, and not by the name of its step (``protocols.Judge``)."""
+    return getattr(judge, "reads_instructions", False) is True
+
+
 def account_of(judge: Judge | Embedder) -> Hashable:
     """Return whose limits a judge or an embedder meets: its account; itself, where it tells none."""
     inner: Any = judge
     while isinstance(inner, Effect):
         inner = inner.judge
     return getattr(inner, "account", None) or id(inner)
-
-
-def reads_instructions(judge: Judge) -> bool:
-    """Whether a judge goes by what a question says, as a model does, and not by the name of its step (``protocols.Judge``)."""
-    return getattr(judge, "reads_instructions", False) is True
 
 
 def unwrapped(judge: Judge) -> Judge:

@@ -62,7 +62,7 @@ class SingleFlight:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiter:
+class _Sharer:
     """One who waits for an answer, and whose clock goes as that of the request."""
 
     answer: asyncio.Future[Reply]
@@ -85,15 +85,15 @@ class _Flight:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._line: dict[_Waiter, None] = {}
-        self._payer: _Waiter | None = None
+        self._line: dict[_Sharer, None] = {}
+        self._payer: _Sharer | None = None
         self._asker = Asker()
         self._task: asyncio.Task[Reply | BaseException] | None = None
         self.has_ended = False
 
     async def answer(self) -> Reply:
         """Wait for the answer: as it came to the one who pays, as a cached one to the others."""
-        one = _Waiter(asyncio.get_running_loop().create_future())
+        one = _Sharer(asyncio.get_running_loop().create_future())
         self._line[one] = None
         if self._task is None:
             self._send(one)
@@ -103,7 +103,7 @@ class _Flight:
         finally:
             self._leave(one)
 
-    def _send(self, payer: _Waiter) -> None:
+    def _send(self, payer: _Sharer) -> None:
         self._payer = payer
         self._asker = replace(payer.asker, on_change=self._clock)
         # In the payer's context: traces are suppressed there, and what else stands around the question holds for it.
@@ -125,7 +125,7 @@ class _Flight:
         for one in self._line:
             one.stand(self._asker.is_waiting)
 
-    def _leave(self, one: _Waiter) -> None:
+    def _leave(self, one: _Sharer) -> None:
         one.stand(False)
         self._line.pop(one, None)
         if one.answer.done() and not one.answer.cancelled():

@@ -1,9 +1,11 @@
 """The effects around a judge: which there are, and in which order.
 
-    Cached(Retrying(Limited(Timed(Priced(judge)))))
+    Cached(Gated(Priced(LangChainJudge)))          around a chat model: attempts, deadlines and limits decide for one another
+    Cached(Retrying(Limited(Timed(Priced(own)))))  around a user's own judge: what is asked for, and no more
 
 The order matters: a question that waits for its place is not on the clock yet, one that waits to be asked again holds no place,
-and every attempt tells what it cost.
+every attempt tells what it cost, and a
+question that was answered before goes past all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 from spanscore.judges.effects.cache import Cached, CacheSetting
 from spanscore.judges.effects.concurrency import Limited
 from spanscore.judges.effects.cost import Priced
+from spanscore.judges.effects.gated import Gated
 from spanscore.judges.effects.retry import Retrying
 from spanscore.judges.effects.timeout import Timed
 from spanscore.protocols import Judge
@@ -22,20 +25,29 @@ __all__ = ["Effects", "stacked"]
 
 
 class Effects(TypedDict, total=False):
-    """Keyword of ``judge()`` → the type of its setting, and the effect; the outermost first. A new effect is a line here."""
+    """Keyword of ``judge()`` → the type of its setting, and the effect; the outermost first. A new effect is a line here.
+
+    Around a chat model all limits are settings of one effect, ``Gated``; a user's own judge has it only where one of its own
+    is asked for. ``Cached`` stands around every chat model: whether it keeps answers, the caller of a run may say.
+    """
 
     cache: Annotated[CacheSetting, Cached]
+    max_wait: Annotated[float | None, Gated]
+    requests_per_minute: Annotated[float | None, Gated]
+    tokens_per_minute: Annotated[float | None, Gated]
     attempts: Annotated[int | None, Retrying]
     max_concurrency: Annotated[int | None, Limited]
     timeout: Annotated[float | None, Timed]
     prices: Annotated[Mapping[str, Sequence[float]] | None, Priced]
 
 
-_AROUND_CHAT_MODELS = (Cached, Retrying, Limited, Timed)
-"""Without being asked for, with their own defaults."""
 _OUTERMOST_FIRST: dict[str, Any] = {
     keyword: hint.__metadata__[0] for keyword, hint in get_type_hints(Effects, include_extras=True).items()
 }
+_KEYWORDS = [*_OUTERMOST_FIRST]
+_OF_A_GATE = [keyword for keyword in _KEYWORDS if _OUTERMOST_FIRST[keyword] in (Gated, Retrying, Limited, Timed)]
+_OUTSIDE = _KEYWORDS[: _KEYWORDS.index(_OF_A_GATE[0])]
+_INSIDE = _KEYWORDS[_KEYWORDS.index(_OF_A_GATE[-1]) + 1 :]
 
 
 def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = False) -> Judge:
@@ -43,18 +55,27 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
 
     Args:
         settings: keyword → setting; None as if it were not there.
-        chat_model: whether those that stand around every chat model do so here.
+        chat_model: whether a gate stands around it in any case.
 
     Raises:
         TypeError: there is no such effect.
         ConfigurationError: a setting cannot be.
     """
     if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
-        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {[*_OUTERMOST_FIRST]}")
-    for keyword, effect in reversed(_OUTERMOST_FIRST.items()):
-        setting = settings.get(keyword)
-        if setting is not None:
-            judge = effect(judge, setting)
-        elif chat_model and effect in _AROUND_CHAT_MODELS:
-            judge = effect(judge)
+        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
+    given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    if chat_model or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given):
+        judge = Gated(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
+        return Cached(judge, given.get("cache")) if chat_model else _wrapped(judge, given, _OUTSIDE)
+    return _wrapped(judge, given, _KEYWORDS)
+
+
+def _wrapped(judge: Judge, given: Mapping[str, Any], keywords: Sequence[str]) -> Judge:
+    for keyword in reversed(keywords):
+        if keyword in given:
+            judge = _OUTERMOST_FIRST[keyword](judge, given[keyword])
     return judge
+
+
+def _part(given: Mapping[str, Any], keywords: Sequence[str]) -> dict[str, Any]:
+    return {keyword: given[keyword] for keyword in keywords if keyword in given}

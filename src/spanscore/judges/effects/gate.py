@@ -1,0 +1,312 @@
+"""Gate: the one way to an account, for all who ask it in this process. The asynchronous side of its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from functools import partial
+from math import inf
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from spanscore.errors import (
+    JudgeError,
+    JudgeOutOfQuota,
+    JudgeOverloaded,
+    JudgeRateLimited,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from spanscore.judges.asker import asker
+from spanscore.judges.effects.account import Account, AccountLimits, AccountState
+from spanscore.judges.effects.breaker import LASTING, Breaker
+from spanscore.judges.effects.buckets import Buckets, Kind
+from spanscore.judges.effects.fair_queue import FairQueue, Waiter
+from spanscore.judges.effects.places import Places
+from spanscore.judges.effects.retry_budget import RetryBudget
+from spanscore.judges.effects.ticket import Ticket
+from spanscore.runtime.fork import reset_in_child
+from spanscore.runtime.log import log_once
+
+__all__ = ["Gate"]
+
+T = TypeVar("T")
+
+_BEYOND = 16
+"""Calls that are out beyond the places, at most: a probe of the breaker must leave though those that hang have all places."""
+
+
+class Gate:
+    """Places, buckets, a breaker and a retry budget for one account, and a fair queue before them.
+
+    A question is ``admitted`` and then ``sent``: what comes of it is learned from when its request has really ended, and only
+    then is its place free. Loop thread.
+
+    Args:
+        ceiling: the most questions at once.
+
+    Attributes:
+        cached: questions that were answered without it.
+    """
+
+    def __init__(self, account: Account, ceiling: int) -> None:
+        self.account = account
+        self.ceiling = ceiling
+        self.cached = 0
+        self._notes: tuple[str, ...] = ()
+        self._allowed: dict[Kind, float] = {}
+        self._asked: int | None = None
+        self.reset()
+        reset_in_child(self, Gate.reset)
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, what is out and who waits are the parent's."""
+        self.breaker, self.retries = Breaker(), RetryBudget()
+        self._places, self._buckets = Places(self.ceiling), Buckets(time.time)
+        for kind, per_minute in self._allowed.items():
+            self._buckets.allow(kind, per_minute)
+        self._calls = self._repeated = self._throttled = 0
+        self._throttled_s = -inf
+        self._leave_loop(None)
+        self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
+
+    def here(self) -> Gate:
+        """Return the gate for the running loop. All judges are asked on one; who asks on another gets a gate of that loop."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return self
+        if self._loop is None or not self._loop.is_running():
+            self._leave_loop(loop)
+            return self
+        if loop not in self._elsewhere:
+            self._elsewhere[loop] = Gate(self.account, self.ceiling)
+            for kind, per_minute in self._allowed.items():
+                self._elsewhere[loop]._allow(kind, per_minute)
+        return self._elsewhere[loop].here()
+
+    def restrict(self, limits: AccountLimits) -> None:
+        """Have the strictest hold of what those who share the account allow."""
+        asked = limits.max_concurrency
+        if asked is not None:
+            if self._asked not in (None, asked):
+                self.note("judges of this account ask for different max_concurrency: the lowest holds")
+            self._asked = asked
+            self.ceiling = min(self.ceiling, asked)
+            self._places.lower_ceiling(self.ceiling)
+        self._allow("requests", limits.requests_per_minute)
+        self._allow("tokens", limits.tokens_per_minute)
+
+    def note(self, text: str) -> None:
+        """Have its state say what must be known of the account."""
+        if text not in self._notes:
+            self._notes = (*self._notes, text)
+
+    async def admitted(self, step: str, until_s: float, tokens: float = 0.0, *, again: bool = False) -> Ticket:
+        """Wait for leave to send a question.
+
+        Args:
+            step: which question, for a reason.
+            until_s: when it has waited for too long; the loop's clock.
+            tokens: what it may come to.
+            again: it was sent away before, and goes before those that were not.
+
+        Raises:
+            JudgeRateLimited: it waited until then; the error type tells for what.
+            JudgeError: the breaker is open, and a person must act.
+        """
+        assert self._loop is not None  # here()
+        now_s = self._loop.time()
+        if not self._queue and self._wait_s(tokens, now_s) <= 0:
+            return self._leave(tokens, now_s)
+        if self.breaker.refuses and self.breaker.wait_s(now_s) > 0:
+            raise _copy(self.breaker.refuses)
+        asks = asker()
+        waiter = Waiter(asks.metric, asks.held_until_s, now_s, tokens, self._loop.create_future())
+        self._queue.put(waiter, again=again)
+        self._pump()
+        timer = self._loop.call_at(until_s, self._give_up, waiter, step)
+        try:
+            with asks.waits():
+                return await waiter.comes
+        except asyncio.CancelledError:
+            if waiter.comes.done() and not waiter.comes.cancelled() and not waiter.comes.exception():
+                self._take_back(waiter.comes.result())
+            raise
+        finally:
+            timer.cancel()
+
+    def sent(self, ticket: Ticket, call: Awaitable[T]) -> asyncio.Future[T]:
+        """Begin a call; its place is taken until it has ended, however long somebody waits for it."""
+        future = asyncio.ensure_future(call)
+        future.add_done_callback(partial(self._ended, ticket))
+        return future
+
+    def left_behind(self, ticket: Ticket, error: JudgeError | None) -> None:
+        """Tell that nobody waits for a call any more.
+
+        Args:
+            error: why: it is late. None: its asker was called back, which says nothing of the judge.
+        """
+        ticket.left = True
+        if error is not None:
+            self._failed(ticket, error)
+        elif ticket.probe:
+            self.breaker.given_up()
+        self._pump()
+
+    def may_repeat(self, *, excused: bool = False) -> bool:
+        """Whether a question that failed may be asked again; what the breaker answers for is always, and costs no retry."""
+        may = excused or self.retries.take()
+        self._repeated += may
+        return may
+
+    @property
+    def state(self) -> AccountState:
+        """What it is at."""
+        now_s = self._loop.time() if self._loop is not None else 0.0
+        waiting = [waiter for waiter in self._queue if not waiter.comes.done()]
+        return AccountState(
+            account=self.account,
+            places=self._places.level,
+            ceiling=self.ceiling,
+            inflight=len(self._out),
+            waiting=len(waiting),
+            longest_wait_s=max((now_s - waiter.since_s for waiter in waiting), default=0.0),
+            breaker=self.breaker.state,
+            throttled=self._throttled,
+            last_throttled_s=now_s - self._throttled_s if self._throttled else None,
+            calls=self._calls,
+            retries=self._repeated,
+            cached=self.cached,
+            notes=self._notes,
+        )
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it matters what a question comes to."""
+        return self._buckets.count_tokens
+
+    def _allow(self, kind: Kind, per_minute: float | None) -> None:
+        if per_minute is not None and per_minute < self._allowed.get(kind, inf):
+            self._allowed[kind] = per_minute
+            self._buckets.allow(kind, per_minute)
+
+    def _leave_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        self._queue = FairQueue()
+        self._out: set[Ticket] = set()
+        self._wake: asyncio.TimerHandle | None = None
+
+    def _wait_s(self, tokens: float, now_s: float) -> float:
+        """Return in how many seconds one more may leave; infinite until something happens."""
+        out = len(self._out)
+        if self.breaker.state == "closed":
+            places_s = self._places.wait_s(out, now_s)
+        else:
+            places_s = 0.0 if out < self._places.level + _BEYOND else inf
+        return max(places_s, self.breaker.wait_s(now_s), self._buckets.wait_s(tokens, now_s))
+
+    def _leave(self, tokens: float, now_s: float) -> Ticket:
+        self._places.sent(len(self._out), now_s)
+        serial, probe = self._buckets.sent(tokens, now_s), self.breaker.sent()
+        ticket = Ticket(serial, now_s, len(self._out) + 1, probe)
+        self._out.add(ticket)
+        self._calls += 1
+        return ticket
+
+    def _take_back(self, ticket: Ticket) -> None:
+        """Forget a ticket with which nothing was sent."""
+        self._out.discard(ticket)
+        self._calls -= 1
+        self.left_behind(ticket, None)
+
+    def _pump(self) -> None:
+        """Let leave who may, in their order, and come back when the next may."""
+        assert self._loop is not None
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        now_s = self._loop.time()
+        while waiter := self._queue.next(now_s):
+            wait_s = self._wait_s(waiter.tokens, now_s)
+            if wait_s > 0:
+                if wait_s < inf:
+                    self._wake = self._loop.call_later(wait_s, self._pump)
+                return
+            self._queue.pop()
+            waiter.comes.set_result(self._leave(waiter.tokens, now_s))
+
+    def _ended(self, ticket: Ticket, call: asyncio.Future[T]) -> None:
+        """Learn from a call that has ended, and give its place to the next."""
+        if not ticket.left:
+            if call.cancelled():
+                self.left_behind(ticket, None)
+            else:
+                self._learn(ticket, call)
+        elif not call.cancelled():
+            call.exception()  # fetched: else asyncio prints that it was never retrieved
+        self._out.discard(ticket)
+        self._pump()
+
+    def _learn(self, ticket: Ticket, call: asyncio.Future[T]) -> None:
+        assert self._loop is not None
+        now_s, error = self._loop.time(), call.exception()
+        headers = getattr(call.result() if error is None else error, "headers", None)
+        if headers:
+            self._buckets.told(headers, ticket.serial, ticket.sent_s, now_s)
+        if isinstance(error, JudgeOverloaded):
+            self._refused(ticket, error, now_s)
+        elif isinstance(error, JudgeError) and _is_away(error):
+            self._failed(ticket, error)
+            return
+        elif error is None:
+            self.retries.answered()
+            self._places.answered(ticket, len(self._out), now_s)
+        if self.breaker.answered(probe=ticket.probe):
+            self._places.halve()
+            self._places.pace(now_s)
+
+    def _refused(self, ticket: Ticket, error: JudgeOverloaded, now_s: float) -> None:
+        self._throttled += 1
+        self._throttled_s = now_s
+        self._places.refused(ticket, now_s)
+        if error.retry_after_s:
+            self._buckets.stop(error.retry_after_s, now_s)
+            self._places.pace(self._buckets.stopped_until_s)
+
+    def _failed(self, ticket: Ticket, error: JudgeError) -> None:
+        assert self._loop is not None
+        opened = self.breaker.failed(error, self._loop.time(), probe=ticket.probe)
+        if opened and self.breaker.refuses is not None:
+            log_once(
+                f"judge {self.account} {error.error_type}", f"{self.account}: {error}; it is asked again in 5 minutes"
+            )
+            for waiter in self._queue:
+                if not waiter.comes.done():
+                    waiter.comes.set_exception(_copy(self.breaker.refuses))
+
+    def _give_up(self, waiter: Waiter, step: str) -> None:
+        if waiter.comes.done():
+            return
+        error_type, what = "limit", "a place within the provider's limits"
+        if self.breaker.is_about_money:
+            error_type, what = "quota", "the account to have money again (quota)"
+        elif self.breaker.state != "closed":
+            error_type, what = "breaker_open", "the judge to answer again (its breaker is open)"
+        waiter.comes.set_exception(
+            JudgeRateLimited(
+                f"{step}: not asked: {self.account} let it wait too long for {what}", error_type=error_type
+            )
+        )
+        self._pump()
+
+
+def _is_away(error: JudgeError) -> bool:
+    """Whether an error says that nobody can be asked; others are about one question, and whoever refuses it is there."""
+    return isinstance(error, JudgeUnavailable | JudgeTimeout | JudgeOutOfQuota) or error.error_type in LASTING
+
+
+def _copy(error: JudgeError) -> JudgeError:
+    """One for each who is told: raised, an error is given the traceback of who raised it."""
+    return JudgeError(str(error), error_type=error.error_type)

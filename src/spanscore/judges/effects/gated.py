@@ -1,0 +1,162 @@
+"""Gated: a judge behind the gate of its account, asked again when that may help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable
+
+from spanscore.errors import (
+    ConfigurationError,
+    JudgeError,
+    JudgeOutOfQuota,
+    JudgeOverloaded,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from spanscore.judges.asker import asker
+from spanscore.judges.effects.account import AccountLimits
+from spanscore.judges.effects.accounts import gate_of
+from spanscore.judges.effects.effect import Effect
+from spanscore.judges.effects.gate import Gate
+from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.record import record
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.score import JudgeCall
+from spanscore.protocols import Judge
+
+__all__ = ["Gated", "estimated_tokens", "gates_of"]
+
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 60.0
+_CHARACTERS_PER_TOKEN = 3.5
+
+
+class Gated(Effect):
+    """A judge whose questions wait until its account may be asked, and are asked again when that may help.
+
+    An attempt that failed for want of the judge (no connection, a 5xx, its deadline) is repeated, up to ``attempts``, after a
+    random share of 0.5, 1, 2 … s; but not counted, where the judge proves to be away for others too. A refusal for load costs
+    no attempt: the question waits. Attempts that are not the last are recorded as calls.
+
+    Args:
+        attempts: the first one included.
+        max_concurrency: the most questions at once of the account, whoever asks it; None: 64, and 1 for a model that runs in
+            this process.
+        timeout: seconds for one attempt, waiting not counted.
+        max_wait: seconds from when this process took the unit, after which a question waits no longer.
+        requests_per_minute: of the account, where the provider does not tell what is left.
+        tokens_per_minute: likewise, of questions and answers.
+        dice: seconds → a random share of them; for tests.
+
+    Raises:
+        ConfigurationError: one of them is not positive.
+    """
+
+    __slots__ = ("__weakref__", "_dice", "attempts", "gate", "judge", "max_wait", "timeout")
+
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        attempts: int | None = None,
+        max_concurrency: int | None = None,
+        timeout: float | None = None,
+        max_wait: float | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        dice: Callable[[float], float] = lambda longest: random.uniform(0.0, longest),
+    ) -> None:
+        self.judge = judge
+        self.attempts = int(_positive("attempts", attempts, 4))
+        self.timeout = _positive("timeout", timeout, 30.0)
+        self.max_wait = _positive("max_wait", max_wait, 600.0)
+        self.gate = gate_of(judge, AccountLimits(max_concurrency, requests_per_minute, tokens_per_minute))
+        self._dice = dice
+
+    def __repr__(self) -> str:
+        return f"Gated({self.judge!r})"
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Wait until the account may be asked, and ask.
+
+        Raises:
+            JudgeRateLimited: it waited for longer than ``max_wait``.
+            JudgeError: the last attempt's.
+        """
+        gate, since_s = self.gate.here(), asker().taken_s
+        until_s = self.max_wait + (asyncio.get_running_loop().time() if since_s is None else since_s)
+        failed, again = 0, False
+        while True:
+            tokens = estimated_tokens(prompt) if gate.counts_tokens else 0.0
+            ticket = await gate.admitted(prompt.step, until_s, tokens, again=again)
+            began_s = time.perf_counter()
+            try:
+                return await self._attempt(gate, ticket, prompt)
+            except (JudgeOverloaded, JudgeOutOfQuota) as error:
+                again = True
+                self._record(prompt, error, began_s)
+            except (JudgeUnavailable, JudgeTimeout) as error:
+                excused = gate.breaker.excuses(failed + 1)
+                failed += not excused
+                if failed >= self.attempts or not gate.may_repeat(excused=excused):
+                    raise
+                self._record(prompt, error, began_s)
+                await self._back_off(failed)
+
+    async def _attempt(self, gate: Gate, ticket: Ticket, prompt: Prompt) -> Reply:
+        """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""
+        call = gate.sent(ticket, self.judge.ask(prompt))
+        try:
+            done, _ = await asyncio.wait({call}, timeout=self.timeout)
+        except asyncio.CancelledError:
+            call.cancel()
+            gate.left_behind(ticket, None)
+            raise
+        if done:
+            return call.result()
+        call.cancel()
+        late = JudgeTimeout(f"{prompt.step}: no answer from {self.model} within {self.timeout:g} s")
+        gate.left_behind(ticket, late)
+        raise late
+
+    async def _back_off(self, failed: int) -> None:
+        longest_s = min(_FIRST_WAIT_S * 2 ** max(0, failed - 1), _LONGEST_WAIT_S)
+        with asker().waits():
+            await asyncio.sleep(self._dice(longest_s))
+
+    def _record(self, prompt: Prompt, error: JudgeError, began_s: float) -> None:
+        late = isinstance(error, JudgeTimeout)  # and may be billed all the same
+        record(
+            JudgeCall(
+                step=prompt.step,
+                model=self.model,
+                input_tokens=round(estimated_tokens(prompt)) if late else 0,
+                duration_s=time.perf_counter() - began_s,
+                error_type=error.error_type,
+                estimated=late,
+            )
+        )
+
+
+def gates_of(judge: Judge) -> tuple[Gate, ...]:
+    """Return the gates that a judge's questions go through; none of one that has none."""
+    inner = judge.judges if isinstance(judge, Effect) else ()
+    own = [judge.gate] if isinstance(judge, Gated) else []
+    return (*own, *(gate for one in inner for gate in gates_of(one)))
+
+
+def estimated_tokens(prompt: Prompt) -> float:
+    """Return what a question comes to, roughly: a token is some 3.5 characters."""
+    examples = [(example.evidence, example.output) for example in prompt.examples]
+    evidence = json.dumps([prompt.evidence, examples], ensure_ascii=False, default=str)
+    return (len(prompt.instruction) + len(evidence)) / _CHARACTERS_PER_TOKEN
+
+
+def _positive(keyword: str, given: float | None, default: float) -> float:
+    value = default if given is None else given
+    if value <= 0:
+        raise ConfigurationError(f"{keyword} is {value}; it must be more than 0")
+    return value
