@@ -64,6 +64,42 @@ EXITS = {
         config["callbacks"] = [scorer.handler]
     print(ask()); judging(scorer); leaving()
     """,
+    "every judge hangs": """
+    import asyncio
+    from spanscore.metrics import AspectCritic
+    class Hangs:
+        model = "hangs"
+        async def ask(self, prompt):
+            while True:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    pass
+    class Blocks(Hangs):
+        async def ask(self, prompt):
+            await asyncio.to_thread(time.sleep, 60)
+    if SCORED:
+        critics = [AspectCritic(judge(), name=judge.__name__.lower(), definition="?") for judge in (Hangs, Blocks)]
+        scorer = OnlineScorer([Grounded(), *critics], service_name="app")
+        config["callbacks"] = [scorer.handler]
+    for _ in range(40): ask()
+    judging(scorer); leaving()
+    """,
+    "every judge hangs, shut down": """
+    from spanscore.judges.langchain.blocking import BlockingCalls
+    from spanscore.metrics import AspectCritic
+    class Blocks:
+        model, calls = "blocks", BlockingCalls()
+        async def ask(self, prompt):
+            await self.calls.on_a_thread(lambda: time.sleep(60))
+    if SCORED:
+        scorer = OnlineScorer([AspectCritic(Blocks(), definition="?"), Grounded()], service_name="app")
+        config["callbacks"] = [scorer.handler]
+    for _ in range(40): ask()
+    judging(scorer)
+    if SCORED:
+        leaving(); scorer.shutdown()
+    """,
     "three scorers": """
     scorers = [OnlineScorer([Slow(60)], service_name="app") for _ in range(3)] if SCORED else []
     config = {"callbacks": [s.handler for s in scorers]}
