@@ -1,0 +1,128 @@
+"""Whatever comes when: each score is counted once and emitted once, and each unit leaves once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import Future
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanscore.model.job import Decision, JobResult
+from spanscore.model.sample import Samples, SingleTurnSample
+from spanscore.model.score import Outcome
+from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.testing import MemorySink, a_score, a_span, a_unit
+from spanscore.units.assembly import Assembler
+from spanscore.units.lanes import Lanes
+from spanscore.units.ledger import Ledger
+from spanscore.units.span_buffer import Pace, SpanBuffer
+from spanscore.units.tracker import Units
+
+LANES = {"one": "a", "other": "b", "third": "b"}
+SAMPLES = Samples(single=SingleTurnSample(user_input="q", response="a"))
+S = 1_000_000_000
+
+
+class Root:
+    """A root span that notes with what it left."""
+
+    size = 10
+
+    def __init__(self):
+        self.left = []
+
+    def end(self, attributes=None):
+        self.left.append(dict(attributes or {}))
+
+
+def flushed():
+    done = Future()
+    done.set_result(True)
+    return done
+
+
+class World:
+    """Units between an application that submits and workers that score; chance says which and when."""
+
+    def __init__(self, chance, *, attach=True):
+        self.chance, self.now_ns, self.attach = chance, 0, attach
+        self.roots, self.working, self.scored = {}, {}, []
+        self.sink, self.ledger, self.queue = MemorySink(), Ledger(LANES), MemoryQueue(capacity=8)
+        self.lanes = Lanes(LANES, capacity=lambda: 8)
+        self.hold = SpanBuffer(Pace(flushed), max_units=4)
+        self.units = Units(
+            [*LANES],
+            ledger=self.ledger,
+            assembler=Assembler(),
+            sampler=self,
+            queue=self.queue,
+            lanes=self.lanes,
+            hold=self.hold,
+            sink=self.sink,
+            handover=self.take,
+            attach=attach,
+        )
+
+    def decide(self, facts, metric):
+        return Decision(take=self.chance.random() < 0.8, probability=0.8, threshold=0)
+
+    def take(self, chosen):
+        self.working |= {sampled.unit.key: (sampled.unit, [*sampled.decisions]) for sampled in chosen}
+
+    def submit(self):
+        unit = a_unit(a_span())
+        self.roots[unit.key] = Root()
+        self.units.submitted(unit, SAMPLES, self.roots[unit.key], sampled=True, now_ns=self.now_ns)
+        self.tick()
+
+    def score(self):
+        """Give some of the scores of a unit, be it all."""
+        if not self.working:
+            return
+        unit, left = self.working[self.chance.choice([*self.working])]
+        cut = self.chance.randint(0, len(left))
+        scores, left[:] = [a_score(metric=metric) for metric in left[:cut]], left[cut:]
+        self.units.settled(JobResult(unit, scores, over=not left))
+        if not left:
+            del self.working[unit.key]
+            self.queue.cancel(0)
+
+    def wait(self):
+        self.now_ns += self.chance.randint(1, 12) * S
+        self.tick()
+
+    def tick(self):
+        self.units.tick(self.now_ns)
+
+    def shut_down(self):
+        self.units.release_held()
+        self.units.give_up([*self.units.in_flight], self.now_ns)
+        self.units.flush_ready(self.now_ns, unpaced=True)
+
+
+def counted(ledger, outcome):
+    return Counter({metric: n for (metric, ended), n in ledger.outcomes().items() if ended is outcome})
+
+
+@pytest.mark.parametrize("attach", [True, False])
+@given(
+    st.lists(st.sampled_from(["submit", "submit", "score", "score", "score", "wait"]), max_size=60),
+    st.randoms(use_true_random=False),
+)
+def test_every_score_is_counted_once_and_emitted_once(attach, actions, chance: Random):
+    world = World(chance, attach=attach)
+    for action in [*actions, "shut_down"]:
+        getattr(world, action)()
+        outcomes, pending = world.ledger.outcomes(), world.ledger.pending()
+        assert world.ledger.eligible() == {
+            metric: pending[metric] + sum(n for (name, _), n in outcomes.items() if name == metric) for metric in LANES
+        }
+
+    emitted = Counter((unit.key, score.metric) for unit, scores in world.sink.emitted for score in scores)
+    assert set(emitted.values()) <= {1}
+    assert Counter(metric for _, metric in emitted) == counted(world.ledger, Outcome.SCORED)
+    assert [len(root.left) for root in world.roots.values()] == [1] * len(world.roots)
+    assert (world.units.in_flight, len(world.hold), world.lanes._all.units) == ({}, 0, 0)
