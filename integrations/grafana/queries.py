@@ -16,6 +16,8 @@ WORKFLOW, AGENT = label(semconv.WORKFLOW_NAME), label(semconv.AGENT_NAME)
 REASON = "reason"
 OF_SERVICE = f'{SERVICE}=~"$service"'
 WHERE = f'{OF_SERVICE},{promql.METRIC}=~"$metric"'
+OWN = f"{WHERE},{promql.POPULATION}"
+"""Likewise, of the configured judge; of the others ``promql`` sees to that."""
 NAMED = f"{{{{{promql.METRIC}}}}} {{{{{SERVICE}}}}}"
 """A legend: the metric and the service."""
 EACH = (promql.METRIC, SERVICE)
@@ -71,13 +73,13 @@ def level(instrument: str, *, where: str = OF_SERVICE, by: Sequence[str] = (SERV
 def average(by: Sequence[str], over: str = MOVING) -> str:
     """Return the plain mean quality by labels that the weighted sums do not carry."""
     name, labels = series(semconv.QUALITY_HISTOGRAM), ", ".join(by)
-    total, count = (f"sum by ({labels}) (increase({name}_{of}{{{WHERE}}}[{over}]))" for of in ("sum", "count"))
+    total, count = (f"sum by ({labels}) (increase({name}_{of}{{{OWN}}}[{over}]))" for of in ("sum", "count"))
     return f"{total} / {count}"
 
 
 def buckets(instrument: str, over: str, *, by: Sequence[str] = ("le",)) -> str:
     """Return the growth of a histogram's buckets."""
-    return f"sum by ({', '.join(by)}) (increase({series(instrument)}_bucket{{{WHERE}}}[{over}]))"
+    return f"sum by ({', '.join(by)}) (increase({series(instrument)}_bucket{{{OWN}}}[{over}]))"
 
 
 def latency(share: float, by: Sequence[str], over: str = MOVING) -> str:

@@ -272,8 +272,8 @@ class Counts(Protocol):
     def eligible(self) -> Mapping[str, int]:
         """Metric → units that entered."""
 
-    def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
-        """(metric, outcome) → units that ended so."""
+    def outcomes_by_stratum(self) -> Mapping[tuple[str, Outcome, str | None], int]:
+        """(metric, outcome, stratum of the score) → units that ended so; None = the population. All of one moment."""
 
     def pending(self) -> Mapping[str, int]:
         """Metric → units between."""

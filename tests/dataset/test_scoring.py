@@ -16,12 +16,12 @@ from tests.live import Failing, Grounded, Slow
 
 from spanscore import evaluate, evaluate_sync
 from spanscore.dataset import Result
-from spanscore.dataset.rows import COLUMNS
+from spanscore.dataset.rows import COLUMNS, Row
 from spanscore.errors import ConfigurationError, JudgeError, SampleError
 from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, ExactMatch, Faithfulness
 from spanscore.model.sample import HumanMessage, MultiTurnSample, SingleTurnSample
-from spanscore.model.score import Outcome
+from spanscore.model.score import UNIT_INTERVAL, Outcome
 from spanscore.testing import ScriptedJudge
 
 TRUE = SingleTurnSample(user_input="Where?", response="Rome", retrieved_contexts=["It is in Rome."], reference="Rome")
@@ -298,3 +298,16 @@ def test_every_question_is_asked_where_no_answer_is_to_be_kept() -> None:
     result = evaluate_sync([TRUE] * 3, [critic], cache=False)
 
     assert ([row.cached_calls for row in result.rows], len(model.seen)) == ([0, 0, 0], 3)
+
+
+def test_what_a_fallback_judged_is_in_no_mean_and_is_asked_again() -> None:
+    def row(value: float, stratum: str | None) -> Row:
+        return Row(line=1, key="k", metric="m", version="1", outcome=Outcome.SCORED, value=value, stratum=stratum)
+
+    rows = [row(1.0, None), row(0.0, "fallback"), row(0.0, "fallback")]
+    result = Result(rows=rows, samples=3, scales={"m": UNIT_INTERVAL})
+
+    summary = result.summary("m")
+    assert (summary.mean, summary.scored, summary.rows, summary.fallback) == (1.0, 1, 1, 2)
+    assert "m: 2 rows judged by a fallback, in no mean." in str(result)
+    assert [one.settled for one in rows] == [True, False, False]

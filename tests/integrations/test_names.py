@@ -103,6 +103,18 @@ def test_every_label_that_is_asked_for_exists() -> None:
     assert named - LABELS - ALERT_LABELS == set()
 
 
+def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
+    alerts = yaml.safe_load((INTEGRATIONS / "grafana" / "alerting" / "spanscore.yaml").read_text(encoding="utf-8"))
+    models = [data["model"] for group in alerts["groups"] for rule in group["rules"] for data in rule["data"]]
+    asked = "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
+
+    of_scores = r"\b(spanscore_(?:scored|weight|failed_weight|quality)\w*)(\{[^}]*\}|(?!\w))"
+    selectors = re.findall(of_scores, asked)
+
+    assert len(selectors) > 100
+    assert [name for name, matchers in selectors if 'spanscore_stratum=""' not in matchers] == []
+
+
 def test_every_instrument_is_shown_by_a_panel_or_a_rule() -> None:
     asked = " ".join(_expressions())
 

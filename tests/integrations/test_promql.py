@@ -16,7 +16,7 @@ from spanscore.monitoring.names import label
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
 
-LABELS = {label(name) for name in (semconv.OUTCOME, semconv.SERIES)}
+LABELS = {label(name) for name in (semconv.OUTCOME, semconv.SERIES, semconv.STRATUM)}
 VARIABLES = {"$__rate_interval": "1h", "$__range": "1h", "$window": "1h", "$service": ".*"}
 DOORS = ("written", "scraped")
 METRIC = {"spanscore-overview": ".*", "spanscore-metric": "priced"}

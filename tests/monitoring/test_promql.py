@@ -19,7 +19,7 @@ def test_values_in_matchers_cannot_leave_their_quotes() -> None:
 
 def test_every_operand_is_summed_by_the_same_labels() -> None:
     sums = promql.increases("1h", 'job="bot"', ["gen_ai_evaluation_name"])
-    one = 'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot"}}[1h]))'
+    one = 'sum by (gen_ai_evaluation_name) (increase(spanscore_{}_total{{job="bot",spanscore_stratum=""}}[1h]))'
 
     assert promql.mean(sums) == f"({one.format('weight_quality')} / {one.format('weight')})"
     assert promql.standard_error(sums).count("sum by (gen_ai_evaluation_name)") == promql.standard_error(sums).count(

@@ -19,6 +19,7 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import Unit
+from spanscore.monitoring.running_mean import running_mean
 from spanscore.otel.instruments import Telemetry
 
 OPEN = Scale(kind="ordinal", range=None)
@@ -89,6 +90,25 @@ def test_every_outcome_of_a_declared_metric_is_there_from_the_first_collection(m
     assert memory.values("spanscore.evaluations") == {**outcomes, **scored}
     assert memory.values("spanscore.eligible") == {key(name="faithfulness"): 3}
     assert memory.values("spanscore.evaluations.pending") == {key(name="faithfulness"): 0}
+
+
+def test_what_a_fallback_judged_is_in_sums_of_its_own(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+
+    telemetry.record(unit(), score(stratum="fallback", series="1/other/1"))
+    telemetry.record(unit(), replace(failed(), stratum="fallback"))
+    telemetry.record(unit(), score(value=0.75))
+
+    fallback = ("spanscore.stratum", "fallback")
+    scored = memory.values("spanscore.scored")
+    assert [fallback in labels for labels, count in scored.items() if count] == [True, False]
+    assert [fallback in labels for labels in memory.points("spanscore.quality")] == [True, False]
+    assert [fallback in labels for labels, weight in memory.values("spanscore.failed.weight").items() if weight] == [
+        True
+    ]
+    mean = running_mean("faithfulness", UNIT_INTERVAL, telemetry.sums)
+    assert mean is not None
+    assert mean.mean == 0.75
 
 
 def test_the_sums_are_the_additive_moments_of_quality_weighted_by_the_inverse_probability(memory: Memory) -> None:

@@ -9,6 +9,7 @@ from tests.report.builders import TEN_O_CLOCK, a_score, a_unit_span, evaluations
 from spanscore import semconv
 from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import UnitKey
+from spanscore.report import summarize
 from spanscore.report.rows import ReportRow, Spans, unit_name
 
 LOWER = Scale(direction="lower")
@@ -46,6 +47,17 @@ def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
             trace_id=f"{span.trace_id:032x}",
         )
     ]
+
+
+def test_what_a_fallback_judged_is_a_metric_of_its_own() -> None:
+    score, stands_in = a_score(0.8), a_score(0.2, stratum="fallback")
+    both = a_unit_span(score), a_unit_span(stands_in)
+    late = a_unit_span(pending=True)
+
+    rows = read(*both, late, *evaluations(late, stands_in))
+
+    means = {one.metric: one.mean for one in summarize(rows).metrics}
+    assert means == {"faithfulness": 0.8, "faithfulness (fallback)": 0.2}
 
 
 def test_late_score_comes_from_its_evaluation_span() -> None:

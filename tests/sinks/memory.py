@@ -72,8 +72,8 @@ class FixedCounts:
     def eligible(self) -> dict[str, int]:
         return dict(self._eligible)
 
-    def outcomes(self) -> dict[tuple[str, Outcome], int]:
-        return {(name, Outcome.SCORED): count for name, count in self._eligible.items()}
+    def outcomes_by_stratum(self) -> dict[tuple[str, Outcome, str | None], int]:
+        return {(name, Outcome.SCORED, None): count for name, count in self._eligible.items()}
 
     def pending(self) -> dict[str, int]:
         return dict.fromkeys(self._eligible, 0)

@@ -43,6 +43,21 @@ def test_a_unit_times_metric_ends_once():
     assert ledger.outcomes() == {("harmless", Outcome.SCORED): 1}
 
 
+def test_what_a_fallback_judged_is_counted_apart_and_all_of_it_adds_up():
+    ledger = Ledger(["a"])
+    for number, stratum in enumerate([None, "fallback", "fallback"]):
+        ledger.enter(UnitKey(1, number))
+        ledger.settle(UnitKey(1, number), "a", Outcome.SCORED, stratum)
+    ledger.record_rejected(Outcome.REFUSED)
+
+    assert ledger.outcomes() == {("a", Outcome.SCORED): 3, ("a", Outcome.REFUSED): 1}
+    assert ledger.outcomes_by_stratum() == {
+        ("a", Outcome.SCORED, None): 1,
+        ("a", Outcome.SCORED, "fallback"): 2,
+        ("a", Outcome.REFUSED, None): 1,
+    }
+
+
 def test_a_forked_child_counts_from_zero():
     ledger = Ledger(METRICS)
     ledger.record_rejected(Outcome.REFUSED)

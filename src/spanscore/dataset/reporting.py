@@ -12,6 +12,7 @@ from spanscore.dataset.result import Result
 from spanscore.errors import ConfigurationError, MissingExtraError, writing
 from spanscore.model.sample import MultiTurnSample, Sample
 from spanscore.report import ReportRow, write_scores
+from spanscore.report.rows import name_within
 
 __all__ = ["check_report", "write_report"]
 
@@ -66,7 +67,7 @@ def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[ReportRo
         yield ReportRow(
             unit=f"line {row.line}",
             name=f"line {row.line}",
-            metric=row.metric,
+            metric=name_within(row.metric, row.stratum),
             outcome=row.outcome.value,
             value=row.value,
             quality=row.quality,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 from statistics import fmean
@@ -30,7 +30,7 @@ _REASONS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One metric over a data set.
+    """One metric over a data set, as the configured judge sees it: what a fallback judged is counted apart.
 
     Attributes:
         mean: of the values, on the metric's own scale; None where nothing was scored.
@@ -39,6 +39,7 @@ class Summary:
         high: upper end.
         passed: share of the scored with label ``pass``, 0…1; None where there is no label.
         outcomes: outcome → rows; what was not scored is in no mean.
+        fallback: rows that a fallback judged; in none of the other numbers, but tokens and cost.
         failed: rows whose evaluation failed; whatever they would have been, they are in no mean.
         cost_usd: of the rows with a known price; None where none is known.
     """
@@ -54,6 +55,7 @@ class Summary:
     direction: str = "higher"
     outcomes: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
+    fallback: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
@@ -97,7 +99,9 @@ class Result:
         """
         if metric not in self.scales:
             raise KeyError(f"{metric!r} was not scored; the metrics are {', '.join(self.scales)}")
-        return _summary(metric, [row for row in self.rows if row.metric == metric], self.scales[metric])
+        rows = [row for row in self.rows if row.metric == metric]
+        own = [row for row in rows if row.stratum is None]
+        return replace(_summary(metric, own, self.scales[metric]), fallback=len(rows) - len(own), **_spent(rows))
 
     def summaries(self) -> list[Summary]:
         """Return what came of each metric."""
@@ -166,18 +170,25 @@ class Result:
         return [*lines, *self._price()]
 
     def _reasons(self, summary: Summary) -> list[str]:
-        """Return how often each outcome came, by reason; the last line of an outcome is for all that the others do not tell."""
+        """Return how often each outcome came, by reason; the last line of an outcome is for all that the others do not tell.
+
+        And how many rows are the configured judge's no more.
+        """
         metric = summary.metric
         lines = []
         for outcome, rows in summary.outcomes.items():
             why = Counter(
-                row.reason for row in self.rows if (row.metric, row.outcome.value) == (metric, outcome) and row.reason
+                row.reason
+                for row in self.rows
+                if (row.metric, row.outcome.value, row.stratum) == (metric, outcome, None) and row.reason
             )
             told = why.most_common(_REASONS)
             lines += [f"{metric}: {outcome} ×{times}: {reason}" for reason, times in told]
             rest = rows - sum(times for _, times in told)
             if rest and outcome != Outcome.SCORED.value:
                 lines.append(f"{metric}: {outcome} ×{rest}" + (", for other reasons" if told else ""))
+        if summary.fallback:
+            lines.append(f"{metric}: {_counted(summary.fallback, 'row')} judged by a fallback, in no mean.")
         return lines
 
     def _price(self) -> list[str]:
@@ -209,10 +220,15 @@ def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
         direction=scale.direction,
         outcomes=dict(Counter(row.outcome.value for row in rows)),
         failed=sum(row.outcome.failed for row in rows),
-        input_tokens=sum(row.input_tokens for row in rows),
-        output_tokens=sum(row.output_tokens for row in rows),
-        cost_usd=known_sum(row.cost_usd for row in rows),
     )
+
+
+def _spent(rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "input_tokens": sum(row.input_tokens for row in rows),
+        "output_tokens": sum(row.output_tokens for row in rows),
+        "cost_usd": known_sum(row.cost_usd for row in rows),
+    }
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

@@ -33,6 +33,7 @@ class Row:
         quality: 0…1, 1 good; None for an open scale.
         reason: for every other outcome, what happened, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
+        stratum: ``fallback``, where another judge than the one configured was asked; None otherwise.
         cached_calls: of ``judge_calls``, those that were answered without a request: no draws of their own.
         cost_usd: None when no price is known.
     """
@@ -49,6 +50,7 @@ class Row:
     explanation: str | None = None
     error_type: str | None = None
     judge_model: str | None = None
+    stratum: str | None = None
     judge_calls: int = 0
     cached_calls: int = 0
     input_tokens: int = 0
@@ -73,6 +75,7 @@ class Row:
             explanation=score.explanation,
             error_type=score.error_type,
             judge_model=score.judge_model,
+            stratum=score.stratum,
             judge_calls=len(usage.calls),
             cached_calls=usage.cached_calls,
             input_tokens=usage.input_tokens,
@@ -83,8 +86,8 @@ class Row:
 
     @property
     def settled(self) -> bool:
-        """Whether asking again would only cost again: a failed evaluation may succeed another time."""
-        return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN
+        """Whether asking again would only cost again: a failed evaluation may succeed another time, a judge be back."""
+        return not self.outcome.failed and self.outcome is not Outcome.SHUTDOWN and self.stratum is None
 
 
 COLUMNS = tuple(field.name for field in fields(Row))

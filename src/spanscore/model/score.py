@@ -213,6 +213,8 @@ class Score:
         probability: with which this (unit × metric) was chosen, (0, 1]; None outside sampling.
         threshold: the sampling threshold T (56 bit), from which ``probability`` derives.
         rule: the sampling rule that took it.
+        stratum: ``fallback``, where another judge than the one configured was asked; such scores are a series of their own, and
+            in no mean of the configured judge. None = the population.
         id: 32 hex digits, a pure function of trace id, span id, metric, version and revision.
         revision: 0, or how often a later score superseded an earlier one.
     """
@@ -235,6 +237,7 @@ class Score:
     probability: float | None = None
     threshold: int | None = None
     rule: str | None = None
+    stratum: str | None = None
     id: str | None = None
     revision: int = 0
 
@@ -290,6 +293,8 @@ def unit_attributes(
         attributes[semconv.VERDICT] = "fail" if "fail" in labels else "pass"
     outcomes = {score.outcome for score in scores} | set(others.values())
     attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
+    if stratum := next((score.stratum for score in scores if score.stratum), None):
+        attributes[semconv.STRATUM] = stratum
     if reason := ",".join(sorted(outcomes - {Outcome.SCORED})):
         attributes[semconv.REASON] = reason
     return attributes | _unscored(scores, others)

@@ -229,10 +229,9 @@ def _judge(metric: Metric, shared: MonitoringSettings) -> Alert:
     window = promql.duration(shared.windows[0])
     where = promql.matching({promql.METRIC: metric.name})
     share = promql.failed_share(window, where, weighted=metric.scale.range is not None)
-    failures = promql.increase(semconv.EVALUATIONS, window, f'{where},{label(semconv.OUTCOME)}=~"{promql.FAILED}"')
     return Alert(
         name="SpanscoreJudgeFailing",
-        expression=f"{share} > {shared.max_failed:g}\nand {failures} >= {FAILURES}",
+        expression=f"{share} > {shared.max_failed:g}\nand {promql.failures(window, where)} >= {FAILURES}",
         labels=_labels("warning", metric.name, window),
         summary=f"evaluations of {metric.name} fail",
         text=f"A share of {{value}} of the evaluations of {metric.name} failed over the last {window} ({{service}}), more than "
@@ -246,7 +245,7 @@ def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -
     scored = promql.matching({promql.METRIC: metric.name, **({SERIES: alert.series} if alert.series else {})})
     first, long = promql.duration(shared.windows[0]), promql.duration(shared.no_scores_after)
     outcome = label(semconv.OUTCOME)
-    chosen = promql.increase(semconv.EVALUATIONS, first, f'{where},{outcome}!~"{_TURNED_AWAY}"')
+    chosen = promql.increase(semconv.EVALUATIONS, first, f'{where},{outcome}!~"{_TURNED_AWAY}",{promql.POPULATION}')
     yield Alert(
         name="SpanscoreNoScores",
         expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, first, scored)} == 0",
@@ -258,11 +257,12 @@ def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -
     # Known: from before the window, by up to twice its length. One that is new is not silent yet; of a service that is gone
     # there is no increase at all.
     memory = promql.duration(2 * shared.no_scores_after)
-    known = f"last_over_time({series(semconv.SCORED)}{{{scored}}}[{memory}] offset {long})"
+    counter = f"{series(semconv.SCORED)}{{{scored},{promql.POPULATION}}}"
+    known = f"last_over_time({counter}[{memory}] offset {long})"
     silent = f"sum by ({', '.join(promql.GROUP)}) ({known})\nunless {promql.increase(semconv.SCORED, long, scored)} > 0"
     yield Alert(
         name="SpanscoreNoScores",
-        expression=f"{silent}\nor absent({series(semconv.SCORED)}{{{scored}}})",
+        expression=f"{silent}\nor absent({counter})",
         labels={**_labels("warning", metric.name, long), "reason": SILENT},
         summary=f"{metric.name} has no scores",
         text=f"No score of {metric.name} arrived over the last {long}, or its counters are not here at all ({{service}}): no "

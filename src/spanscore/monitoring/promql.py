@@ -19,6 +19,7 @@ __all__ = [
     "FAILED",
     "GROUP",
     "METRIC",
+    "POPULATION",
     "UNACCOUNTED",
     "Estimate",
     "Sums",
@@ -27,6 +28,7 @@ __all__ = [
     "duration",
     "failed_share",
     "failure_bounds",
+    "failures",
     "increase",
     "increases",
     "matching",
@@ -48,9 +50,24 @@ GROUP = (METRIC, "service_name", "job")
 """A metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a label that is not there is empty."""
 UNACCOUNTED = "spanscore:unaccounted"
 """The name under which ``unaccounted()`` is recorded."""
+POPULATION = f'{label(semconv.STRATUM)}=""'
+"""The matcher of the configured judge's own scores: those of a fallback are of another stratum."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
 
+_OF_STRATA = frozenset(
+    {
+        semconv.SCORED,
+        semconv.WEIGHT,
+        semconv.WEIGHT_QUALITY,
+        semconv.WEIGHT_QUALITY2,
+        semconv.WEIGHT2,
+        semconv.WEIGHT2_QUALITY,
+        semconv.WEIGHT2_QUALITY2,
+        semconv.FAILED_WEIGHT,
+    }
+)
+"""Sums of which only the population's are asked. Outcomes are those of all units, so that they add up."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -75,8 +92,11 @@ def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
 def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return how much a counter grew in the window, per group, over all replicas, labels and segments that are not in ``by``.
 
-    Prometheus extrapolates at the window's ends: right for means, whose sums share the error, not for exact counts.
+    Of scores those of the population alone. Prometheus extrapolates at the window's ends: right for means, whose sums share the
+    error, not for exact counts.
     """
+    if instrument in _OF_STRATA:
+        where = ",".join(filter(None, (where, POPULATION)))
     return f"sum by ({', '.join(by)}) (increase({series(instrument)}{_where(where)}[{window}]))"
 
 
@@ -147,9 +167,14 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
     if weighted:
         failed, scored = increase(semconv.FAILED_WEIGHT, window, where), increase(semconv.WEIGHT, window, where)
     else:
-        failures = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"')))
-        failed, scored = increase(semconv.EVALUATIONS, window, failures), increase(semconv.SCORED, window, where)
+        failed, scored = failures(window, where), increase(semconv.SCORED, window, where)
     return f"({failed} / ({failed} + {scored}))"
+
+
+def failures(window: str, where: str = "") -> str:
+    """Return how many evaluations of the population failed."""
+    failed = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"', POPULATION)))
+    return increase(semconv.EVALUATIONS, window, failed)
 
 
 def unaccounted(where: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from spanscore import semconv
 from spanscore.model.score import Scale
@@ -20,12 +20,20 @@ def running_mean(
 ) -> MeanInterval | None:
     """Return what the scores so far say of all eligible traffic; None where nothing is scored, or the scale is open.
 
+    A fallback's scores are not among them.
+
     Args:
         scale: of its values; pass/fail ones have an interval of their own.
         sums: instrument → attributes → sum, as ``Telemetry.sums`` returns them.
     """
-    label = (semconv.EVALUATION_NAME, metric)
-    of = Moments(*(sum(value for labels, value in sums(name).items() if label in labels) for name in _MOMENTS))
+    of = Moments(*(sum(_of_population(metric, sums(name))) for name in _MOMENTS))
     if scale.range is None or not of.w:
         return None
     return MeanInterval(mean(of), *interval(of, binary=scale.kind == "binary"))
+
+
+def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> Iterator[float]:
+    for labels, value in sums.items():
+        named = dict(labels)
+        if named[semconv.EVALUATION_NAME] == metric and semconv.STRATUM not in named:
+            yield value

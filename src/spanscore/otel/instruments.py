@@ -183,7 +183,8 @@ class Telemetry:
         if score.value is not None:
             self._scored(unit, score, context)
         elif score.outcome.failed:
-            self._sums.add(semconv.FAILED_WEIGHT, labels_of_outcome(score.metric, score.outcome), _weight(score))
+            labels = labels_of_outcome(score.metric, score.outcome, score.stratum)
+            self._sums.add(semconv.FAILED_WEIGHT, labels, _weight(score))
 
     def close(self) -> None:
         """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
@@ -192,9 +193,8 @@ class Telemetry:
 
     def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
         w, y = _weight(score), _quality(score)
-        labels = labels_of_score(
-            score.metric, score.label, score.series, self._segment_of(None if unit is None else unit.root)
-        )
+        segment = self._segment_of(None if unit is None else unit.root)
+        labels = labels_of_score(score.metric, score.label, score.series, segment, score.stratum)
         self._sums.add(semconv.SCORED, labels, 1)
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             return
@@ -246,9 +246,9 @@ class Telemetry:
 
     def evaluations(self) -> dict[Labels, float]:
         """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
-        ended: dict[tuple[str, Outcome], int] = dict.fromkeys(product(self._names, Outcome), 0)
-        ended.update(self.counts.outcomes())
-        return {labels_of_outcome(name, outcome): count for (name, outcome), count in ended.items()}
+        ended: dict[tuple[str, Outcome, str | None], int] = dict.fromkeys(product(self._names, Outcome, [None]), 0)
+        ended.update(self.counts.outcomes_by_stratum())
+        return {labels_of_outcome(*told): count for told, count in ended.items()}
 
     def pending(self) -> dict[Labels, float]:
         """Return the units between, per metric."""
@@ -274,7 +274,7 @@ def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[s
     Raises:
         ConfigurationError: one has the name of an attribute of ours.
     """
-    ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES} & set(segments)
+    ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES, semconv.STRATUM} & set(segments)
     if ours:
         raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")
     return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in segments.items()}

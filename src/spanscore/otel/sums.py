@@ -28,7 +28,15 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 MAX_SETS = 1000
 """Attribute sets per instrument; the SDK makes one of all past 2,000, and says nothing."""
 OTHER = "other"
-_CLOSED = frozenset({semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.OUTCOME, semconv.TOKEN_TYPE})
+_CLOSED = frozenset(
+    {
+        semconv.EVALUATION_NAME,
+        semconv.EVALUATION_SCORE_LABEL,
+        semconv.OUTCOME,
+        semconv.STRATUM,
+        semconv.TOKEN_TYPE,
+    }
+)
 """Attributes with few values, which are never ``other``."""
 
 
@@ -96,20 +104,25 @@ def labels_of_metric(name: str) -> Labels:
     return ((semconv.EVALUATION_NAME, name),)
 
 
-def labels_of_outcome(name: str, outcome: Outcome) -> Labels:
+def labels_of_outcome(name: str, outcome: Outcome, stratum: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric and outcome."""
-    return ((semconv.EVALUATION_NAME, name), (semconv.OUTCOME, str(outcome)))
+    return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *_within(stratum))
 
 
-def labels_of_score(name: str, label: str | None, series: str, segments: Labels) -> Labels:
+def labels_of_score(name: str, label: str | None, series: str, segments: Labels, stratum: str | None = None) -> Labels:
     """Return the attributes of a score's sums."""
     labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
-    return (*labels_of_metric(name), *labelled, (semconv.SERIES, series), *segments)
+    return (*labels_of_metric(name), *labelled, (semconv.SERIES, series), *segments, *_within(stratum))
+
+
+def _within(stratum: str | None) -> Labels:
+    """The population, which alone alerts and means read, is what has no such attribute."""
+    return ((semconv.STRATUM, stratum),) if stratum else ()
 
 
 def labels_of_run(unit: Unit | None, score: Score) -> Labels:
     """Return the attributes of the histogram: those of the score, and the scored application's model and workflow or agent."""
-    labels = labels_of_score(score.metric, score.label, score.series, ())
+    labels = labels_of_score(score.metric, score.label, score.series, (), score.stratum)
     if unit is None:
         return labels
     attributes: Mapping[str, Any] = unit.root.attributes if unit.root is not None else {}

@@ -18,7 +18,7 @@ from spanscore.model.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label,
 from spanscore.model.span import SpanData, UnitKey
 from spanscore.sampling.threshold import decode_threshold, probability
 
-__all__ = ["PENDING", "ReportRow", "Spans", "default_threshold", "unit_name"]
+__all__ = ["PENDING", "ReportRow", "Spans", "default_threshold", "name_within", "unit_name"]
 
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
@@ -31,7 +31,8 @@ class ReportRow:
 
     Attributes:
         unit: what the rows of one unit share: trace id and span id in hex, or a sample's own name.
-        metric: empty where a unit has an outcome and nothing tells for which metric.
+        metric: empty where a unit has an outcome and nothing tells for which metric. What a fallback judged is a metric of its
+            own (``name_within``): in no mean of the configured judge.
         outcome: one of ``Outcome``, ``pending``, or several joined by " or " where the span cannot tell them apart.
         time_ns: nanoseconds since the epoch; None = not known, the row is in no trend.
         value: on the metric's own scale; None unless the outcome is ``scored``.
@@ -84,6 +85,11 @@ class ReportRow:
 def default_threshold(kind: Kind) -> float:
     """Return the lowest quality that passes where the metric was given no ``pass_at``."""
     return BINARY.pass_at if kind == "binary" else UNIT_INTERVAL.pass_at
+
+
+def name_within(metric: str, stratum: Any) -> str:
+    """Return how rows call a metric whose score is of a stratum: ``faithfulness (fallback)``; None = the population."""
+    return f"{metric} ({as_text(stratum)})" if stratum else metric
 
 
 def unit_name(key: UnitKey) -> str:
@@ -232,7 +238,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
     explanation = held.get(semconv.EVALUATION_EXPLANATION)
     return ReportRow(
         unit=unit_name(key),
-        metric=safe_text(metric),
+        metric=safe_text(name_within(metric, held.get(semconv.STRATUM))),
         outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.REASON) or "judge_error"),
         value=value,
         quality=given if given is not None or value is None else scale.quality(value),
@@ -256,7 +262,7 @@ def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> Repor
     value = float(span.attributes[semconv.SCORE + metric])
     return ReportRow(
         unit=unit_name(key),
-        metric=safe_text(metric),
+        metric=safe_text(name_within(metric, span.attributes.get(semconv.STRATUM))),
         value=value,
         quality=scale.quality(value),
         label=_label(span.attributes.get(semconv.LABEL + metric)),

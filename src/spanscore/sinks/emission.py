@@ -40,6 +40,7 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
         semconv.EVALUATION_SCORE_VALUE: None if score.value is None else float(score.value),
         semconv.EVALUATION_SCORE_LABEL: score.label,
         semconv.EVALUATION_EXPLANATION: _explanation_of(score) if content else None,
+        semconv.STRATUM: score.stratum,
         semconv.ERROR_TYPE: error_type_of(score),
         semconv.REASON: None if score.value is not None else str(score.outcome),
         semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",

@@ -35,6 +35,7 @@ class Ledger:
         self._open: dict[UnitKey, set[str]] = {}
         self._whole: Counter[Outcome] = Counter()
         self._single: Counter[tuple[str, Outcome]] = Counter()
+        self._of_strata: Counter[tuple[str, Outcome, str | None]] = Counter()
 
     def enter(self, key: UnitKey) -> bool:
         """Make a unit eligible for every metric. False: it has entered already and is still open."""
@@ -51,14 +52,20 @@ class Ledger:
             self._units += 1
             self._whole[outcome] += 1
 
-    def settle(self, key: UnitKey, metric: str, outcome: Outcome) -> bool:
-        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted."""
+    def settle(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None = None) -> bool:
+        """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted.
+
+        Args:
+            stratum: of its score (``Score.stratum``).
+        """
         with self._lock:
             waiting = self._open.get(key)
             if waiting is None or metric not in waiting:
                 return False
             waiting.remove(metric)
             self._single[metric, outcome] += 1
+            if stratum is not None:
+                self._of_strata[metric, outcome, stratum] += 1
             if not waiting:
                 del self._open[key]
             return True
@@ -96,6 +103,16 @@ class Ledger:
             counts = Counter(self._single)
             for outcome, units in self._whole.items():
                 counts.update({(metric, outcome): units for metric in self._metrics})
+            return counts
+
+    def outcomes_by_stratum(self) -> Mapping[tuple[str, Outcome, str | None], int]:
+        """(metric, outcome, stratum) → units that ended so; None = the population. All of one moment."""
+        with self._lock:
+            counts = Counter(self._of_strata)
+            for (metric, outcome), units in self.outcomes().items():
+                counts[metric, outcome, None] = units
+            for (metric, outcome, _), units in self._of_strata.items():
+                counts[metric, outcome, None] -= units
             return counts
 
     def pending(self) -> Mapping[str, int]:

@@ -213,7 +213,7 @@ class Units:
     def settled(self, result: JobResult) -> None:
         """Take in scores of a job: count them, and emit them; while the unit's spans wait for others, with those."""
         key = result.unit.key
-        scores = [score for score in result.scores if self._ledger.settle(key, score.metric, score.outcome)]
+        scores = [score for score in result.scores if self._settle(key, score)]
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
         self._note_unpriced(scores)
         log_failures(scores)
@@ -233,6 +233,9 @@ class Units:
         for key in self._hold.parked():
             self._let_go(key, "shutdown")
         self._hold.release_running()
+
+    def _settle(self, key: UnitKey, score: Score) -> bool:
+        return self._ledger.settle(key, score.metric, score.outcome, score.stratum)
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
         """Settle what is open of these as ``shutdown``, and let their spans leave."""
