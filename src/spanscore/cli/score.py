@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
-from spanscore.protocols import Judge, Metric
+from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.tree import Settings
 
@@ -190,22 +190,19 @@ def _counted(file: str) -> int | None:
 def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: str) -> list[Metric]:
     """Make the metrics that are named, with the configuration's parameters where it has some; without names all of it."""
     names = [name.strip() for name in metrics.split(",") if name.strip()]
-    listed = _listed([] if settings is None else list(entries(settings)), names)
+    listed = [] if settings is None else list(entries(settings))
+    if names:
+        configured = {str(parameters.get("name", name)): (name, parameters) for name, parameters in listed}
+        listed = [configured.get(name) or configured.get(current_name(name), (name, {})) for name in names]
     if not listed:
         raise ConfigurationError("say what to score: --metrics faithfulness,exact_match or --config spanscore.yaml")
-    judging = _judge(settings, asked)
-    named = embeddings or (settings.embeddings if settings else None)
-    vectors = embedder(named) if named else None
+    judging, vectors = _judge(settings, asked), _embedder(settings, embeddings)
     return [create(name, judge=judging, embeddings=vectors, **parameters) for name, parameters in listed]
 
 
-def _listed(
-    configured: Sequence[tuple[str, Mapping[str, Any]]], names: Sequence[str]
-) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    if not names:
-        return configured
-    by_name = {str(parameters.get("name", name)): (name, parameters) for name, parameters in configured}
-    return [by_name.get(name) or by_name.get(current_name(name), (name, {})) for name in names]
+def _embedder(settings: Settings | None, asked: str) -> Embedder | None:
+    named = asked or (settings.embeddings if settings else None)
+    return embedder(named) if named else None
 
 
 def _judge(settings: Settings | None, asked: str) -> Judge:
