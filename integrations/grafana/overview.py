@@ -44,7 +44,13 @@ def overview() -> Dashboard:
         choice("metric", "Metric", f"label_values({entered}{{{q.OF_SERVICE}}}, {promql.METRIC})"),
         window(),
     ]
-    parts = {"Quality": _quality(), "What was evaluated": _evaluated(), "The judge": _judge(), "The way": _way()}
+    parts = {
+        "Quality": _quality(),
+        "What was evaluated": _evaluated(),
+        "The judge": _judge(),
+        "The judge's accounts": _accounts(),
+        "The way": _way(),
+    }
     about = "How good the answers are, how much of the traffic is behind that, and what judging it costs."
     return board("spanscore: overview", UID, about, variables, [link("One metric", ONE_METRIC)], parts)
 
@@ -140,8 +146,9 @@ def _judge() -> list[Any]:
         ),
         stacked(
             "Errors of the judge",
-            "Failed calls by `error.type`, retried ones included. Rate limits: lower `judge.max_concurrency`. Time-outs: a"
-            " faster model, or a longer `judge.timeout`. Invalid answers: a model that follows a schema.",
+            "Failed calls by `error.type`, retried ones included. `http_429`: the account finds its own level, see *Places*."
+            " `timeout`: a faster model, or a longer `judge.timeout`. `not_allowed`, `no_such_model`, `quota`: a person must"
+            " act. `unparseable`: a model that follows a schema.",
             over_time(q.counted(semconv.JUDGE_ERRORS, q.STEP, by=(q.ERROR, q.MODEL)), f"{{{{{q.ERROR}}}}} {model}"),
         ),
         stacked(
@@ -157,13 +164,19 @@ def _judge() -> list[Any]:
             "Latency",
             "Half, 95 % and 99 % of the judge's calls end within this time. Above the hold time scores come late, as"
             " evaluation spans beside a unit that says `pending`.",
-            *[over_time(q.latency(share, calls), f"p{share * 100:g} {model}") for share in (0.5, 0.95, 0.99)],
+            *[
+                over_time(q.within(share, semconv.JUDGE_DURATION, calls), f"p{share * 100:g} {model}")
+                for share in (0.5, 0.95, 0.99)
+            ],
             unit=SECONDS,
         ),
         stacked(
             "Tokens",
-            "Sent to and received from the judge. A jump without more traffic: prompts have grown, as retrieved contexts do.",
+            "Sent to and received from the judge; `cached_input` is what its provider had read before. A jump without more"
+            " traffic: prompts have grown, as retrieved contexts do. *Not told*: answers whose tokens are not known, nor their"
+            " cost.",
             over_time(q.counted(semconv.JUDGE_TOKENS, q.STEP, by=(q.TOKENS, q.MODEL)), f"{{{{{q.TOKENS}}}}} {model}"),
+            over_time(q.counted(semconv.JUDGE_UNMETERED, q.STEP, by=(q.MODEL,)), f"answers not told {model}"),
         ),
         lines(
             "Calls per score",
@@ -171,6 +184,77 @@ def _judge() -> list[Any]:
             over_time(f"{q.counted(semconv.JUDGE_CALLS, q.MOVING)} / {q.counted(semconv.SCORED, q.MOVING)}", q.NAMED),
         ),
     ]
+
+
+def _accounts() -> list[Any]:
+    def grown(instrument: str) -> str:
+        return promql.increase(instrument, q.STEP, q.OF_SERVICE, q.ACCOUNT)
+
+    places = [
+        over_time(q.level(instrument, by=q.ACCOUNT), f"{what} {q.OF_ACCOUNT}")
+        for what, instrument in (
+            ("places", semconv.JUDGE_PLACES),
+            ("out", semconv.JUDGE_INFLIGHT),
+            ("waiting", semconv.JUDGE_WAITING),
+        )
+    ]
+    return [
+        lines(
+            "Places",
+            "Questions that may be out with an account at once, those that are, and those that wait. Places follow what the"
+            " provider allows. Many that wait, for long: scores come late; ask the provider for more, or lower the rates.",
+            *places,
+        ),
+        lines(
+            "Breaker",
+            "0 closed, 1 half-open, 2 open. Open: the provider is away, or refuses the key or the account; nothing is sent and"
+            " questions wait, up to `judge.max_wait`. `scorer.status()` says why.",
+            over_time(q.worst("max", semconv.JUDGE_BREAKER, q.ACCOUNT), q.OF_ACCOUNT),
+        ),
+        stacked(
+            "Refused, repeated, answered before",
+            "*Refused* for load: it costs no attempt, the question waits; some are how an account's level is found. *Repeated*:"
+            " no connection, no answer in time, an error on the provider's side. *Known*: answered from `judge.cache`.",
+            over_time(grown(semconv.JUDGE_THROTTLED), f"refused {q.OF_ACCOUNT}"),
+            over_time(grown(semconv.JUDGE_RETRIES), f"repeated {q.OF_ACCOUNT}"),
+            over_time(grown(semconv.JUDGE_CACHED), f"known {q.OF_ACCOUNT}"),
+        ),
+        lines(
+            "Wait",
+            "Half and 95 % of the questions were sent within this time. Past `judge.max_wait` they end as `rate_limited`.",
+            *[
+                over_time(
+                    q.within(share, semconv.JUDGE_WAIT, q.ACCOUNT, where=q.OF_SERVICE),
+                    f"p{share * 100:g} {q.OF_ACCOUNT}",
+                )
+                for share in (0.5, 0.95)
+            ],
+            unit=SECONDS,
+        ),
+        lines(
+            "Budget",
+            "Share of each budget that is spent in its present window, and the factor by which it lowers the sampling rates. A"
+            " factor under 0.5 for hours: the budget is less than half of what the rates ask for; raise it, or lower them.",
+            over_time(f"{_of_budget(semconv.BUDGET_SPENT)} / {_of_budget(semconv.BUDGET_LIMIT)}", f"spent {_BUDGET}"),
+            over_time(q.worst("min", semconv.BUDGET_FACTOR, _EACH_BUDGET), f"factor {_BUDGET}"),
+            unit=SHARE,
+        ),
+        lines(
+            "Declined",
+            "Share of the units that were to be judged which the judge, or its provider's filter, declined. They are no random"
+            " ones: above some percent the mean is of the others. Another judge, or a filter set for this use.",
+            over_time(promql.declined_share(q.MOVING, q.WHERE), q.NAMED),
+            unit=SHARE,
+        ),
+    ]
+
+
+_EACH_BUDGET = (q.UNIT, q.OVER, promql.METRIC, q.SERVICE)
+_BUDGET = " ".join(f"{{{{{name}}}}}" for name in _EACH_BUDGET)
+
+
+def _of_budget(instrument: str) -> str:
+    return q.level(instrument, by=_EACH_BUDGET)
 
 
 def _way() -> list[Any]:

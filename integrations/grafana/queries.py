@@ -14,6 +14,10 @@ MODEL, TOKENS, ERROR = label(semconv.REQUEST_MODEL), label(semconv.TOKEN_TYPE), 
 OUTCOME, PASS, SERIES = label(semconv.OUTCOME), label(semconv.EVALUATION_SCORE_LABEL), label(semconv.SERIES)
 WORKFLOW, AGENT = label(semconv.WORKFLOW_NAME), label(semconv.AGENT_NAME)
 REASON = "reason"
+ACCOUNT = (label(semconv.PROVIDER_NAME), MODEL, SERVICE)
+OF_ACCOUNT = " ".join(f"{{{{{name}}}}}" for name in ACCOUNT)
+"""A legend: who judges, and the service that asks it."""
+UNIT, OVER = label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW)
 OF_SERVICE = f'{SERVICE}=~"$service"'
 WHERE = f'{OF_SERVICE},{promql.METRIC}=~"$metric"'
 OWN = f"{WHERE},{promql.POPULATION}"
@@ -22,7 +26,7 @@ NAMED = f"{{{{{promql.METRIC}}}}} {{{{{SERVICE}}}}}"
 """A legend: the metric and the service."""
 EACH = (promql.METRIC, SERVICE)
 MOVING, RANGE, STEP = "$window", "$__range", "$__rate_interval"
-NOT_CHOSEN = "not_sampled|filtered|not_exported"
+NOT_CHOSEN = promql.TURNED_AWAY
 WITHOUT_SAMPLE = "no_sample|missing_field|incomplete|refused"
 
 
@@ -77,11 +81,16 @@ def average(by: Sequence[str], over: str = MOVING) -> str:
     return f"{total} / {count}"
 
 
-def buckets(instrument: str, over: str, *, by: Sequence[str] = ("le",)) -> str:
+def worst(of: str, instrument: str, by: Sequence[str]) -> str:
+    """Return the present value of a gauge that does not add up: ``max`` or ``min`` over the replicas."""
+    return f"{of} by ({', '.join(by)}) ({series(instrument)}{{{OF_SERVICE}}})"
+
+
+def buckets(instrument: str, over: str, *, by: Sequence[str] = ("le",), where: str = OWN) -> str:
     """Return the growth of a histogram's buckets."""
-    return f"sum by ({', '.join(by)}) (increase({series(instrument)}_bucket{{{OWN}}}[{over}]))"
+    return f"sum by ({', '.join(by)}) (increase({series(instrument)}_bucket{{{where}}}[{over}]))"
 
 
-def latency(share: float, by: Sequence[str], over: str = MOVING) -> str:
-    """Return the time within which this share of the judge's calls ended, seconds."""
-    return f"histogram_quantile({share:g}, {buckets(semconv.JUDGE_DURATION, over, by=('le', *by))})"
+def within(share: float, instrument: str, by: Sequence[str], over: str = MOVING, *, where: str = OWN) -> str:
+    """Return the time within which this share of what a histogram counts ended, seconds."""
+    return f"histogram_quantile({share:g}, {buckets(instrument, over, by=('le', *by), where=where)})"

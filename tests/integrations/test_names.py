@@ -13,7 +13,7 @@ from tests.integrations.stage import INTEGRATIONS, dashboards, panels
 import spanscore
 from spanscore import semconv
 from spanscore.monitoring.names import label, series
-from spanscore.otel.instruments import INSTRUMENTS
+from spanscore.otel.instrument_table import INSTRUMENTS
 
 KNOWN = {
     value

@@ -4,7 +4,7 @@ import pytest
 
 from spanscore import semconv
 from spanscore.monitoring import names
-from spanscore.otel.instruments import INSTRUMENTS
+from spanscore.otel.instrument_table import INSTRUMENTS
 
 
 @pytest.mark.parametrize(

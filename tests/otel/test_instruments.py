@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -20,7 +20,9 @@ from spanscore.errors import ConfigurationError
 from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import Unit
 from spanscore.monitoring.running_mean import running_mean
+from spanscore.otel.instrument_table import POINTS
 from spanscore.otel.instruments import Telemetry
+from spanscore.otel.points import Point
 
 OPEN = Scale(kind="ordinal", range=None)
 MOMENTS = (
@@ -181,7 +183,8 @@ def test_judge_calls_are_counted_with_tokens_cost_duration_and_errors(memory: Me
 
     by = {"name": "faithfulness", "model": "judge"}
     assert memory.values("spanscore.judge.calls") == {key(**by): 2}
-    assert memory.values("spanscore.judge.tokens") == {key(**by, type="input"): 10, key(**by, type="output"): 2}
+    tokens = {"input": 10, "cached_input": 0, "output": 2}
+    assert memory.values("spanscore.judge.tokens") == {key(**by, type=kind): count for kind, count in tokens.items()}
     assert memory.values("spanscore.judge.cost") == {key(**by): 0.5}
     assert memory.values("spanscore.judge.errors") == {key(**by, error="timeout"): 1}
     assert memory.points("spanscore.judge.duration")[key(**by)].sum == 31.5
@@ -318,6 +321,98 @@ def test_counters_keep_what_a_closed_scorer_counted_and_its_gauges_end(memory: M
     assert memory.values("spanscore.queue.size") == {}
 
 
+def account(model: str = "m", **values: float) -> Point:
+    names = {"places": semconv.JUDGE_PLACES, "breaker": semconv.JUDGE_BREAKER, "retries": semconv.JUDGE_RETRIES}
+    return Point(
+        ((semconv.PROVIDER_NAME, "openai"), (semconv.REQUEST_MODEL, model)),
+        {names[name]: value for name, value in values.items()},
+    )
+
+
+def of_account(model: str = "m") -> tuple[tuple[str, str], ...]:
+    return (("gen_ai.provider.name", "openai"), ("gen_ai.request.model", model))
+
+
+def test_an_account_that_two_scorers_share_is_told_once_and_two_of_one_name_add_up(memory: Memory) -> None:
+    one, other = account(places=4, breaker=0, retries=2), account(places=3, breaker=2, retries=1)
+    telemetry_of(memory, points=lambda: {"shared": one})
+    telemetry_of(
+        memory, points=lambda: {"shared": one, "of another key": other, "of another model": account("n", places=1)}
+    )
+
+    assert memory.values("spanscore.judge.places") == {of_account(): 7, of_account("n"): 1}
+    assert memory.values("spanscore.judge.retries") == {of_account(): 3}
+    assert memory.values("spanscore.judge.breaker") == {of_account(): 2}  # the worst
+
+
+def test_the_lowest_factor_of_a_budget_stands_for_all(memory: Memory) -> None:
+    window = ((semconv.BUDGET_UNIT, "usd"), (semconv.BUDGET_WINDOW, "1h"))
+    for factor in (0.9, 0.4):
+        point = Point(window, {semconv.BUDGET_FACTOR: factor, semconv.BUDGET_SPENT: 1.5})
+        telemetry_of(memory, points=lambda point=point: {id(point): point})
+
+    assert memory.values("spanscore.judge.budget.factor") == {window: 0.4}
+    assert memory.values("spanscore.judge.budget.spent") == {window: 3.0}
+
+
+def test_a_counter_of_an_account_does_not_go_back_when_a_scorer_ends_and_grows_when_another_asks_it(
+    memory: Memory,
+) -> None:
+    retries = [2.0]
+    first = telemetry_of(memory, points=lambda: {"account": account(places=4, retries=retries[0])})
+    first.close()
+
+    assert memory.values("spanscore.judge.retries") == {of_account(): 2}
+    assert memory.values("spanscore.judge.places") == {}
+
+    retries[0] = 5.0
+    telemetry_of(memory, points=lambda: {"account": account(places=4, retries=retries[0])})
+
+    assert memory.values("spanscore.judge.retries") == {of_account(): 5}
+
+
+def test_accounts_that_cannot_be_read_are_left_out(memory: Memory) -> None:
+    telemetry_of(memory, points=lambda: {"account": account(places=1 // 0)})
+
+    assert memory.values("spanscore.judge.places") == {}
+
+
+def test_a_wait_is_recorded_once_on_a_meter_that_two_scorers_share(memory: Memory) -> None:
+    listeners = set[Callable[[str, str, float], None]]()
+    for _ in range(2):
+        telemetry_of(memory, waits=listeners.add)
+
+    for listener in listeners:
+        listener("openai", "m", 2.5)
+
+    (point,) = memory.points("spanscore.judge.wait").values()
+    assert (point.count, point.sum, dict(point.attributes)) == (1, 2.5, dict(of_account()))
+
+
+def test_tokens_are_of_one_type_each_and_answers_without_a_count_are_counted(memory: Memory) -> None:
+    metered = JudgeCall(step="a", model="m", input_tokens=100, cached_input_tokens=80, output_tokens=7)
+    silent = (JudgeCall(step="a", model="m"), JudgeCall(step="a", model="m", cached=True))
+    failing = JudgeCall(step="a", model="m", error_type="timeout")
+
+    telemetry_of(memory).record(None, score(usage=Usage((metered, *silent, failing))))
+
+    types = {"input": 20, "cached_input": 80, "output": 7}
+    assert memory.values("spanscore.judge.tokens") == {
+        key(name="faithfulness", model="m", type=kind): tokens for kind, tokens in types.items()
+    }
+    assert memory.values("spanscore.judge.unmetered") == {key(name="faithfulness", model="m"): 1}
+
+
+def test_what_a_judge_declines_is_counted_apart_from_other_failures(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+    telemetry.declare([Metric(), Metric("style")])
+
+    telemetry.record(None, failed(error_type="declined"))
+    telemetry.record(None, failed(error_type="timeout"))
+
+    assert memory.values("spanscore.declined") == {key(name="faithfulness"): 1, key(name="style"): 0}
+
+
 def test_without_a_meter_everything_is_counted_and_nothing_exported() -> None:
     telemetry = Telemetry(None, FixedCounts())
     telemetry.declare([Metric()])
@@ -369,9 +464,16 @@ def _child_sums() -> dict[tuple[tuple[str, str], ...], float]:
 
 def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory: Memory) -> None:
     every = {name: (lambda: 1.0) for name in _HANDED_IN}
-    telemetry = Telemetry(memory.providers.meter(), FixedCounts(faithfulness=1), every)
+    telemetry = Telemetry(
+        memory.providers.meter(),
+        FixedCounts(faithfulness=1),
+        every,
+        points=lambda: {"account": Point((), dict.fromkeys(POINTS, 1.0))},
+        waits=lambda listener: listener("openai", "m", 1.0),
+    )
     broken = JudgeCall(step="a", input_tokens=1, cost_usd=0.1, error_type="timeout")
-    telemetry.record(None, score(usage=Usage((broken,))))
+    telemetry.declare([Metric()])
+    telemetry.record(None, score(usage=Usage((broken, JudgeCall(step="b")))))
     telemetry.record(None, failed())
 
     data = memory.reader.get_metrics_data()
@@ -380,10 +482,21 @@ def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory:
     assert _kinds(data) == {**dict.fromkeys(_COUNTERS, "counter"), **dict.fromkeys(_GAUGES, "gauge"), **_HISTOGRAMS}
 
 
-_GAUGES = {semconv.PENDING, semconv.QUEUE_SIZE, semconv.QUEUE_CAPACITY, semconv.HOLD_UNITS}
-_HISTOGRAMS = {semconv.QUALITY_HISTOGRAM: "histogram", semconv.JUDGE_DURATION: "histogram"}
+_HISTOGRAMS = dict.fromkeys((semconv.QUALITY_HISTOGRAM, semconv.JUDGE_DURATION, semconv.JUDGE_WAIT), "histogram")
+_LEVELS = {semconv.QUEUE_SIZE, semconv.QUEUE_CAPACITY, semconv.HOLD_UNITS}
+_GAUGES = {
+    semconv.PENDING,
+    *_LEVELS,
+    semconv.JUDGE_PLACES,
+    semconv.JUDGE_INFLIGHT,
+    semconv.JUDGE_WAITING,
+    semconv.JUDGE_BREAKER,
+    semconv.BUDGET_SPENT,
+    semconv.BUDGET_LIMIT,
+    semconv.BUDGET_FACTOR,
+}
 _HANDED_IN = {
-    *(_GAUGES - {semconv.PENDING}),
+    *_LEVELS,
     semconv.HOLD_RELEASED,
     semconv.HOLD_LOST,
     semconv.CAPTURE_UNITS,
@@ -400,6 +513,11 @@ _COUNTERS = {
     semconv.JUDGE_TOKENS,
     semconv.JUDGE_COST,
     semconv.JUDGE_ERRORS,
+    semconv.JUDGE_UNMETERED,
+    semconv.JUDGE_THROTTLED,
+    semconv.JUDGE_RETRIES,
+    semconv.JUDGE_CACHED,
+    semconv.DECLINED,
     *(_HANDED_IN - _GAUGES),
 }
 

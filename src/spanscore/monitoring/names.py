@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from spanscore.otel.instruments import INSTRUMENTS
+from spanscore.otel.instrument_table import INSTRUMENTS
 
 __all__ = ["family", "label", "series"]
 

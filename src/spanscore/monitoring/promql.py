@@ -18,12 +18,15 @@ from spanscore.monitoring.names import label, series
 __all__ = [
     "FAILED",
     "GROUP",
+    "LOWEST_FACTOR",
     "METRIC",
     "POPULATION",
+    "TURNED_AWAY",
     "UNACCOUNTED",
     "Estimate",
     "Sums",
     "below",
+    "declined_share",
     "dropped",
     "duration",
     "failed_share",
@@ -31,6 +34,7 @@ __all__ = [
     "failures",
     "increase",
     "increases",
+    "lowest_factor",
     "matching",
     "mean",
     "n_eff",
@@ -52,8 +56,12 @@ UNACCOUNTED = "spanscore:unaccounted"
 """The name under which ``unaccounted()`` is recorded."""
 POPULATION = f'{label(semconv.STRATUM)}=""'
 """The matcher of the configured judge's own scores: those of a fallback are of another stratum."""
+LOWEST_FACTOR = "spanscore:budget_factor"
+"""The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
+TURNED_AWAY = "|".join((Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED))
+"""Those that never asked for a score."""
 
 _OF_STRATA = frozenset(
     {
@@ -175,6 +183,18 @@ def failures(window: str, where: str = "") -> str:
     """Return how many evaluations of the population failed."""
     failed = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"', POPULATION)))
     return increase(semconv.EVALUATIONS, window, failed)
+
+
+def declined_share(window: str, where: str = "") -> str:
+    """Return the share of the evaluations that were to be judged which the judge declined, [0, 1]."""
+    asked = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"')))
+    return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, asked)})"
+
+
+def lowest_factor() -> str:
+    """Return by what each budget multiplies the sampling rates; of several replicas, the lowest."""
+    by = (label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW), *GROUP)
+    return f"min by ({', '.join(by)}) ({series(semconv.BUDGET_FACTOR)})"
 
 
 def unaccounted(where: str = "") -> str:

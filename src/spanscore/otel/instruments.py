@@ -10,11 +10,11 @@ All sums take quality and 1/π, never a raw value, and so are monotonic: replica
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from threading import Lock
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
@@ -24,6 +24,8 @@ from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
+from spanscore.otel.instrument_table import INSTRUMENTS, POINTS, READ, SUMS
+from spanscore.otel.points import Point, Points, together
 from spanscore.otel.sums import (
     MAX_SETS,
     OTHER,
@@ -38,13 +40,17 @@ from spanscore.otel.sums import (
 from spanscore.protocols import Counts, Metric
 from spanscore.runtime.fork import reset_in_child
 
-__all__ = ["INSTRUMENTS", "Instrument", "Reading", "Telemetry"]
+__all__ = ["Reading", "Telemetry", "Waits", "checked_segments"]
 
 Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
 """Reads one number, or ``reason`` → number."""
+Waits: TypeAlias = Callable[[Callable[[str, str, float], None]], None]
+"""Has a listener called with provider, model and seconds for each question that has waited; one that listens already, once."""
 
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Seconds; those of the GenAI conventions for a model's call."""
+WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Seconds; the last is the usual ``max_wait``."""
 UNKNOWN = "unknown"
 _REASON = "reason"
 
@@ -58,56 +64,6 @@ _MOMENTS = (
 )
 
 
-class Instrument(NamedTuple):
-    """What an instrument is.
-
-    Attributes:
-        unit: UCUM; in braces = what is counted.
-    """
-
-    kind: Literal["counter", "gauge", "histogram"]
-    unit: str
-    description: str
-
-
-_SUMS = {
-    semconv.SCORED: Instrument("counter", "1", "Scored units"),
-    semconv.WEIGHT: Instrument("counter", "1", "Sum of w = 1/probability over scored units that have a quality"),
-    semconv.WEIGHT_QUALITY: Instrument("counter", "1", "Sum of w·quality"),
-    semconv.WEIGHT_QUALITY2: Instrument("counter", "1", "Sum of w·quality²"),
-    semconv.WEIGHT2: Instrument("counter", "1", "Sum of w²"),
-    semconv.WEIGHT2_QUALITY: Instrument("counter", "1", "Sum of w²·quality"),
-    semconv.WEIGHT2_QUALITY2: Instrument("counter", "1", "Sum of w²·quality²"),
-    semconv.FAILED_WEIGHT: Instrument("counter", "1", "Sum of w over units whose evaluation failed"),
-    semconv.JUDGE_CALLS: Instrument("counter", "{call}", "Calls of a judge, failed ones included"),
-    semconv.JUDGE_TOKENS: Instrument("counter", "{token}", "Tokens sent to and received from a judge"),
-    semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls whose price is known"),
-    semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
-}
-_READ = {
-    semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
-    semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
-    semconv.CAPTURE_UNITS: Instrument("counter", "{unit}", "Units captured by the callback handler"),
-    semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the inbox was full"),
-    semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units whose run was abandoned"),
-    semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or in work"),
-    semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
-    semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the waiting room"),
-}
-INSTRUMENTS: Mapping[str, Instrument] = {
-    semconv.QUALITY_HISTOGRAM: Instrument(
-        "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"
-    ),
-    semconv.JUDGE_DURATION: Instrument("histogram", "s", "Duration of judge calls"),
-    semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Units that entered, per metric"),
-    semconv.EVALUATIONS: Instrument("counter", "{evaluation}", "Units that ended, per metric and outcome"),
-    semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have not ended"),
-    **_SUMS,
-    **_READ,
-}
-"""Every instrument by name. None is a gauge of unit ``1``: to such a name some translators to Prometheus append ``_ratio``."""
-
-
 class Telemetry:
     """The instruments of one scorer. Any thread; never raises for what a score holds.
 
@@ -115,6 +71,8 @@ class Telemetry:
         meter: where it is exported; None = nowhere yet, sums are kept all the same.
         counts: the ledger.
         gauges: instrument name (queue, hold and capture ones) → what reads it; a mapping is one point per ``reason``.
+        points: reads the accounts that are asked, and the budgets.
+        waits: tells of the questions that wait for an account.
         segments: attribute or metadata key → the values that are told apart; every other value is ``other``.
         max_sets: attribute sets per instrument; models, agents and series past it are ``other``.
 
@@ -128,11 +86,14 @@ class Telemetry:
         counts: Counts,
         gauges: Mapping[str, Reading] | None = None,
         *,
+        points: Points = dict,
+        waits: Waits | None = None,
         segments: Mapping[str, Sequence[str]] | None = None,
         max_sets: int = MAX_SETS,
     ) -> None:
         self.counts = counts
         self.gauges = dict(gauges or {})
+        self._points, self._waits = points, waits
         self._segments = checked_segments(segments or {})
         self._names: set[str] = set()
         self._sums = BoundedSums(max_sets)
@@ -151,6 +112,8 @@ class Telemetry:
         if meter not in self._exported:
             instruments = _meters.instruments_of(meter)
             instruments.join(self)
+            if self._waits is not None:
+                self._waits(instruments.waited)
             self._exported = {**self._exported, meter: instruments}
 
     def abandon(self, meter: Meter) -> None:
@@ -166,6 +129,7 @@ class Telemetry:
                 self._sums.add_all(labels, ((name, 0.0) for name in _MOMENTS))
             for outcome in _FAILURES:
                 self._sums.add(semconv.FAILED_WEIGHT, labels_of_outcome(metric.name, outcome), 0.0)
+            self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
 
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
@@ -185,6 +149,8 @@ class Telemetry:
         elif score.outcome.failed:
             labels = labels_of_outcome(score.metric, score.outcome, score.stratum)
             self._sums.add(semconv.FAILED_WEIGHT, labels, _weight(score))
+            if score.error_type == _DECLINED:
+                self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
     def close(self) -> None:
         """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
@@ -210,8 +176,10 @@ class Telemetry:
             (semconv.REQUEST_MODEL, call.model or score.judge_model or UNKNOWN),
         )
         self._sums.add(semconv.JUDGE_CALLS, labels, 1)
-        self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, "input")), call.input_tokens)
-        self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, "output")), call.output_tokens)
+        for kind, tokens in _tokens(call).items():
+            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), tokens)
+        if _is_unmetered(call):
+            self._sums.add(semconv.JUDGE_UNMETERED, labels, 1)
         if call.cost_usd is not None:
             self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
         if call.error_type:
@@ -267,6 +235,13 @@ class Telemetry:
             return {((_REASON, reason),): number for reason, number in value.items()}
         return {(): value}
 
+    def points(self) -> Mapping[Hashable, Point]:
+        """Return what the accounts and budgets are at; none where reading it failed."""
+        try:
+            return self._points()
+        except Exception:  # noqa: BLE001  (likewise)
+            return {}
+
 
 def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Return segments with their values as text, each once.
@@ -280,6 +255,17 @@ def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[s
     return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in segments.items()}
 
 
+def _tokens(call: JudgeCall) -> Mapping[str, int]:
+    """Return the tokens by type; each is of one type only, so that they add up."""
+    cached = min(call.cached_input_tokens, call.input_tokens)
+    return {"input": call.input_tokens - cached, "cached_input": cached, "output": call.output_tokens}
+
+
+def _is_unmetered(call: JudgeCall) -> bool:
+    return not (call.input_tokens or call.output_tokens or call.cached or call.error_type)
+
+
+_DECLINED = "declined"
 _FAILURES = tuple(outcome for outcome in Outcome if outcome.failed)
 
 
@@ -303,10 +289,12 @@ class _MeterInstruments:
         self._lock = Lock()
         self._members: list[Telemetry] = []
         self._gone: dict[str, dict[Labels, float]] = {}
+        self._left: dict[Hashable, Point] = {}
         reset_in_child(self, _MeterInstruments.reset)
         self._make_observable(meter)
         self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
         self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
+        self._wait = _histogram(meter, semconv.JUDGE_WAIT, WAIT_BUCKETS)
 
     def join(self, telemetry: Telemetry) -> None:
         with self._lock:
@@ -319,22 +307,29 @@ class _MeterInstruments:
                 self._members.remove(telemetry)
                 for name, read in self._counters.items():
                     add_up(self._gone.setdefault(name, {}), read(telemetry))
+                self._left |= telemetry.points()
+
+    def waited(self, provider: str, model: str, seconds: float) -> None:
+        """Record that a question has waited to be sent."""
+        self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
 
     def reset(self) -> None:
-        self._lock, self._gone = Lock(), {}
+        self._lock, self._gone, self._left = Lock(), {}, {}
 
     def _make_observable(self, meter: Meter) -> None:
         read: dict[str, _Reader] = {
             semconv.ELIGIBLE: Telemetry.eligible,
             semconv.EVALUATIONS: Telemetry.evaluations,
             semconv.PENDING: Telemetry.pending,
-            **{name: partial(Telemetry.sums, name=name) for name in _SUMS},
-            **{name: partial(Telemetry.reading, name=name) for name in _READ},
+            **{name: partial(Telemetry.sums, name=name) for name in SUMS},
+            **{name: partial(Telemetry.reading, name=name) for name in READ},
         }
-        self._counters = {name: reader for name, reader in read.items() if INSTRUMENTS[name].kind == "counter"}
-        for name, reader in read.items():
-            make = meter.create_observable_counter if name in self._counters else meter.create_observable_gauge
-            make(name, [partial(self._observe, name, reader)], **_about(name))
+        self._counters = {name: reader for name, reader in read.items() if _is_counter(name)}
+        observed = {name: partial(self._observe, name, reader) for name, reader in read.items()}
+        observed |= {name: partial(self._observe_points, name) for name in POINTS}
+        for name, observe in observed.items():
+            make = meter.create_observable_counter if _is_counter(name) else meter.create_observable_gauge
+            make(name, [observe], **_about(name))
 
     def _observe(self, name: str, read: _Reader, _: CallbackOptions) -> list[Observation]:
         with self._lock:
@@ -342,6 +337,18 @@ class _MeterInstruments:
             for member in self._members:
                 add_up(total, read(member))
         return [Observation(value, dict(labels)) for labels, value in total.items()]
+
+    def _observe_points(self, name: str, _: CallbackOptions) -> list[Observation]:
+        """Observe what is there; a counter also where nobody reads it any more, as it must not go back."""
+        with self._lock:
+            points = dict(self._left) if _is_counter(name) else {}
+            for member in self._members:
+                points |= member.points()
+        return [Observation(value, dict(labels)) for labels, value in together(name, points.values()).items()]
+
+
+def _is_counter(name: str) -> bool:
+    return INSTRUMENTS[name].kind == "counter"
 
 
 def _histogram(meter: Meter, name: str, buckets: Sequence[float]) -> Histogram:

@@ -1,0 +1,79 @@
+"""Every instrument by name: what it is, and how its numbers come to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from spanscore import semconv
+
+__all__ = ["INSTRUMENTS", "POINTS", "READ", "SUMS", "Instrument"]
+
+
+class Instrument(NamedTuple):
+    """What an instrument is.
+
+    Attributes:
+        unit: UCUM; in braces = what is counted.
+    """
+
+    kind: Literal["counter", "gauge", "histogram"]
+    unit: str
+    description: str
+
+
+SUMS: Mapping[str, Instrument] = {
+    semconv.SCORED: Instrument("counter", "1", "Scored units"),
+    semconv.WEIGHT: Instrument("counter", "1", "Sum of w = 1/probability over scored units that have a quality"),
+    semconv.WEIGHT_QUALITY: Instrument("counter", "1", "Sum of w·quality"),
+    semconv.WEIGHT_QUALITY2: Instrument("counter", "1", "Sum of w·quality²"),
+    semconv.WEIGHT2: Instrument("counter", "1", "Sum of w²"),
+    semconv.WEIGHT2_QUALITY: Instrument("counter", "1", "Sum of w²·quality"),
+    semconv.WEIGHT2_QUALITY2: Instrument("counter", "1", "Sum of w²·quality²"),
+    semconv.FAILED_WEIGHT: Instrument("counter", "1", "Sum of w over units whose evaluation failed"),
+    semconv.JUDGE_CALLS: Instrument("counter", "{call}", "Calls of a judge, failed ones included"),
+    semconv.JUDGE_TOKENS: Instrument("counter", "{token}", "Tokens sent to and received from a judge"),
+    semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls whose price is known"),
+    semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
+    semconv.JUDGE_UNMETERED: Instrument("counter", "{call}", "Answers without a credible count of their tokens"),
+    semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
+}
+"""What is added up of scores."""
+READ: Mapping[str, Instrument] = {
+    semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
+    semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),
+    semconv.CAPTURE_UNITS: Instrument("counter", "{unit}", "Units captured by the callback handler"),
+    semconv.CAPTURE_REFUSED: Instrument("counter", "{unit}", "Units refused, as the inbox was full"),
+    semconv.CAPTURE_ABANDONED: Instrument("counter", "{unit}", "Captured units whose run was abandoned"),
+    semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or in work"),
+    semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
+    semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the waiting room"),
+}
+"""What the parts of a scorer tell."""
+POINTS: Mapping[str, Instrument] = {
+    semconv.JUDGE_PLACES: Instrument("gauge", "", "Questions that may be out with an account at once; below 1 a pace"),
+    semconv.JUDGE_INFLIGHT: Instrument("gauge", "", "Questions that are out with an account"),
+    semconv.JUDGE_WAITING: Instrument("gauge", "", "Questions that wait to be sent to an account"),
+    semconv.JUDGE_BREAKER: Instrument("gauge", "", "Breaker of an account: 0 closed, 1 half-open, 2 open"),
+    semconv.JUDGE_THROTTLED: Instrument("counter", "{call}", "Requests that an account refused for load"),
+    semconv.JUDGE_RETRIES: Instrument("counter", "{call}", "Requests that repeated a failed one"),
+    semconv.JUDGE_CACHED: Instrument("counter", "{call}", "Questions that were answered without a request"),
+    semconv.BUDGET_SPENT: Instrument("gauge", "", "Spent of a budget in its present window"),
+    semconv.BUDGET_LIMIT: Instrument("gauge", "", "A budget, per window"),
+    semconv.BUDGET_FACTOR: Instrument("gauge", "", "By which a budget multiplies the sampling rates, at most 1"),
+}
+"""What accounts and budgets are at; several scorers may share one."""
+INSTRUMENTS: Mapping[str, Instrument] = {
+    semconv.QUALITY_HISTOGRAM: Instrument(
+        "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"
+    ),
+    semconv.JUDGE_DURATION: Instrument("histogram", "s", "Duration of judge calls"),
+    semconv.JUDGE_WAIT: Instrument("histogram", "s", "For how long questions waited to be sent"),
+    semconv.ELIGIBLE: Instrument("counter", "{evaluation}", "Units that entered, per metric"),
+    semconv.EVALUATIONS: Instrument("counter", "{evaluation}", "Units that ended, per metric and outcome"),
+    semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have not ended"),
+    **SUMS,
+    **READ,
+    **POINTS,
+}
+"""Every instrument by name. None is a gauge of unit ``1``: to such a name some translators to Prometheus append ``_ratio``."""
