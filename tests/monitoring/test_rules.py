@@ -128,7 +128,8 @@ def test_a_drop_has_an_alert_for_each_window_and_segment() -> None:
 def test_without_a_baseline_there_are_silence_failures_and_a_threshold() -> None:
     names = {one["alert"] for one in alerts_in(made()) if one["labels"]["metric"] == "tone"}
 
-    assert names == {"SpanscoreQualityBelowThreshold", "SpanscoreJudgeFailing", "SpanscoreNoScores"}
+    judges = {"SpanscoreJudgeFailing", "SpanscoreJudgeDeclining"}
+    assert names == {"SpanscoreQualityBelowThreshold", "SpanscoreNoScores", *judges}
 
 
 def test_where_the_rate_of_false_alarms_is_not_shown_the_alert_says_so() -> None:
@@ -169,7 +170,14 @@ def test_grafana_gets_the_same_alerts_with_ids_of_their_own() -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("shared", [QUICK, MonitoringSettings(interval=5, windows=[60], no_scores_after=60)])
+@pytest.mark.parametrize(
+    "shared",
+    [
+        QUICK,
+        MonitoringSettings(interval=5, windows=[60], no_scores_after=60),
+        MonitoringSettings(interval=60, windows=[600], no_scores_after=600),
+    ],
+)
 def test_every_alert_fires_on_what_it_is_for_and_none_on_good_traffic(
     prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
 ) -> None:

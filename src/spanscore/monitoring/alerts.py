@@ -17,6 +17,7 @@ from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = [
+    "ALL",
     "PATIENCE",
     "SILENT",
     "UNSCORED",
@@ -43,6 +44,12 @@ FAILURES = 5
 """Failed evaluations below which a share of failures says nothing."""
 AT_REST = 10
 """Evaluations over which the outcomes must not add up: within a collection one is read a moment after the other."""
+MAX_DECLINED = 0.1
+"""Highest acceptable share of units that the judge declines: they are no random ones."""
+OPEN_S = 300.0
+"""For how long a breaker may keep open: providers come and go."""
+BINDING_S, BINDING = 21_600.0, 0.5
+"""For how long a budget may take more than half of the scores, and the factor on the rates at which it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,7 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
 def alerts_of(
     alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
 ) -> list[Alert]:
-    """Return every alert: drops, thresholds, failing judges, silence per metric; lost and missing units for all."""
+    """Return every alert: drops, thresholds, failing judges, silence per metric; accounts, budgets and lost units for all."""
     found: list[Alert] = []
     for plan in plans_of(alerts, metrics, shared):
         found += _drops(plan, shared)
@@ -161,8 +168,8 @@ def alerts_of(
         own = alerts.get(metric.name, AlertSettings())
         if own.threshold is not None and metric.scale.range is not None:
             found += _thresholds(metric, own, shared)
-        found += [_judge(metric, shared), *_silence(metric, own, shared)]
-    return [*found, *_lost(shared), _unaccounted(shared)]
+        found += [_judge(metric, shared), _declining(metric, shared), *_silence(metric, own, shared)]
+    return [*found, _breaker(), _binding(), *_lost(shared), _unaccounted(shared)]
 
 
 def links_of(alert: Alert, shared: MonitoringSettings) -> dict[str, str]:
@@ -240,12 +247,61 @@ def _judge(metric: Metric, shared: MonitoringSettings) -> Alert:
     )
 
 
+def _declining(metric: Metric, shared: MonitoringSettings) -> Alert:
+    window = promql.duration(shared.windows[0])
+    where = promql.matching({promql.METRIC: metric.name})
+    declined = promql.increase(semconv.DECLINED, window, where)
+    return Alert(
+        name="SpanscoreJudgeDeclining",
+        expression=f"{promql.declined_share(window, where)} >= {MAX_DECLINED:g}\nand {declined} >= {FAILURES}",
+        labels=_labels("warning", metric.name, window),
+        summary=f"the judge of {metric.name} declines",
+        text=f"The judge, or its provider's filter, declined a share of {{value}} of what it was asked for {metric.name} over "
+        f"the last {window} ({{service}}), {MAX_DECLINED:g} or more. These are no random units: the mean is of the others. Use "
+        "another judge for it, or have the filter set for this use.",
+    )
+
+
+def _breaker() -> Alert:
+    window = promql.duration(OPEN_S)
+    by = ", ".join((label(semconv.PROVIDER_NAME), label(semconv.REQUEST_MODEL), *promql.GROUP[1:]))
+    return Alert(
+        name="SpanscoreJudgeBreakerOpen",
+        # never closed: between two probes it is open, during one half-open
+        expression=f"max by ({by}) (min_over_time({series(semconv.JUDGE_BREAKER)}[{window}])) >= 1",
+        labels=_labels("warning", ALL, window),
+        summary="a judge is away",
+        text=f"{_ACCOUNT} has not answered for {window} ({{service}}): its breaker is open, nothing is sent. Units wait for "
+        "it, up to judge.max_wait, and then end as rate_limited. Where it refuses the key, the model or the account, a person "
+        "must act: scorer.status() says why.",
+    )
+
+
+def _binding() -> Alert:
+    window = promql.duration(BINDING_S)
+    return Alert(
+        name="SpanscoreBudgetBinding",
+        expression=f"max_over_time({promql.LOWEST_FACTOR}[{window}]) < {BINDING:g}\nand {promql.LOWEST_FACTOR} offset {window}",
+        labels=_labels("warning", ALL, window),
+        summary="a budget takes most of the scores",
+        text=f"The budget in {_BUDGET} has multiplied the sampling rates by less than {BINDING:g} for {window}, now by "
+        "{value} ({service}). The scores are still a fair sample, but fewer than configured: alerts may lack the scores that "
+        "they need. Raise judge.budget, lower the rates, or ask a cheaper model.",
+    )
+
+
+_ACCOUNT = f"{{{{ $labels.{label(semconv.PROVIDER_NAME)} }}}} {{{{ $labels.{label(semconv.REQUEST_MODEL)} }}}}"
+_BUDGET = f"{{{{ $labels.{label(semconv.BUDGET_UNIT)} }}}} per {{{{ $labels.{label(semconv.BUDGET_WINDOW)} }}}}"
+
+
 def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
     where = promql.matching({promql.METRIC: metric.name})
     scored = promql.matching({promql.METRIC: metric.name, **({SERIES: alert.series} if alert.series else {})})
     first, long = promql.duration(shared.windows[0]), promql.duration(shared.no_scores_after)
     outcome = label(semconv.OUTCOME)
-    chosen = promql.increase(semconv.EVALUATIONS, first, f'{where},{outcome}!~"{_TURNED_AWAY}",{promql.POPULATION}')
+    chosen = promql.increase(
+        semconv.EVALUATIONS, first, f'{where},{outcome}!~"{promql.TURNED_AWAY}",{promql.POPULATION}'
+    )
     yield Alert(
         name="SpanscoreNoScores",
         expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, first, scored)} == 0",
@@ -270,8 +326,6 @@ def _silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -
     )
 
 
-_TURNED_AWAY = "|".join((Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED))
-"""These never asked for a score."""
 REMEDIES: Mapping[str, str] = {
     "queue_full": "The job queue was full: raise limits.queue, limits.queue_bytes or limits.workers",
     "refused": "The inbox was full: raise limits.inbox or limits.inbox_bytes, or lower the sampling rate",

@@ -13,7 +13,20 @@ from typing import Any, NamedTuple
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import AT_REST, PATIENCE, REMEDIES, SEGMENT, SILENT, UNSCORED, plans_of, streams_of
+from spanscore.monitoring.alerts import (
+    ALL,
+    AT_REST,
+    BINDING,
+    BINDING_S,
+    OPEN_S,
+    PATIENCE,
+    REMEDIES,
+    SEGMENT,
+    SILENT,
+    UNSCORED,
+    plans_of,
+    streams_of,
+)
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -24,6 +37,8 @@ UNITS = 1_000
 """Per evaluation of the rules."""
 STEPS = 2 * AT_REST + PATIENCE
 """Evaluations after which every alert has held long enough."""
+MOST_STEPS = 2_000
+"""Evaluations past which a test of hours takes promtool minutes."""
 SPREAD = 0.04
 """Variance of a metric that is not pass/fail."""
 JOB = "bot"
@@ -86,6 +101,8 @@ class _Traffic:
             yield _RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
         failing = self._each("SpanscoreJudgeFailing", window=self._first)
         yield _RuleTest("a failing judge is seen", self._all(failed=0.5), failing)
+        declining = failing + self._each("SpanscoreJudgeDeclining", window=self._first)
+        yield _RuleTest("a judge that declines is seen", self._all(failed=0.5, declined=0.5), declining)
         lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
         yield _RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
         long = promql.duration(self._shared.no_scores_after)
@@ -93,18 +110,49 @@ class _Traffic:
         if self._shared.no_scores_after <= (STEPS - PATIENCE) * self._shared.interval:
             mute += self._each("SpanscoreNoScores", window=long, reason=SILENT)
         yield _RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
-        yield _RuleTest("nothing at all is seen", iter(()), self._each("SpanscoreNoScores", window=long, reason=SILENT))
-        yield self._silence(long)
+        silent = self._each("SpanscoreNoScores", window=long, reason=SILENT)
+        yield _RuleTest("nothing at all is seen", iter(()), silent)
+        yield self._silence(silent)
+        yield self._away(silent)
+        if BINDING_S / self._shared.interval <= MOST_STEPS:
+            yield self._binding(silent)
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
         yield _RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
 
-    def _silence(self, window: str) -> _RuleTest:
+    def _away(self, silent: Sequence[Mapping[str, str]]) -> _RuleTest:
+        """A breaker that was open or half-open at every collection, and one that closed now and then."""
+        steps = ceil(OPEN_S / self._shared.interval) + STEPS
+        states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
+        account = label(semconv.REQUEST_MODEL)
+        breakers = [
+            {"series": _series(semconv.JUDGE_BREAKER, {account: model}), "values": " ".join([values] * steps)}
+            for model, values in states.items()
+        ]
+        fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(OPEN_S)}
+        return _RuleTest("a judge that is away is seen", breakers, [fires, *silent], steps)
+
+    def _binding(self, silent: Sequence[Mapping[str, str]]) -> _RuleTest:
+        """A budget that has bound for long enough, one that did not at times, and one that has only begun to."""
+        steps, bound = ceil(BINDING_S / self._shared.interval) + STEPS, f"{BINDING / 2:g}"
+        factors = {
+            "1h": f"{bound}x{steps}",
+            "2h": f"{bound}x{steps // 2} 1 {bound}x{steps}",
+            "3h": f"_x{STEPS} {bound}x{steps}",
+        }
+        budgets = [
+            {"series": _series(semconv.BUDGET_FACTOR, {label(semconv.BUDGET_WINDOW): window}), "values": values}
+            for window, values in factors.items()
+        ]
+        fires = {"alertname": "SpanscoreBudgetBinding", "metric": ALL, "window": promql.duration(BINDING_S)}
+        return _RuleTest("a budget that binds is seen", budgets, [fires, *silent], steps)
+
+    def _silence(self, silent: Sequence[Mapping[str, str]]) -> _RuleTest:
         """Scores that were and came no more: the alert waits until there is history for its whole window."""
         steps = ceil(self._shared.no_scores_after / self._shared.interval) + STEPS
         counters = [_series(semconv.SCORED, {promql.METRIC: metric.name}) for metric in self._metrics]
         still = [{"series": counter, "values": f"7x{steps}"} for counter in counters]
-        return _RuleTest("silence is seen", still, self._each("SpanscoreNoScores", window=window, reason=SILENT), steps)
+        return _RuleTest("silence is seen", still, silent, steps)
 
     def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:
         return [{"alertname": alert, "metric": metric.name, **labels} for metric in self._metrics]
@@ -127,6 +175,7 @@ class _Traffic:
         lost: int = 0,
         scored: bool = True,
         missing: int = 0,
+        declined: float = 0.0,
     ) -> Iterator[dict[str, str]]:
         for metric in self._metrics:
             failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
@@ -141,6 +190,7 @@ class _Traffic:
             for outcome, count in ended.items():
                 yield _counter(semconv.EVALUATIONS, {**name, label(semconv.OUTCOME): outcome}, count)
             yield _counter(semconv.ELIGIBLE, name, sum(ended.values()) + missing)
+            yield _counter(semconv.DECLINED, name, UNITS * declined)
             yield {"series": _series(semconv.PENDING, name), "values": f"0x{STEPS}"}
             mean = (means or {}).get(metric.name, self._good(metric.name))
             units = UNITS * (1 - failed) if scored else 0
