@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +15,9 @@ from tests.metrics.vectors import FUNCTIONS, VECTORS, cases_of, content_of, run
 
 from spanscore import metrics
 from spanscore.errors import ConfigurationError, SampleError
+from spanscore.judges.ask import REPAIR_STEP
 from spanscore.metrics.catalog.registry import built_ins, own_name
+from spanscore.model.sample import MultiTurnSample
 from spanscore.testing import ScriptedJudge
 
 TOLERANCE = 1e-6
@@ -96,7 +98,9 @@ def test_the_judge_is_asked_with_the_evidence_of_the_reference(
     run(name, case, judge)
 
     expected = [(call["step"], call["input"]) for call in case["judge"] if "input" in call]
-    asked = [(prompt.step, dict(prompt.evidence)) for prompt in judge.calls if prompt.step != "fix_output_format"]
+    asked = [
+        (call.step, _as_asked_there(name, case, call.evidence)) for call in judge.calls if call.step != REPAIR_STEP
+    ]
     assert _in_order(asked) == _in_order(expected) or case["tag"] == "fewer_generations"
 
 
@@ -141,6 +145,19 @@ def _refusal(case: dict[str, Any]) -> type[Exception] | None:
         return ValidationError
     wrong = case["tag"] == "invalid_params" and "beta" not in case["params"]
     return ConfigurationError if wrong or "Q-TA-MODE" in case.get("quirk", []) else None
+
+
+def _as_asked_there(name: str, case: dict[str, Any], evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Return evidence as the reference has it: a conversation as a text, and an instance rubric's contexts in the question."""
+    there = dict(evidence)
+    for key in {"user_input", "workflow"} & {key for key, value in there.items() if isinstance(value, list)}:
+        sample = MultiTurnSample.model_validate(case["sample"])
+        assert there[key] == sample.messages()
+        there[key] = sample.pretty()
+    if name == "instance_rubrics" and (contexts := there.pop("retrieved_contexts", None)):
+        joined = "\n".join(contexts)
+        there["user_input"] = f"{there.get('user_input', '')} answer using context: {joined}".strip()
+    return there
 
 
 def _in_order(calls: list[tuple[str, Any]]) -> list[tuple[str, str]]:

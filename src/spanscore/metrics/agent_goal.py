@@ -58,6 +58,7 @@ the desired outcome was reached, in whatever words and whatever way; 0 when a pa
 class _GoalAccuracy(JudgedMetric):
     """What all have in common: two questions, one after the other."""
 
+    base_version = "2"
     scale = BINARY
     questions = (INFER_GOAL_OUTCOME, COMPARE_OUTCOME)
 
@@ -67,7 +68,7 @@ class _GoalAccuracy(JudgedMetric):
 
     async def _judged_goal(self, sample: MultiTurnSample, desired: str | None) -> Finding:
         """Find out how it ended, then compare; with the inferred goal where none is given."""
-        found = await self._ask(INFER_GOAL_OUTCOME, {"workflow": sample.pretty()})
+        found = await self._ask(INFER_GOAL_OUTCOME, {"workflow": sample.messages()})
         wanted = found.user_goal if desired is None else desired
         evidence = {"desired_outcome": wanted, "arrived_outcome": found.end_state}
         compared = await self._ask(COMPARE_OUTCOME, evidence)
@@ -88,7 +89,8 @@ class AgentGoalAccuracy(_GoalAccuracy):
     of ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference``.
 
     Source: ragas 0.4.3's ``AgentGoalAccuracyWithReference`` and ``AgentGoalAccuracyWithoutReference``. Deviations: one metric
-    picks between them, sample by sample; a verdict may also be a bare 0, 1, true or false.
+    picks between them, sample by sample; a verdict may also be a bare 0, 1, true or false; the conversation is shown as
+    messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -114,7 +116,8 @@ class AgentGoalAccuracyWithReference(_GoalAccuracy):
     (detours, harm on the way, calls paid twice) does not count; see ``ToolCallAccuracy``.
 
     Source: ragas 0.4.3's ``AgentGoalAccuracyWithReference``. Deviations: a verdict may also be a bare 0, 1, true or false
-    (ragas takes the two strings alone); a missing reference is found before the first judge call.
+    (ragas takes the two strings alone); a missing reference is found before the first judge call; the conversation is shown
+    as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -140,7 +143,7 @@ class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
     Tool results are believed. What the first question leaves out, the second does not see.
 
     Source: ragas 0.4.3's ``AgentGoalAccuracyWithoutReference``. Deviations: a verdict may also be a bare 0, 1, true or false
-    (ragas takes the two strings alone).
+    (ragas takes the two strings alone); the conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.

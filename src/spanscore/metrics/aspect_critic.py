@@ -51,7 +51,7 @@ class AspectCritic(GradedMetric):
 
     Source: ragas 0.4.3's ``AspectCritic``. Deviations: ballots are really cast (ragas asks once, whatever the strictness); a
     verdict outside {0, 1} is repaired once and then an error (ragas returns it); a tie is the failing verdict (ragas: the
-    first seen); in a conversation the reference is shown (ragas drops it).
+    first seen); in a conversation, shown as messages, the reference is shown too (ragas drops it).
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.

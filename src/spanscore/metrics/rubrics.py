@@ -85,7 +85,8 @@ class Rubrics(GradedMetric):
 
     Source: Kim et al., "Prometheus: Inducing Fine-grained Evaluation Capability in Language Models" (2023), as in ragas 0.4.3's
     ``RubricsScore``. Deviations: ballots are really cast; a grade the rubric does not reach is repaired once and then an error
-    (ragas returns it); in a conversation the reference is shown.
+    (ragas returns it); in a conversation, shown as messages, the reference
+    is shown too.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -141,7 +142,8 @@ class InstanceRubrics(JudgedMetric):
     Blind spot: that of ``Rubrics``; and two samples are comparable only as far as their rubrics are equally strict.
 
     Source: ragas 0.4.3's ``InstanceRubrics``. Deviations: a grade the rubric does not reach is repaired once and then an error
-    (ragas returns it); ballots are really cast; the rubric is evidence, not instruction, so a sample cannot give orders by it.
+    (ragas returns it); ballots are really cast; the rubric is evidence, not instruction, so a sample cannot give orders by it;
+    contexts stand beside the question (in ragas, inside it), and a conversation is shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -152,6 +154,7 @@ class InstanceRubrics(JudgedMetric):
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours.
     """
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {
         "single_turn": ("rubrics",),
         "multi_turn": ("user_input", "reference", "rubrics"),
@@ -182,7 +185,7 @@ class InstanceRubrics(JudgedMetric):
         bounds = self._bounds or bounds_of(rubrics)
         own = cast("Step[Feedback]", self.steps["score_rubric"])
         step = replace(own, output=bounded(Feedback, bounds, told=bounds != bounds_of(rubrics)))
-        evidence = {**_shown(sample), "rubrics": rubrics}
+        evidence = {**evidence_of(sample), "rubrics": rubrics}
         finding = await voted(lambda ballot: step.ask(self._judge, evidence, ballot=ballot), self.votes)
         return replace(finding, scale=replace(self.scale, range=ordinal(bounds).range))
 
@@ -192,13 +195,3 @@ def _checked(name: str, rubrics: Any) -> dict[str, str]:
     if not isinstance(rubrics, Mapping) or not rubrics or not all(isinstance(text, str) for text in rubrics.values()):
         raise ConfigurationError(f"{name}: rubrics are a map of grades, such as {{'score1_description': 'Wrong.'}}")
     return {str(key): text for key, text in rubrics.items()}
-
-
-def _shown(sample: Sample) -> dict[str, Any]:
-    """Return what the judge is shown; of a single turn, contexts stand with the question, as in the reference."""
-    evidence = evidence_of(sample)
-    contexts = evidence.pop("retrieved_contexts", None)
-    if contexts:
-        joined = "\n".join(contexts)
-        evidence["user_input"] = f"{evidence.get('user_input', '')} answer using context: {joined}".strip()
-    return evidence

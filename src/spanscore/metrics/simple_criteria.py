@@ -50,7 +50,7 @@ class SimpleCriteria(GradedMetric):
 
     Source: ragas 0.4.3's ``SimpleCriteriaScore``. Deviations: ballots are really cast (ragas asks once, whatever it says); a
     grade outside of ``range`` is repaired once and then an error; a tie is the lower median (ragas: the first seen);
-    reference contexts are shown.
+    reference contexts are shown, and a conversation as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.

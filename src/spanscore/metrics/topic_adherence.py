@@ -87,7 +87,8 @@ class TopicAdherence(JudgedMetric):
 
     Source: ragas 0.4.3's ``TopicAdherenceScore``. Deviations: undefined instead of 0 in the two cases above; an unknown mode is
     an error; no small term in the denominators, so a perfect score is 1; too few or too many flags are asked for once more,
-    and only then is a missing one "outside" and an extra one ignored, which the explanation says.
+    and only then is a missing one "outside" and an extra one ignored, which the explanation says; the conversation is
+    shown as messages.
 
     Args:
         judge: a LangChain chat model, a Judge, or a name.
@@ -98,6 +99,7 @@ class TopicAdherence(JudgedMetric):
     """
 
     requires: Mapping[str, tuple[str, ...]] = {"multi_turn": ("user_input", "reference_topics")}
+    base_version = "2"
     questions = (EXTRACT_TOPICS, CHECK_REFUSAL, CLASSIFY_TOPICS)
 
     def __init__(
@@ -116,7 +118,7 @@ class TopicAdherence(JudgedMetric):
 
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Find the topics, then what became of each."""
-        conversation = sample.pretty()
+        conversation = sample.messages()
         topics = (await self._ask(EXTRACT_TOPICS, {"user_input": conversation})).topics
         if not topics:
             return Finding(value=None, reason="the conversation has no topic")
@@ -126,7 +128,7 @@ class TopicAdherence(JudgedMetric):
         )
         return _finding(refused, inside, self.mode)
 
-    async def _refused(self, conversation: str, topics: Sequence[str]) -> list[bool]:
+    async def _refused(self, conversation: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> list[bool]:
         answers = await together(
             self._ask(CHECK_REFUSAL, {"user_input": conversation, "topic": topic}) for topic in topics
         )

@@ -130,8 +130,12 @@ class MultiTurnSample(_Frozen):
                 caller = message if isinstance(message, AIMessage) and message.tool_calls else None
         return messages
 
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the conversation as JSON, as a judge is shown it: no text in it can pose as another turn."""
+        return [shown for message in self.user_input if (shown := _message(message))]
+
     def pretty(self) -> str:
-        """Return the conversation as text, a line each: ``Human:``, ``AI:`` with its ``Tools:``, ``ToolOutput:``."""
+        """Return the conversation as text for a reader, a line each: ``Human:``, ``AI:``, ``Tools:``, ``ToolOutput:``."""
         return "\n".join(block for message in self.user_input for block in _blocks(message))
 
 
@@ -216,6 +220,16 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
 def missing_fields(sample: Sample, required: Iterable[str]) -> list[str]:
     """Return those of the required fields that are None on the sample (an empty text or list is there)."""
     return [name for name in required if getattr(sample, name, None) is None]
+
+
+def _message(message: Message) -> dict[str, Any] | None:
+    """Return role, content and tool calls; None for an assistant that says nothing."""
+    if not isinstance(message, AIMessage):
+        return {"role": "user" if isinstance(message, HumanMessage) else "tool", "content": message.content}
+    said = {"content": message.content} if message.content else {}
+    calls = [{"name": call.name, "args": call.args} for call in message.tool_calls or ()]
+    done = {**said, **({"tool_calls": calls} if calls else {})}
+    return {"role": "assistant", **done} if done else None
 
 
 def _blocks(message: Message) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer, text_in
+from spanscore.judges.lexical.answer import LexicalAnswer, messages_in, text_in
 from spanscore.judges.lexical.statements import stated, states_nothing
 from spanscore.judges.lexical.support import objection, share_of
 from spanscore.judges.lexical.words import sentences, words
@@ -21,8 +21,6 @@ _FAILED = re.compile(
     r"|sorry|unfortunately|no (?:results?|luck|seats?|such))\b",
     re.IGNORECASE,
 )
-_LAST = re.compile(r"^(?:AI|ToolOutput): ?(.*?)(?=^(?:Human|AI|ToolOutput|Tools):|\Z)", re.MULTILINE | re.DOTALL)
-_ASKED = re.compile(r"^Human: ?(.*?)(?=^(?:Human|AI|ToolOutput|Tools):|\Z)", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"-?\d+")
 _OPEN_SCALE = (1, 5)
 """Grades where neither the answer's schema nor the rubric says which there are."""
@@ -63,7 +61,7 @@ def _grade(field: str) -> LexicalAnswer:
 
     def answer(prompt: Prompt) -> Mapping[str, Any]:
         low, high = _scale(prompt)
-        said = text_in(prompt, "response") or _end(text_in(prompt, "user_input"))
+        said = text_in(prompt, "response") or _end(prompt, "user_input")
         against = next((text for name in _BESIDE if (text := text_in(prompt, name))), "")
         silent = all(map(states_nothing, sentences(said)))
         share = 0.0 if silent else share_of(words(against), words(said), of_nothing=0.0)
@@ -77,8 +75,8 @@ _BESIDE = ("reference", "reference_contexts", "retrieved_contexts", "user_input"
 
 
 def _infer_goal_outcome(prompt: Prompt) -> Mapping[str, Any]:
-    talk = text_in(prompt, "workflow")
-    return {"user_goal": " ".join(turn.strip() for turn in _ASKED.findall(talk)), "end_state": _end(talk)}
+    turns = (message["content"].strip() for message in messages_in(prompt, "workflow") if message["role"] == "user")
+    return {"user_goal": " ".join(turns), "end_state": _end(prompt, "workflow")}
 
 
 def _compare_outcome(prompt: Prompt) -> Mapping[str, Any]:
@@ -105,10 +103,12 @@ def _list(prompt: Prompt, name: str) -> list[str]:
     return [str(item) for item in prompt.evidence.get(name, ())]
 
 
-def _end(talk: str) -> str:
-    """Return what was said or found last in a rendered conversation; a text that is none, as it is."""
-    said = [text.strip() for text in _LAST.findall(talk)]
-    return said[-1] if said else "" if _ASKED.search(talk) else talk
+def _end(prompt: Prompt, name: str) -> str:
+    """Return what was said or found last in a conversation; a text that is none, as it is."""
+    if messages := messages_in(prompt, name):
+        said = [message["content"] for message in messages if message["role"] != "user" and "content" in message]
+        return str(said[-1]).strip() if said else ""
+    return text_in(prompt, name)
 
 
 def _scale(prompt: Prompt) -> tuple[int, int]:

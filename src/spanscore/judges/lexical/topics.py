@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from spanscore.judges.lexical.answer import LexicalAnswer, text_in
+from spanscore.judges.lexical.answer import LexicalAnswer, messages_in, said_in, text_in
 from spanscore.judges.lexical.support import among
 from spanscore.judges.lexical.words import words
 from spanscore.model.prompt import Prompt
@@ -19,7 +19,6 @@ _REFUSAL = re.compile(
     r"|(?:beyond|outside)(?: of)? (?:what i|my)|sorry, (?:but )?i)\b",
     re.IGNORECASE,
 )
-_SPEAKER = re.compile(r"^(Human|AI|ToolOutput|Tools): ?", re.MULTILINE)
 _ASKING = frozenset({"tell", "know", "pleas", "want", "need", "thank", "hello", "hi", "say", "said", "explain", "giv"})
 """Stems in which a user asks, rather than what the user asks about."""
 _ON_TOPIC = 0.5
@@ -56,14 +55,13 @@ ANSWERS: Mapping[str, LexicalAnswer] = {
 
 
 def _turns(prompt: Prompt) -> list[tuple[str, str]]:
-    """Return each of the user's turns in a rendered conversation, with all that followed it up to the next."""
-    pieces = _SPEAKER.split(text_in(prompt, "user_input"))[1:]
+    """Return each of the user's turns in a conversation, with all that followed it up to the next."""
     turns: list[tuple[str, str]] = []
-    for speaker, text in zip(pieces[::2], pieces[1::2], strict=True):
-        if speaker == "Human":
-            turns.append((text, ""))
+    for message in messages_in(prompt, "user_input"):
+        if message["role"] == "user":
+            turns.append((message["content"], ""))
         elif turns:
-            turns[-1] = (turns[-1][0], f"{turns[-1][1]}\n{text}")
+            turns[-1] = (turns[-1][0], f"{turns[-1][1]}\n{said_in(message)}")
     return turns
 
 

@@ -53,8 +53,9 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class GradedMetric(JudgedMetric):
-    """The mixin of a metric that shows the judge whatever a sample has."""
+    """The mixin of a metric that shows the judge whatever a sample has; a conversation as messages, in ragas it is one text."""
 
+    base_version = "2"
     requires: Mapping[str, tuple[str, ...]] = {"single_turn": (), "multi_turn": ("user_input",)}
 
     def missing(self, sample: Sample) -> str | None:
@@ -72,7 +73,7 @@ class GradedMetric(JudgedMetric):
 def evidence_of(sample: Sample) -> dict[str, Any]:
     """Return what a judge is shown of a sample."""
     if isinstance(sample, MultiTurnSample):
-        return {"user_input": sample.pretty(), "reference": sample.reference}
+        return {"user_input": sample.messages(), "reference": sample.reference}
     fields = {field: getattr(sample, field, None) for field in FIELDS}
     return {field: value for field, value in fields.items() if value is not None}
 
