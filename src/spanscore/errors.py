@@ -69,6 +69,8 @@ class JudgeError(SpanscoreError):
         error_type: low-cardinality name for ``error.type``; the class's own when None.
         retry_after_s: seconds that the judge asked us to wait; None where it did not.
         headers: what the refusal said of the account's limits, names in lower case; for the gate.
+        input_tokens: that are billed all the same, of an answer that was cut or filtered; 0 when the judge does not tell.
+        output_tokens: likewise.
     """
 
     error_type = "judge_error"
@@ -80,11 +82,15 @@ class JudgeError(SpanscoreError):
         error_type: str | None = None,
         retry_after_s: float | None = None,
         headers: Mapping[str, str] | None = None,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
     ) -> None:
         super().__init__(message)
         self.error_type = error_type or type(self).error_type
         self.retry_after_s = retry_after_s
         self.headers = headers or {}
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
 
 
 class JudgeUnavailable(JudgeError):

@@ -80,9 +80,12 @@ class RefusingModel(PlainModel):
 class ProviderError(Exception):
     """What providers' clients raise: a status, and a response with headers."""
 
-    def __init__(self, status_code: int, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, status_code: int, headers: dict[str, str] | None = None, body: dict[str, Any] | None = None
+    ) -> None:
         super().__init__("the prompt was: SECRET")
         self.status_code = status_code
+        self.body = body
         self.response = type("Response", (), {"headers": headers or {}, "status_code": status_code})()
 
 

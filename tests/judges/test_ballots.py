@@ -8,6 +8,8 @@ import json
 from typing import Any
 
 import pytest
+from tests.judges.langchain.wire import Exchanged, Wire
+from tests.judges.langchain.wire import chat as model_on
 from tests.servers.openai_api import OpenAIServer
 
 from spanscore.judges import judge
@@ -70,16 +72,19 @@ def test_a_provider_that_gives_fewer_answers_is_asked_for_the_rest() -> None:
     assert [body.get("n") for body in server.requests] == [3, None, None]
 
 
-def test_a_provider_that_refuses_is_asked_one_by_one_from_then_on() -> None:
-    def answer(body: dict[str, Any]) -> Any:
-        return (400, {}) if body.get("n") else json.dumps({"reason": "so", "verdict": 1})
+def test_a_provider_that_refuses_twice_is_asked_one_by_one_from_then_on() -> None:
+    def answer(asked: Exchanged) -> None:
+        if asked.body.get("n"):
+            asked.refuse(400, "n must be 1", param="n")
+        else:
+            asked.say(json.dumps({"reason": "so", "verdict": 1}))
 
-    with OpenAIServer(answer) as server:
-        critic = voter(server)
-        scores = [critic.score_sync(SAMPLE) for _ in range(2)]
+    with Wire(answer) as wire:
+        critic = AspectCritic(model_on(wire), definition="Is it polite?", strictness=3)
+        scores = [critic.score_sync(SAMPLE) for _ in range(3)]
 
-    assert [score.ballots for score in scores] == [Ballots(asked=3, received=3)] * 2
-    assert [body.get("n") for body in server.requests] == [3, *[None] * 6]
+    assert [score.ballots for score in scores] == [Ballots(asked=3, received=3)] * 3
+    assert [body.get("n") for body in wire.requests] == [3, *[None] * 3, 3, *[None] * 6]
 
 
 def test_a_judge_that_is_away_fails_every_ballot() -> None:

@@ -15,9 +15,6 @@ __all__ = ["DaemonPool", "run_without_loop"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_IDLE_S = 30.0
-"""A thread that had nothing to do for so long ends; the next job starts another."""
-
 
 class DaemonPool(ThreadPoolExecutor):
     """Runs jobs on daemon threads. The standard library joins its own at interpreter exit, for however long a job takes:
@@ -28,12 +25,14 @@ class DaemonPool(ThreadPoolExecutor):
     Args:
         threads: at most so many at once.
         name: what their names begin with.
+        idle_s: a thread that had nothing to do for so long ends; the next job starts another.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, *, idle_s: float = 30.0) -> None:
         super().__init__(threads)  # starts none
         self._most = threads
         self._name = name
+        self._idle_s = idle_s
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._guard = Lock()
         self._running = 0
@@ -68,7 +67,7 @@ class DaemonPool(ThreadPoolExecutor):
     def _work(self) -> None:
         while True:
             try:
-                future, job = self._jobs.get(timeout=_IDLE_S)
+                future, job = self._jobs.get(timeout=self._idle_s)
             except Empty:
                 with self._guard:
                     if self._unfinished < self._running or not self._unfinished:

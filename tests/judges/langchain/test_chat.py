@@ -29,7 +29,7 @@ from tests.judges.models import (
 )
 
 from spanscore.context import is_judging
-from spanscore.errors import ConfigurationError, JudgeError, JudgeUnavailable
+from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, ask
 from spanscore.metrics import AspectCritic
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS
@@ -70,18 +70,17 @@ async def test_a_wrong_shape_from_structured_output_is_repaired() -> None:
     assert len(model.tools_seen) == 2
 
 
-async def test_a_model_that_refuses_structured_output_is_asked_in_text_from_then_on() -> None:
-    model = ToolModel(error=ProviderError(400))
+async def test_a_model_that_refuses_structured_output_twice_is_asked_in_text_from_then_on() -> None:
+    model = ToolModel(error=ProviderError(400, body={"message": "tools are not supported"}))
     judge = LangChainJudge(model)
 
-    await judge.ask(QUESTION)
-    reply = await judge.ask(QUESTION)
+    texts = [(await judge.ask(QUESTION)).text for _ in range(3)]
 
-    assert reply.text == CRITIQUE_JSON
-    assert (len(model.tools_seen), len(model.seen)) == (1, 2)
+    assert texts == [CRITIQUE_JSON] * 3
+    assert (len(model.tools_seen), len(model.seen)) == (2, 3)
 
 
-@pytest.mark.parametrize("status", [401, 503])
+@pytest.mark.parametrize("status", [400, 401, 503])
 async def test_a_refusal_for_another_reason_is_not_asked_again_in_text(status: int) -> None:
     model = ToolModel(error=ProviderError(status))
 
@@ -107,21 +106,30 @@ async def test_what_may_pass_is_unavailability(status: int) -> None:
     assert raised.value.error_type == f"http_{status}"
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-async def test_what_will_not_pass_is_an_error_that_names_its_status_and_quotes_nothing(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "named"),
+    [(400, "http_400"), (401, "not_allowed"), (403, "not_allowed"), (404, "no_such_model"), (422, "http_422")],
+)
+async def test_what_will_not_pass_is_an_error_that_names_its_cause_and_quotes_nothing(status: int, named: str) -> None:
     with pytest.raises(JudgeError) as raised:
         await LangChainJudge(RefusingModel(error=ProviderError(status))).ask(QUESTION)
 
     assert type(raised.value) is JudgeError
-    assert raised.value.error_type == f"http_{status}"
+    assert raised.value.error_type == named
     assert "SECRET" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "error", [ConnectionRefusedError("x"), TimeoutError("x"), type("APIConnectionError", (Exception,), {})()]
-)
+@pytest.mark.parametrize("error", [ConnectionRefusedError("x"), type("APIConnectionError", (Exception,), {})()])
 async def test_a_provider_out_of_reach_is_unavailability(error: Exception) -> None:
-    with pytest.raises(JudgeUnavailable):
+    with pytest.raises(JudgeUnavailable) as raised:
+        await LangChainJudge(RefusingModel(error=error)).ask(QUESTION)
+
+    assert raised.value.error_type == "connection"
+
+
+@pytest.mark.parametrize("error", [TimeoutError("x"), type("APITimeoutError", (Exception,), {})()])
+async def test_a_client_that_waited_in_vain_is_a_timeout(error: Exception) -> None:
+    with pytest.raises(JudgeTimeout):
         await LangChainJudge(RefusingModel(error=error)).ask(QUESTION)
 
 

@@ -1,9 +1,11 @@
-"""A client's blocking call → an awaitable, on threads of the judge's own.
+"""A client's blocking call → an awaitable, on threads of the judges' own.
 
 A chat model's asynchronous HTTP client belongs to the loop that first used it, and integrations share one client between all
 models of an address (``langchain_openai`` caches it): a judge on our loop left connections in the pool on which the
 *application's* own ``ainvoke`` then failed with "bound to a different event loop" or "Event loop is closed". The blocking
 client belongs to no loop and is safe in any thread, so that is the one a judge uses.
+
+All judges share the threads: there are as many as calls are out, plus those that were busy within the last two seconds.
 """
 
 from __future__ import annotations
@@ -13,32 +15,49 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import TypeVar
 
+from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.pool import DaemonPool
 
 __all__ = ["BlockingCalls"]
 
 T = TypeVar("T")
 
-_MOST_THREADS = 512
-"""A bound, not a plan: threads are started as questions come. One that is given up keeps its thread until its client's own
-timeout (OpenAI's: 600 s), which at 16 at once and 30 s each is 320; the threads of other judges are never among them."""
+_NO_BOUND = 1_000_000
+"""How many calls are out is for the gates of the accounts to say: a bound here would have one judge wait for another."""
+_IDLE_S = 2.0
+
+
+class _Threads:
+    """A pool; a forked child has none of its parent's threads, and begins anew."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self.reset()
+        reset_in_child(self, _Threads.reset)
+
+    def reset(self) -> None:
+        """Forget all threads."""
+        self.pool = DaemonPool(self._at_once, "spanscore-judge", idle_s=_IDLE_S)
+
+
+_shared = _Threads(_NO_BOUND)
 
 
 class BlockingCalls:
     """Threads for one judge's calls; daemons, so that a hung one holds up neither another judge nor the exit.
 
     Args:
-        most_threads: calls at once; 1 for a model that runs in this process.
+        at_once: calls at most, on threads of its own: of a model that runs in this process. None: the shared threads.
     """
 
-    def __init__(self, most_threads: int = _MOST_THREADS) -> None:
-        self._most_threads = most_threads
-        self._pool: DaemonPool | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, at_once: int | None = None) -> None:
+        self._threads = _shared if at_once is None else _Threads(at_once)
         self._async_only = False
 
     async def run(self, call: Callable[[], T], otherwise: Callable[[], Awaitable[T]]) -> T:
-        """Run a call on a thread, in the caller's context. Cancelled, it is left behind; its thread ends with it.
+        """Run a call on a thread, in the caller's context. Cancelled, it ends when the thread's call has ended.
+
+        Whoever gives a question up so knows when it is over: until then its place is taken. Cancelled twice, it ends at once.
 
         Args:
             call: the blocking side.
@@ -46,7 +65,7 @@ class BlockingCalls:
         """
         if not self._async_only:
             try:
-                return await self.on_a_thread(call)
+                return await _ended(self._started(call))
             except (NotImplementedError, TypeError) as error:
                 # A model without ``_generate``, and LangChain's "Cannot invoke a coroutine function synchronously".
                 if not isinstance(error, NotImplementedError) and "synchronously" not in str(error):
@@ -55,11 +74,19 @@ class BlockingCalls:
         return await otherwise()
 
     async def on_a_thread(self, call: Callable[[], T]) -> T:
-        """Run a call that has only a blocking side, as ``run`` does."""
-        loop = asyncio.get_running_loop()
-        if self._pool is None or self._loop is not loop:  # in a forked child neither loop nor threads came along
-            self._pool, self._loop = DaemonPool(self._most_threads, "spanscore-judge"), loop
-        return await loop.run_in_executor(self._pool, copy_context().run, _raising, call)
+        """Run a call that has only a blocking side, in the caller's context. Cancelled, it is left behind."""
+        return await self._started(call)
+
+    def _started(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads.pool, copy_context().run, _raising, call)
+
+
+async def _ended(call: asyncio.Future[T]) -> T:
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait({call})
+        raise
 
 
 def _raising(call: Callable[[], T]) -> T:

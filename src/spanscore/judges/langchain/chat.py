@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.ballots import BallotGatherer
+from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
 from spanscore.judges.langchain.blocking import BlockingCalls
-from spanscore.judges.langchain.provider_errors import judge_error
+from spanscore.judges.langchain.client import own_client
+from spanscore.judges.langchain.exchange import Exchange, exchanging
+from spanscore.judges.langchain.forms import Feature, Form, Forms, Structured, bound_to
+from spanscore.judges.langchain.message import CUT, choices_of, model_of, tokens_of
+from spanscore.judges.langchain.provider_errors import ParameterRefused, judge_error
+from spanscore.judges.record import record
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
+from spanscore.model.foreign import module_of
 from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.score import JudgeCall
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -24,39 +28,58 @@ __all__ = ["LangChainJudge"]
 
 # An inherited callback would see the judge's prompts, and the handler of the application would trace its own evaluation.
 _UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
-_LASTING = frozenset({"http_401", "http_403"})
-"""Refusals that have nothing to do with how the answer was asked for."""
 _DRAWING = ("temperature", "top_p", "seed", "n", "reasoning_effort", "model_kwargs", "extra_body")
 
 
 class LangChainJudge:
     """A judge made of a LangChain chat model (or any runnable that answers messages).
 
-    The provider's structured output is used where the model has it. A model that refuses it, and answers the same question
-    in plain text, is asked in plain text from then on.
-
-    It is called by ``invoke``, on threads: the application may use the same model from any loop (see ``blocking.py``). One
+    It asks through a copy of the model, whose own retries are off and whose requests end with the attempt; the model itself
+    is never changed. It is called on threads: the application may use the same model from any loop (see ``blocking.py``). One
     that has no blocking side is awaited.
 
     The ballots of a vote are one request for several answers where the model has a parameter ``n`` (OpenAI's and those like
-    it): the question is paid for once.
+    it): the question is paid for once. A question whose answer was cut is asked once more with twice the room.
 
     Args:
-        model: a ``BaseChatModel``; its own temperature, keys and retries stay as they are.
-        structured: False asks in plain text from the start.
+        model: a ``BaseChatModel``; its own temperature and keys stay as they are.
+        structured: how it is asked for the form of an answer: ``auto`` (the integration's way; in text, where the provider has
+            twice in a row refused the schema, for an hour), ``schema``, ``tools``, ``json``, or ``text``.
+        timeout: seconds for one question, from its being sent to the last byte of its answer.
+        max_answer_bytes: an answer is read no further, inflated.
+
+    Attributes:
+        account: whom it asks, and who pays.
+        in_process: whether it computes in this process.
+        own_attempts: requests that one call of the client may be; 1 but for clients whose retries cannot be switched off.
+        notes: what must be known of it, a sentence each.
     """
 
     reads_instructions = True
 
-    def __init__(self, model: Runnable[Any, Any], *, structured: bool = True) -> None:
+    def __init__(
+        self,
+        model: Runnable[Any, Any],
+        *,
+        structured: Structured | bool = "auto",
+        timeout: float = 30.0,
+        max_answer_bytes: int = 2_000_000,
+    ) -> None:
         if not callable(getattr(model, "ainvoke", None)):
             raise ConfigurationError(f"{type(model).__name__} is no LangChain chat model: it has no ainvoke")
-        self._model = model
-        self._structured = structured and hasattr(model, "with_structured_output")
-        self._shaped: dict[type[BaseModel], Runnable[Any, Any]] = {}
+        self._model = model  # held: by its id ``shared_judge`` and accounts tell what cannot be compared
+        asked = bound_to(model).model
+        self.account = account_of_model(asked)
+        self.in_process = is_in_process(asked)
+        own, self.own_attempts, self.notes = own_client(model, timeout)
+        self._plain = bound_to(own)
+        self._forms = Forms(own, structured)
+        self._timeout_s = timeout
+        self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()
-        several = "n" in getattr(type(model), "model_fields", {}) and hasattr(model, "generate")
-        self._ballots = BallotGatherer() if several else None
+        self._cache_keys = Feature(exists=module_of(type(asked)).startswith("langchain_openai."), patience=1)
+        self._votes = Feature(exists="n" in getattr(type(asked), "model_fields", ()))
+        self._ballots = BallotGatherer()
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
@@ -64,114 +87,155 @@ class LangChainJudge:
     @property
     def model(self) -> str:
         """The model's configured name; its class where it has none."""
-        for attribute in ("model_name", "model", "model_id"):
-            name = getattr(self._model, attribute, None)
-            if isinstance(name, str) and name:
-                return name
-        return type(self._model).__name__
+        return model_name(self._plain.model)
 
     @property
     def drawing(self) -> dict[str, Any]:
         """How the model draws its answers, where it says so: temperature, seed, number of answers and the like."""
-        return {name: getattr(self._model, name) for name in _DRAWING if getattr(self._model, name, None) is not None}
+        model, bound = self._plain
+        told = {name: bound.get(name, getattr(model, name, None)) for name in _DRAWING}
+        return {name: value for name, value in told.items() if value is not None}
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer one prompt, unseen by any instrumentation.
+        """Answer one prompt, unseen by any instrumentation. Cancelled, it ends when its request has ended.
+
+        Requests but the last are recorded as calls of their own.
 
         Raises:
             JudgeUnavailable: the provider could not be reached, was overloaded or failed; ``retry_after_s`` when it said so.
-            JudgeError: it refused; ``error_type`` is ``http_401`` and the like, or the exception's class.
+            JudgeTimeout: the answer was not whole in time.
+            JudgeError: it refused, or answered what is of no use; which says ``error_type``.
         """
         with suppressed():
-            if self._ballots is None:
-                return await self._one(prompt)
-            return await self._ballots.ask(prompt, self._one, self._several)
+            if self._votes.is_on:
+                return await self._ballots.ask(prompt, self._one, self._several)
+            return await self._one(prompt)
 
     async def _one(self, prompt: Prompt) -> Reply:
-        started = time.perf_counter()
-        message, text = await self._said(prompt)
-        tokens = getattr(message, "usage_metadata", None) or {}
-        metadata = getattr(message, "response_metadata", None) or {}
-        return Reply(
-            text=text,
-            model=str(metadata.get("model_name") or metadata.get("model") or self.model),
-            input_tokens=int(tokens.get("input_tokens") or 0),
-            output_tokens=int(tokens.get("output_tokens") or 0),
-            duration_s=time.perf_counter() - started,
-        )
+        return (await self._asked(prompt, 1))[0]
 
     async def _several(self, prompt: Prompt, number: int) -> list[Reply]:
-        """Return up to so many answers to one request; none from a provider that refuses to be asked so, from then on."""
-        started = time.perf_counter()
-        model: Any = self._model
-        messages = [_messages(prompt)]
+        """Return up to so many answers to one request; none from a provider that refuses to be asked so."""
+        started_s = time.perf_counter()
         try:
-            result = await self._calls.run(
-                lambda: model.generate(messages, n=number, callbacks=[]),
-                lambda: model.agenerate(messages, n=number, callbacks=[]),
-            )
-        except Exception as error:
-            refusal = judge_error(error, prompt.step)
-            if not _may_be_the_form(refusal):
-                raise refusal from error
-            self._ballots = None
+            replies = await self._asked(prompt, number)
+        except ParameterRefused as error:
+            if error.parameter != "n":
+                raise
+            self._record(prompt, error, started_s)
+            self._votes.refused()
             return []
-        took_s = time.perf_counter() - started
-        usage = (result.llm_output or {}).get("token_usage") or {}
-        sent, received = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-        said = result.generations[0][:number]
-        shares = [received // len(said) + (place < received % len(said)) for place in range(len(said))]
+        self._votes.passed()
+        return replies
+
+    async def _asked(self, prompt: Prompt, number: int) -> list[Reply]:
+        """Ask, and again in another form where only the form was wrong."""
+        ends_s = time.monotonic() + self._timeout_s
+        first = form = self._form(prompt, number)
+        while True:
+            started_s = time.perf_counter()
+            try:
+                replies = await self._request(prompt, form, ends_s)
+            except JudgeError as error:
+                again = self._otherwise(form, error)
+                if again is None:
+                    raise
+                self._record(prompt, error, started_s)
+                form = again
+            else:
+                self._learn(first, form)
+                return replies
+
+    def _form(self, prompt: Prompt, number: int) -> Form:
+        bound = self._forms.bound(prompt.output)
+        return Form(bound or self._plain, bound is not None, number, self._cache_keys.is_on)
+
+    def _otherwise(self, form: Form, error: JudgeError) -> Form | None:
+        """Return the form in which the same question may pass; None where it is not the form's fault."""
+        if error.error_type == CUT:
+            return form.with_more_room(error.output_tokens)
+        refused = error.parameter if isinstance(error, ParameterRefused) else None
+        if refused == "prompt_cache_key" and form.has_cache_key:
+            self._cache_keys.refused()
+            return form._replace(has_cache_key=False)
+        if refused == "schema" and form.has_schema and self._forms.may_change:
+            return form._replace(bound=self._plain, has_schema=False)
+        return None
+
+    def _learn(self, first: Form, last: Form) -> None:
+        if last.has_schema:
+            self._forms.passed()
+        elif first.has_schema:  # proved: the same question passes as text
+            self._forms.refused(self.model)
+
+    def _record(self, prompt: Prompt, error: JudgeError, started_s: float) -> None:
+        record(
+            JudgeCall(
+                step=prompt.step,
+                model=self.model,
+                input_tokens=error.input_tokens,
+                output_tokens=error.output_tokens,
+                duration_s=time.perf_counter() - started_s,
+                error_type=error.error_type,
+            )
+        )
+
+    async def _request(self, prompt: Prompt, form: Form, ends_s: float) -> list[Reply]:
+        started_s = time.perf_counter()
+        heard = Exchange(ends_s, self._max_bytes)
+        try:
+            messages = await self._messages(prompt, form, heard)
+        except Exception as error:
+            raise judge_error(error, prompt.step, heard) from error
+        return self._replies(prompt, messages, heard, time.perf_counter() - started_s)
+
+    def _replies(self, prompt: Prompt, messages: list[Any], heard: Exchange, took_s: float) -> list[Reply]:
+        """Return the answers that are of use; the question is billed with the first, what they say with each its share."""
+        sent, received, cached = tokens_of(messages, heard)
+        choices = choices_of(messages, heard)
+        good = [choice for choice in choices if choice.trouble is None]
+        if not good:
+            trouble, why = (choices[0].trouble, choices[0].why) if choices else ("empty", "there is no answer")
+            raise JudgeError(
+                f"{prompt.step}: {why}",
+                error_type=trouble,
+                headers=heard.headers,
+                input_tokens=sent,
+                output_tokens=received,
+            )
+        model = model_of(messages, heard) or self.model
+        shares = [received // len(good) + (place < received % len(good)) for place in range(len(good))]
         return [
             Reply(
-                text=_text(one.message),
-                model=str(one.message.response_metadata.get("model_name") or self.model),
+                text=choice.text,
+                model=model,
                 input_tokens=0 if place else sent,
                 output_tokens=share,
                 duration_s=took_s,
+                finish=choice.finish,
+                cached_input_tokens=0 if place else cached,
+                headers=heard.headers,
             )
-            for place, (one, share) in enumerate(zip(said, shares, strict=True))
+            for place, (choice, share) in enumerate(zip(good, shares, strict=True))
         ]
 
-    async def _said(self, prompt: Prompt) -> tuple[Any, str]:
-        shaped = self._shaped_for(prompt.output)
-        if shaped is None:
-            return await self._in_text(prompt)
-        try:
-            return _unwrapped(await self._called(shaped, prompt))
-        except Exception as error:
-            refusal = judge_error(error, prompt.step)
-            if not _may_be_the_form(refusal):
-                raise refusal from error
-        said = await self._in_text(prompt)
-        self._structured = False  # proved: the same question passes as text
-        return said
+    async def _messages(self, prompt: Prompt, form: Form, heard: Exchange) -> list[Any]:
+        """Call the model, on a thread: never through LangChain's own executor, which the interpreter joins at its exit."""
+        asked, keywords = _messages(prompt), form.keywords(prompt.step)
+        model = form.bound.model
 
-    async def _in_text(self, prompt: Prompt) -> tuple[Any, str]:
-        try:
-            message = await self._called(self._model, prompt)
-        except Exception as error:
-            raise judge_error(error, prompt.step) from error
-        return message, _text(message)
+        def call() -> list[Any]:
+            with exchanging(heard):
+                if hasattr(model, "generate"):
+                    return _generated(model.generate([asked], callbacks=[], **keywords))
+                return [model.invoke(asked, config=_UNSEEN, **keywords)]
 
-    async def _called(self, model: Runnable[Any, Any], prompt: Prompt) -> Any:
-        messages = _messages(prompt)
-        return await self._calls.run(
-            lambda: model.invoke(messages, config=_UNSEEN), lambda: model.ainvoke(messages, config=_UNSEEN)
-        )
+        async def awaited() -> list[Any]:
+            if hasattr(model, "agenerate"):
+                return _generated(await model.agenerate([asked], callbacks=[], **keywords))
+            return [await model.ainvoke(asked, config=_UNSEEN, **keywords)]
 
-    def _shaped_for(self, output: type[BaseModel]) -> Runnable[Any, Any] | None:
-        if not self._structured:
-            return None
-        if output not in self._shaped:
-            # As a dict: given the class, some clients validate inside their parser and raise there, out of reach of the repair.
-            schema = {"description": output.__name__, **_inlined(output.model_json_schema())}
-            try:
-                bound = self._model.with_structured_output(schema, include_raw=True)  # type: ignore[attr-defined]  # checked at construction
-            except Exception:  # noqa: BLE001  (NotImplementedError by contract; integrations raise all sorts)
-                self._structured = False
-                return None
-            self._shaped[output] = bound
-        return self._shaped[output]
+        return await self._calls.run(call, awaited)
 
 
 def _messages(prompt: Prompt) -> list[Any]:
@@ -181,33 +245,6 @@ def _messages(prompt: Prompt) -> list[Any]:
     return [SystemMessage(content=rendered.system), HumanMessage(content=rendered.user)]
 
 
-def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema without ``$ref``: not every provider's structured output knows them."""
-    from langchain_core.utils.json_schema import dereference_refs
-
-    inlined = dict(dereference_refs(schema))
-    inlined.pop("$defs", None)
-    return inlined
-
-
-def _unwrapped(answer: Any) -> tuple[Any, str]:
-    """Return message and text of an ``include_raw`` answer: the parsed object as JSON, else whatever the model wrote."""
-    raw, parsed = answer.get("raw"), answer.get("parsed")
-    if isinstance(parsed, BaseModel):
-        return raw, parsed.model_dump_json()
-    if parsed is not None:
-        return raw, json.dumps(parsed, ensure_ascii=False)
-    calls: Sequence[Any] = getattr(raw, "invalid_tool_calls", None) or ()
-    return raw, next((str(call["args"]) for call in calls if call.get("args")), None) or _text(raw)
-
-
-def _text(message: Any) -> str:
-    content = getattr(message, "content", message)
-    if isinstance(content, list):
-        return "".join(block if isinstance(block, str) else str(block.get("text", "")) for block in content)
-    return str(content)
-
-
-def _may_be_the_form(refusal: JudgeError) -> bool:
-    """Whether plain text might pass: not for a judge that is away, or one that does not know us."""
-    return type(refusal) is JudgeError and refusal.error_type not in _LASTING
+def _generated(result: Any) -> list[Any]:
+    """Return the messages of what a chat model generated for its one question."""
+    return [choice.message for choices in result.generations[:1] for choice in choices]

@@ -1,67 +1,108 @@
-"""Any provider's exception → JudgeError, told by its shape: no provider's library is imported.
-
-The clients of this field agree on little more than a ``status_code``, a ``response`` with headers, and words in the
-names of their classes.
-"""
+"""Any provider's exception → JudgeError: by what the provider answered, else by the words in the names of its classes."""
 
 from __future__ import annotations
 
-import email.utils
-import time
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-from spanscore.errors import JudgeError, JudgeUnavailable
+from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
+from spanscore.judges.langchain.exchange import Exchange, limits_in
+from spanscore.judges.langchain.refusal import ProviderRefusal, refusal_of
+from spanscore.judges.langchain.usage import tokens_in
 from spanscore.model.foreign import bases_of, class_name, type_name
 
-__all__ = ["judge_error", "without_input"]
+__all__ = ["ParameterRefused", "judge_error", "without_input"]
 
-_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
-_AWAY = ("Timeout", "Connect", "Unavailable", "Overloaded", "RateLimit", "ServiceBusy", "Throttl", "RemoteProtocol")
-
-
-def judge_error(error: Exception, step: str) -> JudgeError:
-    """Return the error a judge raises for it. Its text names class and status, never the message, which quotes prompts."""
-    if isinstance(error, JudgeError):
-        return error
-    status, name = _status(error), type_name(error)
-    if status is not None:
-        kind = JudgeUnavailable if status in _MAY_PASS else JudgeError
-        text = f"{step}: the judge's provider answered HTTP {status} ({name})"
-        return kind(text, error_type=f"http_{status}", retry_after_s=_retry_after_s(error))
-    if isinstance(error, OSError) or any(word in class_name(cls) for cls in bases_of(type(error)) for word in _AWAY):
-        return JudgeUnavailable(f"{step}: the judge could not be reached ({name})", error_type=name)
-    return JudgeError(f"{step}: the judge's client raised {name}", error_type=name)
+_MAY_PASS = frozenset({408, 409, 425, *range(500, 600)})
+_OVERLOADED = frozenset({429, 529})
+_AWAY_FOR_NOW = 503
+_FIRST_REDIRECT = 300
+_LOADED = ("RateLimit", "Overloaded", "Throttl", "TooManyRequests", "ResourceExhausted")
+_AWAY = ("OSError", "Connect", "Unavailable", "ServiceBusy", "RemoteProtocol", "ReadError", "WriteError")
+_TROUBLES = {"LengthFinishReason": "cut", "ContentFilterFinishReason": "declined", "ContextOverflow": "too_long"}
+"""Of OpenAI's client and LangChain's: what they raise over an answer that is there."""
+_MOST_CAUSES = 5
 
 
-def _status(error: Exception) -> int | None:
-    for holder in (error, getattr(error, "response", None)):
-        for attribute in ("status_code", "status", "code", "http_status"):
-            value = getattr(holder, attribute, None)
-            if isinstance(value, int) and 100 <= value < 600:  # noqa: PLR2004  (the HTTP status codes)
-                return int(value)
-    return None
+class ParameterRefused(JudgeError):
+    """The provider does not know a parameter of the request: ``schema``, ``n`` or ``prompt_cache_key``."""
+
+    def __init__(self, message: str, parameter: str, error_type: str) -> None:
+        super().__init__(message, error_type=error_type)
+        self.parameter = parameter
 
 
-def _retry_after_s(error: Exception) -> float | None:
-    headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
-    try:
-        if millis := headers.get("retry-after-ms"):
-            return max(0.0, float(millis) / 1000)
-        if seconds := headers.get("retry-after") or headers.get("Retry-After"):
-            return _seconds(str(seconds))
-    except (AttributeError, TypeError, ValueError):
-        return None
-    return None
+def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> JudgeError:
+    """Return the error a judge raises for it. Its text names class and status, never the message, which quotes prompts.
+
+    Args:
+        heard: what the client's transport heard; None for a client whose transport is not ours.
+    """
+    causes = list(_causes(error))
+    ours = next((cause for cause in causes if isinstance(cause, JudgeError)), None)
+    if ours is not None:
+        return ours
+    name = type_name(error)
+    refusal = next((found for cause in causes if (found := refusal_of(cause, heard))), None)
+    if refusal is not None:
+        return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({name})")
+    classes = {class_name(kind) for cause in causes for kind in bases_of(type(cause))}
+    return _failed(classes, f"{step}: the judge's client raised {name}", name, heard or Exchange(0.0, 0))
 
 
-def _seconds(value: str) -> float:
-    """Read both forms of RFC 9110: a number of seconds, or a date."""
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
+    status, limits, waits_s = refusal.status, limits_in(refusal.headers), refusal.retry_after_s
+    if refusal.parameter is not None:
+        return ParameterRefused(text, refusal.parameter, f"http_{status}")
+    if refusal.trouble == "quota":
+        return JudgeOutOfQuota(text, headers=limits)
+    if refusal.trouble is not None:
+        return JudgeError(text, error_type=refusal.trouble)
+    is_load = status in _OVERLOADED or (status == _AWAY_FOR_NOW and waits_s is not None)
+    kind = JudgeOverloaded if is_load else JudgeUnavailable if status in _MAY_PASS else JudgeError
+    return kind(text, error_type=f"http_{status}", retry_after_s=waits_s, headers=limits)
+
+
+def _failed(classes: set[str], text: str, name: str, heard: Exchange) -> JudgeError:
+    """Return the error for a call that no provider refused: it was not reached, or what it answered is of no use."""
+    trouble = next((trouble for word, trouble in _TROUBLES.items() if _names(classes, word)), None)
+    if trouble is not None:
+        return _billed(text, trouble, heard)
+    if _names(classes, "Timeout"):
+        return JudgeTimeout(text)
+    if _names(classes, *_LOADED):
+        return JudgeOverloaded(text)
+    if heard.is_whole:
+        return _billed(text, _of_no_use(heard), heard)
+    if _names(classes, *_AWAY):
+        return JudgeUnavailable(text, error_type="connection")
+    return JudgeError(text, error_type=name)
+
+
+def _of_no_use(heard: Exchange) -> str:
+    """Return what is wrong with an answer that came whole, and that the client could not read."""
+    if heard.status is not None and heard.status >= _FIRST_REDIRECT:
+        return f"http_{heard.status}"
+    return "unparseable" if heard.body.strip() and not heard.said else "empty"
+
+
+def _billed(text: str, error_type: str, heard: Exchange) -> JudgeError:
+    sent, received, _ = tokens_in(heard.said.get("usage"))
+    return JudgeError(text, error_type=error_type, headers=heard.headers, input_tokens=sent, output_tokens=received)
+
+
+def _names(classes: set[str], *words: str) -> bool:
+    return any(word in name for name in classes for word in words)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def without_input(error: Exception) -> str:

@@ -1,0 +1,78 @@
+"""Exchange: one call of a client as its HTTP transport sees it: how long and how much it may take, and what it heard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Exchange", "exchange", "exchanging", "limits_in"]
+
+_LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
+_LONGEST_VALUE = 100
+_SHORTEST_S = 0.001
+"""Of a timeout that is set on a socket: 0 would mean not to wait at all."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What a call may take, and what came of it. On the call's thread.
+
+    Attributes:
+        ends_s: when the whole answer has to be there; ``time.monotonic``.
+        max_bytes: of one answer, inflated.
+        status: of the last answer; None where none began.
+        headers: what the last answer said of the account's limits, names in lower case.
+        body: of the last answer, inflated.
+        is_whole: whether all of it came.
+        said: the body as JSON; empty where it is none.
+    """
+
+    ends_s: float
+    max_bytes: int
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    is_whole: bool = False
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+    def sent(self) -> None:
+        """Forget what was heard: a request goes out, the first one or where the last answer pointed."""
+        self.status, self.headers, self.body, self.is_whole, self.said = None, {}, b"", False, {}
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its time is over."""
+        return time.monotonic() >= self.ends_s
+
+    def left_s(self, timeout_s: float | None) -> float:
+        """Return how long a step of it may take, which would wait for so long itself."""
+        left_s = max(_SHORTEST_S, self.ends_s - time.monotonic())
+        return left_s if timeout_s is None else min(timeout_s, left_s)
+
+
+_exchange: ContextVar[Exchange | None] = ContextVar("spanscore_exchange", default=None)
+
+
+def exchange() -> Exchange | None:
+    """Return the call on whose behalf this is sent; None where a client is used by somebody else."""
+    return _exchange.get()
+
+
+@contextmanager
+def exchanging(mine: Exchange) -> Iterator[None]:
+    """Make a call inside the block."""
+    token = _exchange.set(mine)
+    try:
+        yield
+    finally:
+        _exchange.reset(token)
+
+
+def limits_in(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what headers say of an account's limits, names in lower case; nothing else of them is kept."""
+    named = ((str(name).lower(), str(value)) for name, value in headers.items())
+    return {name: value for name, value in named if name.startswith(_LIMITS) and len(value) <= _LONGEST_VALUE}

@@ -1,0 +1,148 @@
+"""A client's exception → what the provider answered instead of an answer, told by its shape: no provider's library is imported.
+
+The clients of this field agree on little more than a ``status_code``, a ``response`` with headers, and a body with a code and a
+message. What a message says is read, as many providers have no codes, and never shown: it quotes prompts.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from spanscore.judges.langchain.exchange import Exchange
+
+__all__ = ["ProviderRefusal", "refusal_of"]
+
+_SAID_IN_WORDS = frozenset({400, 402, 403, 404, 413, 422, 429, 500, 501})
+"""Statuses behind which words tell what happened."""
+_OF_FORM = frozenset({400, 404, 422, 501})
+_OF_STATUS = {401: "not_allowed", 402: "quota", 403: "not_allowed", 404: "no_such_model", 413: "too_long"}
+_WORDS = {
+    "quota": re.compile("insufficient_quota|billing_hard_limit|billing_not_active|insufficient.balance|credit balance"),
+    "declined": re.compile("content_filter|content_policy|responsibleai|content management policy|prohibited_content"),
+    "too_long": re.compile(
+        "context_length|context length|context.window|contextwindow|prompt is too long|input is too long|request_too_large"
+        "|too many (input )?tokens|input tokens? (count )?exceed|string_above_max_length"
+    ),
+    "no_such_model": re.compile("model_not_found|unknown_model|model_not_exist|deploymentnotfound"),
+    "not_allowed": re.compile("invalid_api_key|api_key_invalid|permission_error|accessdenied|unrecognizedclient"),
+}
+_PARAMETERS = {
+    "prompt_cache_key": re.compile("prompt_cache_key"),
+    "schema": re.compile(
+        "response_?format|json_?schema|response_?schema|structured.output|output_config|guided_json|json mode|tool_choice"
+        "|support.{0,12} tool|tools? .{0,20}not supported|function call.{0,20}not (supported|enabled)"
+    ),
+    "n": re.compile(
+        r"\bparam=n\b|\bn (>|must be|is not|should be)|'n'|multiple (choices|completions|candidates)|candidate_?count"
+    ),
+}
+_MOST_TEXT = 2_000
+_DEEPEST = 5
+
+
+class ProviderRefusal(NamedTuple):
+    """What a provider answered.
+
+    Attributes:
+        status: of HTTP.
+        words: what it says beside it, in lower case.
+        headers: as they came.
+    """
+
+    status: int
+    words: str = ""
+    headers: Mapping[str, str] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """What a person, or another question, would have to do something about; None where it may pass or is not known."""
+        if self.status in _SAID_IN_WORDS:
+            said = next((trouble for trouble, pattern in _WORDS.items() if pattern.search(self.words)), None)
+            if said is not None:
+                return said
+        return _OF_STATUS.get(self.status)
+
+    @property
+    def parameter(self) -> str | None:
+        """Which parameter of the request it does not know: ``schema``, ``n`` or ``prompt_cache_key``."""
+        if self.status not in _OF_FORM or self.trouble not in (None, "no_such_model"):
+            return None
+        return next((parameter for parameter, pattern in _PARAMETERS.items() if pattern.search(self.words)), None)
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """Seconds that it asks us to wait; None where it does not, or nobody can read it."""
+        named = {str(name).lower(): str(value) for name, value in self.headers.items()}
+        try:
+            if millis := named.get("retry-after-ms"):
+                return max(0.0, float(millis) / 1000)
+            seconds = named.get("retry-after")
+            return _seconds(seconds) if seconds else None
+        except (TypeError, ValueError):
+            return None
+
+
+def refusal_of(error: BaseException, heard: Exchange | None) -> ProviderRefusal | None:
+    """Return what a provider answered instead of an answer; None where it did not come so far."""
+    found = _in_exception(error) or _in_boto(error)
+    return found if found is not None or heard is None else _in_answer(heard)
+
+
+def _in_exception(error: BaseException) -> ProviderRefusal | None:
+    response = getattr(error, "response", None)
+    for holder in (error, response):
+        for attribute in ("status_code", "status", "code", "http_status"):
+            if (status := _status(getattr(holder, attribute, None))) is not None:
+                said = getattr(error, "body", None) or getattr(error, "details", None) or str(error)
+                return ProviderRefusal(status, _words(said), getattr(response, "headers", None) or {})
+    return None
+
+
+def _in_boto(error: BaseException) -> ProviderRefusal | None:
+    """Return what AWS answered: its clients have the response as a dict."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, Mapping):
+        return None
+    about = response.get("ResponseMetadata") or {}
+    said = response.get("Error") or {}
+    status = 429 if "throttling" in str(said.get("Code")).lower() else _status(about.get("HTTPStatusCode"))
+    return None if status is None else ProviderRefusal(status, _words(said), about.get("HTTPHeaders") or {})
+
+
+def _in_answer(heard: Exchange) -> ProviderRefusal | None:
+    """Return what a gateway answered that answers 200 to everything."""
+    said = heard.said.get("error")
+    status = _status(said.get("code")) if isinstance(said, Mapping) else None
+    return None if status is None else ProviderRefusal(status, _words(said), heard.headers)
+
+
+def _status(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) and 400 <= value < 600 else None  # noqa: PLR2004  (refusals, in HTTP)
+
+
+def _words(said: Any) -> str:
+    return " ".join(_texts(said))[:_MOST_TEXT].lower()
+
+
+def _texts(said: Any, depth: int = 0) -> Iterator[str]:
+    """Yield all texts of an error's body; the name of a parameter as ``param=n``, as it may be a single letter."""
+    if isinstance(said, str):
+        yield said[:_MOST_TEXT]
+    elif depth < _DEEPEST and isinstance(said, Mapping):
+        for name, value in said.items():
+            yield from (f"{name}={text}" if name == "param" else text for text in _texts(value, depth + 1))
+    elif depth < _DEEPEST and isinstance(said, list):
+        for value in said[:_DEEPEST]:
+            yield from _texts(value, depth + 1)
+
+
+def _seconds(value: str) -> float:
+    """Read both forms of RFC 9110: a number of seconds, or a date."""
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())

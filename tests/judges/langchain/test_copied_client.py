@@ -1,0 +1,134 @@
+"""A judge asks through a copy of the user's client: no retries of its own, a deadline for the whole answer, a bound to it."""
+
+from __future__ import annotations
+
+import gzip
+from importlib import import_module
+from typing import Any
+
+import pytest
+from openai import DefaultHttpxClient
+from tests.judges.langchain.wire import Exchanged, Wire, chat
+from tests.judges.models import CRITIQUE_JSON, QUESTION
+
+from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnavailable
+from spanscore.judges import LangChainJudge
+
+
+async def refused(judge: LangChainJudge) -> JudgeError:
+    with pytest.raises(JudgeError) as raised:
+        await judge.ask(QUESTION)
+    return raised.value
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+async def test_one_attempt_is_one_request(status: int) -> None:
+    with Wire(lambda asked: asked.refuse(status, headers={"retry_after": "1"})) as wire:
+        error = await refused(LangChainJudge(chat(wire)))
+
+    assert isinstance(error, JudgeUnavailable)
+    assert len(wire.requests) == 1
+
+
+async def test_a_redirect_loop_is_followed_three_times() -> None:
+    with Wire(lambda asked: asked.send(307, b"", location=f"{wire.url}/chat/completions")) as wire:
+        error = await refused(LangChainJudge(chat(wire)))
+
+    assert error.error_type == "http_307"
+    assert len(wire.requests) == 4
+
+
+async def test_an_answer_is_read_no_further_than_its_bound_inflated() -> None:
+    bomb = gzip.compress(b"\0" * 50_000_000)
+
+    with Wire(lambda asked: asked.send(200, bomb, content_encoding="gzip")) as wire:
+        error = await refused(LangChainJudge(chat(wire), max_answer_bytes=100_000))
+
+    assert error.error_type == "too_big"
+
+
+async def test_an_endless_answer_is_hung_up_on() -> None:
+    sent: list[int] = []
+
+    def endless(asked: Exchanged) -> None:
+        asked.send_response(200)
+        asked.send_header("content-type", "application/json")
+        asked.end_headers()
+        while not wire.closing.is_set():
+            sent.append(asked.wfile.write(b" " * 65_536))
+
+    with Wire(endless) as wire:
+        error = await refused(LangChainJudge(chat(wire), max_answer_bytes=100_000))
+
+    assert error.error_type == "too_big"
+    assert sum(sent) < 20_000_000  # what the sockets' buffers took
+
+
+@pytest.mark.parametrize("where", ["headers", "body"])
+async def test_a_drip_ends_with_the_attempt(where: str) -> None:
+    drips: list[int] = []
+
+    def drip(asked: Exchanged) -> None:
+        asked.wfile.write(b"HTTP/1.1 200 OK\r\nx-a: " if where == "headers" else b"HTTP/1.1 200 OK\r\n\r\n")
+        while not wire.closing.wait(0.1):
+            drips.append(asked.wfile.write(b" "))
+            asked.wfile.flush()
+
+    with Wire(drip) as wire:
+        error = await refused(LangChainJudge(chat(wire), timeout=0.5))
+
+    assert isinstance(error, JudgeTimeout)
+    assert len(drips) < 10
+
+
+async def test_the_user_s_model_is_as_it_was() -> None:
+    with Wire(lambda asked: asked.say(CRITIQUE_JSON)) as wire:
+        model = chat(wire, max_retries=5, timeout=7)
+        before = everything(model)
+        await LangChainJudge(model, timeout=3).ask(QUESTION)
+
+    assert everything(model) == before
+
+
+async def test_a_client_of_the_user_s_own_is_kept_with_all_that_is_set_on_it() -> None:
+    with Wire(lambda asked: asked.say(CRITIQUE_JSON)) as wire:
+        own = http_client(headers={"x-tenant": "seven"})
+        model = chat(wire, http_client=own)
+        before = dict(vars(own))
+        reply = await LangChainJudge(model).ask(QUESTION)
+
+    assert (reply.text, wire.headers[0]["x-tenant"]) == (CRITIQUE_JSON, "seven")
+    assert vars(own) == before
+    assert not own.is_closed
+
+
+async def test_a_transport_of_the_user_s_own_is_asked_and_bounded() -> None:
+    class Counting(httpx().HTTPTransport):  # type: ignore[misc]
+        asked = 0
+
+        def handle_request(self, request: Any) -> Any:
+            Counting.asked += 1
+            return super().handle_request(request)
+
+    with Wire(lambda asked: asked.say("x" * 5_000)) as wire:
+        judge = LangChainJudge(chat(wire, http_client=http_client(transport=Counting())), max_answer_bytes=1_000)
+        error = await refused(judge)
+
+    assert (error.error_type, Counting.asked) == ("too_big", 1)
+
+
+def everything(model: Any) -> dict[str, Any]:
+    """All that can be seen of a model and its clients."""
+    clients = {"root": model.root_client, "http": model.root_client._client}
+    seen = {f"{name}.{key}": value for name, client in clients.items() for key, value in vars(client).items()}
+    seen.pop("http._state")  # httpx's own: whether it was used, which langchain's shared client may be by others
+    return {**vars(model), **seen}
+
+
+def httpx() -> Any:
+    """The one of httpx and httpx2 that the installed client is built on."""
+    return import_module(DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
+
+
+def http_client(**settings: Any) -> Any:
+    return httpx().Client(**settings)

@@ -1,0 +1,88 @@
+"""A loopback server on which the test writes each answer, byte by byte; and what langchain-openai has to ask it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.servers.openai_api import _Server, completion
+
+Answer = Callable[["Exchanged"], None]
+
+
+class Exchanged(BaseHTTPRequestHandler):
+    """One request and its connection, for the test to answer."""
+
+    protocol_version = "HTTP/1.1"
+    body: dict[str, Any]
+
+    def send(self, status: int, payload: bytes | dict[str, Any], **headers: str) -> None:
+        """Answer whole; ``retry_after="2"`` is the header ``retry-after``."""
+        body = json.dumps(payload).encode() if isinstance(payload, dict) else payload
+        self.send_response(status)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in {"content-type": "application/json", "content-length": str(len(body)), **named}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def say(self, text: str, finish: str = "stop", **headers: str) -> None:
+        """Answer with a completion of one choice."""
+        said = completion(text, self.body)
+        said["choices"][0]["finish_reason"] = finish
+        self.send(200, said, **headers)
+
+    def refuse(self, status: int, message: str = "no", **about: Any) -> None:
+        """Answer with an error as OpenAI writes it; ``headers`` are sent."""
+        headers = about.pop("headers", {})
+        self.send(
+            status, {"error": {"message": message, "type": None, "param": None, "code": None, **about}}, **headers
+        )
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Wire:
+    """Serves ``POST`` on 127.0.0.1 as the test says.
+
+    Attributes:
+        requests: every request body, in order of arrival.
+        headers: of every request, likewise.
+        closing: set at the end, for an answer that goes on until then.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.closing = threading.Event()
+        outer = self
+
+        class Handler(Exchanged):
+            def do_POST(self) -> None:
+                self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.requests.append(self.body)
+                outer.headers.append({name.lower(): value for name, value in self.headers.items()})
+                answer(self)
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def __enter__(self) -> Wire:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def chat(wire: Wire, **settings: Any) -> Any:
+    """Return a ``ChatOpenAI`` with the client's defaults, on this server."""
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(**{"model": "gpt-4o-mini", "base_url": wire.url, "api_key": "sk-secret", **settings})
