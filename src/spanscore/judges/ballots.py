@@ -41,7 +41,7 @@ class BallotGatherer:
     async def ask(self, prompt: Prompt, one: One, several: Several) -> Reply:
         """Answer a question, together with its other ballots that are asked in this turn of the loop.
 
-        Cancelled, it leaves the others their answers; the request is given up when no question waits for it any more.
+        Cancelled, it leaves the others their answers. The last that waits gives the request up, and ends when that has.
 
         Args:
             one: answers one question.
@@ -60,9 +60,11 @@ class BallotGatherer:
         asking.waiting.append(mine)
         try:
             return await mine
-        finally:
+        except asyncio.CancelledError:
             if asking.request is not None and all(future.done() for future in asking.waiting):
                 asking.request.cancel()  # does nothing to one that is done
+                await asyncio.wait({asking.request})
+            raise
 
     def _send(self, key: Hashable) -> None:
         asking = self._open.pop(key)

@@ -1,6 +1,9 @@
 """A client's blocking side, awaited: on threads of the judge's own, in the caller's context, without waiting for the hung."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 import time
 from contextvars import ContextVar
@@ -10,6 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
+from tests.judges.langchain.wire import Wire
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
 from spanscore.errors import JudgeTimeout
@@ -91,3 +95,104 @@ async def test_a_hung_judge_holds_up_no_other_one():
     assert {type(error) for error in late} == {JudgeTimeout}
     assert reply.text == CRITIQUE_JSON
     assert took_s < 1
+
+
+@pytest.fixture
+def hung():
+    """Begin a call that hangs until the gate opens, awaited by a task: (task, gate)."""
+    gate, begun = threading.Event(), threading.Event()
+
+    async def begin():
+        task = asyncio.ensure_future(BlockingCalls().run(lambda: (begun.set(), gate.wait(20)), never))
+        await asyncio.to_thread(begun.wait, 20)
+        return task, gate
+
+    yield begin
+    gate.set()
+
+
+async def test_a_call_that_is_given_up_ends_when_its_thread_has(hung):
+    task, gate = await hung()
+
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=0.05)
+    gate.set()
+    await asyncio.wait({task}, timeout=5)
+
+    assert (done, task.cancelled()) == (set(), True)
+
+
+async def test_a_call_that_is_given_up_twice_ends_at_once(hung):
+    task, _ = await hung()
+
+    for _ in range(2):
+        task.cancel()
+        await asyncio.wait({task}, timeout=0.05)
+
+    assert task.cancelled()
+
+
+async def test_the_last_ballot_that_is_given_up_ends_when_the_request_has():
+    gate, begun = threading.Event(), threading.Event()
+
+    class Voting(AsyncOnly):
+        n: int = 1
+
+        def _generate(self, *_, **__):
+            begun.set()
+            gate.wait(20)
+            raise TimeoutError
+
+    ballots = [asyncio.ensure_future(LangChainJudge(Voting(tried=[])).ask(QUESTION))]
+    await asyncio.to_thread(begun.wait, 20)
+    ballots[0].cancel()
+    done, _ = await asyncio.wait(ballots, timeout=0.05)
+    gate.set()
+    await asyncio.wait(ballots, timeout=5)
+
+    assert (done, ballots[0].cancelled()) == (set(), True)
+
+
+EXITING = """
+import asyncio, sys, threading
+from langchain_openai import ChatOpenAI
+from tests.judges.models import QUESTION
+from spanscore.judges import LangChainJudge
+
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+judge = LangChainJudge(ChatOpenAI(model="m", base_url=sys.argv[1], api_key="none"), timeout=100)
+asyncio.run_coroutine_threadsafe(judge.ask(QUESTION), loop)
+sys.stdin.readline()
+"""
+
+
+def test_a_judge_that_hangs_holds_up_no_exit():
+    asked = threading.Event()
+
+    with Wire(lambda _: asked.set() or wire.closing.wait(100)) as wire:
+        process = subprocess.Popen([sys.executable, "-c", EXITING, wire.url], stdin=subprocess.PIPE)
+        assert asked.wait(60)
+        process.communicate(
+            b"\n", timeout=50
+        )  # the client's own timeout is 100 s, and Python would join an executor's thread
+
+    assert process.returncode == 0
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    async def thread():
+        return await BlockingCalls().run(lambda: threading.current_thread().name, never)
+
+    names = [asyncio.run(thread())]
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, asyncio.run(asyncio.wait_for(thread(), 10)).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        names.append(pipe.read().decode())
+    os.waitpid(child, 0)
+
+    assert all(name.startswith("spanscore-judge") for name in names)

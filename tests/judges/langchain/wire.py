@@ -29,11 +29,15 @@ class Exchanged(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def say(self, text: str, finish: str = "stop", **headers: str) -> None:
+    def say(self, text: str, finish: str = "stop", usage: Any = None, **headers: str) -> None:
         """Answer with a completion of one choice."""
         said = completion(text, self.body)
         said["choices"][0]["finish_reason"] = finish
-        self.send(200, said, **headers)
+        self.send(200, {**said, "usage": usage or said["usage"]}, **headers)
+
+    def answer_with(self, choices: Any) -> None:
+        """Answer with these choices."""
+        self.send(200, {**completion("", self.body), "choices": choices})
 
     def refuse(self, status: int, message: str = "no", **about: Any) -> None:
         """Answer with an error as OpenAI writes it; ``headers`` are sent."""

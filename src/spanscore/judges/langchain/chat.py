@@ -13,7 +13,8 @@ from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
 from spanscore.judges.langchain.forms import Feature, Form, Forms, Structured, bound_to
 from spanscore.judges.langchain.message import CUT, choices_of, model_of, tokens_of
-from spanscore.judges.langchain.provider_errors import ParameterRefused, judge_error
+from spanscore.judges.langchain.provider_errors import judge_error
+from spanscore.judges.langchain.refusal import ParameterRefused
 from spanscore.judges.record import record
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed

@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.langchain.exchange import Exchange, limits_in
-from spanscore.judges.langchain.refusal import ProviderRefusal, refusal_of
+from spanscore.judges.langchain.refusal import ParameterRefused, ProviderRefusal, refusal_of
 from spanscore.judges.langchain.usage import tokens_in
 from spanscore.model.foreign import bases_of, class_name, type_name
 
-__all__ = ["ParameterRefused", "judge_error", "without_input"]
+__all__ = ["judge_error", "without_input"]
 
 _MAY_PASS = frozenset({408, 409, 425, *range(500, 600)})
 _OVERLOADED = frozenset({429, 529})
@@ -23,14 +23,6 @@ _AWAY = ("OSError", "Connect", "Unavailable", "ServiceBusy", "RemoteProtocol", "
 _TROUBLES = {"LengthFinishReason": "cut", "ContentFilterFinishReason": "declined", "ContextOverflow": "too_long"}
 """Of OpenAI's client and LangChain's: what they raise over an answer that is there."""
 _MOST_CAUSES = 5
-
-
-class ParameterRefused(JudgeError):
-    """The provider does not know a parameter of the request: ``schema``, ``n`` or ``prompt_cache_key``."""
-
-    def __init__(self, message: str, parameter: str, error_type: str) -> None:
-        super().__init__(message, error_type=error_type)
-        self.parameter = parameter
 
 
 def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> JudgeError:
@@ -54,7 +46,7 @@ def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> J
 def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
     status, limits, waits_s = refusal.status, limits_in(refusal.headers), refusal.retry_after_s
     if refusal.parameter is not None:
-        return ParameterRefused(text, refusal.parameter, f"http_{status}")
+        return ParameterRefused(refusal.parameter, status)
     if refusal.trouble == "quota":
         return JudgeOutOfQuota(text, headers=limits)
     if refusal.trouble is not None:

@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from spanscore.errors import JudgeError
 from spanscore.judges.langchain.exchange import Exchange
 
-__all__ = ["ProviderRefusal", "refusal_of"]
+__all__ = ["ParameterRefused", "ProviderRefusal", "refusal_in", "refusal_of"]
 
 _SAID_IN_WORDS = frozenset({400, 402, 403, 404, 413, 422, 429, 500, 501})
 """Statuses behind which words tell what happened."""
@@ -86,10 +87,25 @@ class ProviderRefusal(NamedTuple):
             return None
 
 
+class ParameterRefused(JudgeError):
+    """The provider does not know a parameter of the request: ``schema``, ``n`` or ``prompt_cache_key``."""
+
+    def __init__(self, parameter: str, status: int) -> None:
+        super().__init__(f"the judge's provider refused {parameter}: HTTP {status}", error_type=f"http_{status}")
+        self.parameter = parameter
+
+
+def refusal_in(heard: Exchange) -> ProviderRefusal | None:
+    """Return what a provider answered, by its status; by what stands in it, of a gateway that answers 200 to everything."""
+    said = heard.said.get("error")
+    status = _status(heard.status) or (_status(said.get("code")) if isinstance(said, Mapping) else None)
+    return None if status is None else ProviderRefusal(status, _words(said or heard.said), heard.headers)
+
+
 def refusal_of(error: BaseException, heard: Exchange | None) -> ProviderRefusal | None:
     """Return what a provider answered instead of an answer; None where it did not come so far."""
     found = _in_exception(error) or _in_boto(error)
-    return found if found is not None or heard is None else _in_answer(heard)
+    return found if found is not None or heard is None else refusal_in(heard)
 
 
 def _in_exception(error: BaseException) -> ProviderRefusal | None:
@@ -111,13 +127,6 @@ def _in_boto(error: BaseException) -> ProviderRefusal | None:
     said = response.get("Error") or {}
     status = 429 if "throttling" in str(said.get("Code")).lower() else _status(about.get("HTTPStatusCode"))
     return None if status is None else ProviderRefusal(status, _words(said), about.get("HTTPHeaders") or {})
-
-
-def _in_answer(heard: Exchange) -> ProviderRefusal | None:
-    """Return what a gateway answered that answers 200 to everything."""
-    said = heard.said.get("error")
-    status = _status(said.get("code")) if isinstance(said, Mapping) else None
-    return None if status is None else ProviderRefusal(status, _words(said), heard.headers)
 
 
 def _status(value: Any) -> int | None:

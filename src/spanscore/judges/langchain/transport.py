@@ -12,6 +12,7 @@ from typing import Any
 
 from spanscore.errors import JudgeError, JudgeTimeout
 from spanscore.judges.langchain.exchange import Exchange, exchange, limits_in
+from spanscore.judges.langchain.refusal import ParameterRefused, refusal_in
 from spanscore.judges.langchain.usage import is_believable
 
 __all__ = ["GuardedTransport"]
@@ -38,6 +39,7 @@ class GuardedTransport:
         Raises:
             JudgeError: ``too_big``, as soon as that is known; ``unparseable`` for an encoding nobody asked for.
             JudgeTimeout: the answer was not whole at the deadline.
+            ParameterRefused: the provider does not know how it was asked.
         """
         asked = exchange()
         if asked is None:
@@ -53,11 +55,19 @@ class GuardedTransport:
             _keep(asked, _read(answer, asked))
         finally:
             answer.close()
+        _raise_for_parameter(asked)
         kept = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_BODY]
         return type(answer)(answer.status_code, headers=kept, content=asked.body, extensions=answer.extensions)
 
     def close(self) -> None:
         """Do nothing: the transport inside is another's."""
+
+
+def _raise_for_parameter(asked: Exchange) -> None:
+    """Raise where the provider does not know how it was asked: ``langchain_openai`` prints a warning of it to stderr."""
+    refusal = refusal_in(asked)
+    if refusal is not None and refusal.parameter is not None:
+        raise ParameterRefused(refusal.parameter, refusal.status)
 
 
 def _keep(asked: Exchange, body: bytes) -> None:
