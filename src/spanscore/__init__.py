@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from spanscore.receivers.callback.handler import SpanCallbackHandler as SpanCallbackHandler
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
+    from spanscore.settings.budget import Budget as Budget
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
+    "Budget": "spanscore.settings.budget",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",
     "HumanMessage": "spanscore.model.sample",

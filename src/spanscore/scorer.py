@@ -31,6 +31,7 @@ from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
+from spanscore.settings.budget import Budget
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -55,6 +56,8 @@ class OnlineScorer:
         rates: metric name → a share of its own.
         rules: raise the share for matching units; the largest matching rate wins.
         sampling_key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
+        budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
+        share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
         service_name: of our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
         tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
             starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
@@ -111,6 +114,8 @@ class OnlineScorer:
         rates: Mapping[str, float] | None = None,
         rules: Sequence[Rule] = (),
         sampling_key: bytes | None = None,
+        budget: Sequence[Budget] = (),
+        share: float = 1.0,
         service_name: str | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
@@ -189,10 +194,7 @@ class OnlineScorer:
         return self._handler
 
     def install(self) -> None:
-        """Attach to every chain of the process that starts from now on; nothing needs to be passed.
-
-        Does nothing with ``capture=False``.
-        """
+        """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``."""
         if self._line.options.capture:
             self._installation.install()
 

@@ -10,16 +10,17 @@ from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges import Cached, Gated, LangChainJudge, LexicalJudge, Priced, Timed, judge, shared_judge
+from spanscore.judges.effects.budget import Budgeted
+from spanscore.judges.effects.effect import layers
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
     made = judge(PlainModel(), max_concurrency=4, timeout=5.0, attempts=2, max_wait=60.0)
 
-    assert isinstance(made, Cached)
-    made = made.judge
-    assert isinstance(made, Gated)
-    assert isinstance(made.judge, LangChainJudge)
-    assert (made.attempts, made.gate.ceiling, made.timeout, made.max_wait) == (2, 4, 5.0, 60.0)
+    assert [type(layer) for layer in layers(made)] == [Cached, Budgeted, Gated, Priced, LangChainJudge]
+    *_, gated, _, _ = layers(made)
+    assert isinstance(gated, Gated)
+    assert (gated.attempts, gated.gate.ceiling, gated.timeout, gated.max_wait) == (2, 4, 5.0, 60.0)
     assert made.model == "plain-1"
 
 
@@ -43,7 +44,7 @@ async def test_prices_are_the_innermost_of_the_limits() -> None:
     made = judge(PlainModel(), prices={"plain-1": (1, 10)})
 
     assert (await made.ask(QUESTION)).cost_usd == pytest.approx((30 * 1 + 5 * 10) / 1e6)
-    assert isinstance(made.judge.judge, Priced)  # type: ignore[attr-defined]
+    assert [type(layer) for layer in layers(made)][-2:] == [Priced, LangChainJudge]
     assert shared_judge(made) is made
 
 

@@ -29,7 +29,11 @@ from spanscore.settings.reading import read_settings
 
 BASE: dict[str, Any] = {
     "metrics": ["faithfulness", "response_relevancy"],
-    "judge": {"model": "openai:usual", "prices": {"usual": {"input": 1.0, "output": 2.0}}},
+    "judge": {
+        "model": "openai:usual",
+        "prices": {"*usual": {"input": 50.0, "output": 2.0}},
+        "budget": [{"calls": 1_000, "per": "1h"}],
+    },
     "embeddings": "openai:usual",
     "sampling": {"rules": [{"when": {}, "rate": 0.9}]},
     "alerts": {"faithfulness": {"baseline": 0.85}},
@@ -42,6 +46,8 @@ UNUSUAL: dict[str, Any] = {
     "judge.api_key_env": "UNUSUAL_KEY",
     "judge.api_key_file": str(Path(__file__).parents[1] / "data" / "judge_key.txt"),
     "judge.model_kwargs": {"temperature": 0.4321},
+    "judge.prices.*.cached_input": 0.4321,
+    "judge.budget.*.metric": "faithfulness",
     "embeddings": "openai:unusual",
     "sampling.rates": {"faithfulness": 0.4321},
     "sampling.rules.*.when.status": "error",
@@ -76,6 +82,8 @@ def arguments(annotation: Any) -> list[Any]:
     return [annotation, *(inner for one in get_args(annotation) for inner in arguments(one))]
 
 
+IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls"}
+"""Keys that cannot stand beside another."""
 SERVED = {"serve_metrics.port", "serve_metrics.host"}
 """They take a server, and so a test of their own."""
 VARIES = object()
@@ -109,6 +117,7 @@ def configured(path: str | None) -> dict[str, Any]:
         for part in above:
             section = _inside(section, part)
         section[leaf] = unusual(path)
+        section.pop(IN_PLACE_OF.get(path), None)
     return whole
 
 

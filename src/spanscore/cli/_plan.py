@@ -216,7 +216,7 @@ def _alert_notes(alert: AlertSettings, scale: Scale) -> Iterator[str]:
 
 
 def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:
-    prices = prices_of({model: (price.input, price.output) for model, price in settings.judge.prices.items()})
+    prices = prices_of({model: price.numbers() for model, price in settings.judge.prices.items()})
     offline, model = settings.judge.model == "lexical", settings.judge.model.partition(":")[2] or settings.judge.model
     if not offline and price_of(model, prices) is None:
         yield f"judge.prices has no price of {model}: what its answers cost is not counted"

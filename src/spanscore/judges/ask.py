@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.asker import asker
+from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.reader import read
 from spanscore.judges.record import record, recorded_calls
 from spanscore.judges.render import form
@@ -113,7 +114,7 @@ async def _reply(judge: Judge, prompt: Prompt) -> Reply:
     """Call the judge, unseen by any instrumentation. What a judge raises is a judge's error, never the metric's."""
     try:
         with suppressed(), asker().asks():
-            return await judge.ask(prompt)
+            return await budgeted(judge).ask(prompt)
     except JudgeError:
         raise
     except TimeoutError as error:

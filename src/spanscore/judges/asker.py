@@ -16,6 +16,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
 
+from spanscore.judges.effects.purse import Purse
+
 __all__ = ["Asker", "asked_by", "asker"]
 
 
@@ -27,6 +29,7 @@ class Asker:
         metric: its name: the places of an account go round by it.
         taken_s: when this process took the unit; the loop's clock, as all times here. ``max_wait`` counts from it.
         held_until_s: until when the unit's spans wait for its scores: such a unit goes before one whose spans have left.
+        purse: from which its questions are paid; None = no budget is set.
         on_change: called when ``is_asking`` or ``is_waiting`` has changed.
         asking: questions that are open.
         waiting: of them, those that wait.
@@ -35,6 +38,7 @@ class Asker:
     metric: str = ""
     taken_s: float | None = None
     held_until_s: float = -inf
+    purse: Purse | None = None
     on_change: Callable[[], None] | None = None
     asking: int = field(default=0, init=False)
     waiting: int = field(default=0, init=False)

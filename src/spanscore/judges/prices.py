@@ -6,41 +6,91 @@ There is no table of prices in here: one would age, and a wrong cost is worse th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from math import isfinite
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from spanscore.errors import ConfigurationError
 
-__all__ = ["Price", "price_of", "prices_of"]
+__all__ = ["Price", "Used", "cost_usd", "dearest", "price_of", "prices_of"]
 
 _DATED = re.compile(r"[-@:](?:\d{3,}(?:-\d\d){0,2}|latest)(?:-v\d+(?::\d+)?)?")
 """What providers append to a model's name: -2024-07-18, -20250514, @20240620, -0613, -002, -latest, -20240620-v1:0. Not -mini,
 nor -1 of a next version, nor -1106-preview: those are other models, at other prices."""
+_MILLION = 1_000_000
 
 
 class Price(NamedTuple):
-    """What a model costs: USD per million tokens, read and written."""
+    """What a model costs, in USD per million tokens.
+
+    Attributes:
+        input: tokens that it reads.
+        output: tokens that it writes, those of its reasoning included.
+        cached_input: tokens that its provider reads from its own cache; None = as ``input``.
+    """
 
     input: float
     output: float
+    cached_input: float | None = None
+
+
+class Used(Protocol):
+    """What a request used: a reply, or a call."""
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens sent."""
+
+    @property
+    def cached_input_tokens(self) -> int:
+        """Of them, those that the provider read from its cache."""
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens received."""
+
+
+def cost_usd(price: Price, used: Used) -> float:
+    """Return what a request is billed."""
+    cached = min(used.cached_input_tokens, used.input_tokens)
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    read = (used.input_tokens - cached) * price.input + cached * cached_price
+    return (read + used.output_tokens * price.output) / _MILLION
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the price of a model: its own, else that of the name it is a dated version of; None where there is none."""
+    """Return the price of a model: of its own name, else of the longest name or pattern that stands for it; else None.
+
+    ``gpt-4o-mini`` stands for its dated versions, ``gpt-4o*`` for all that begin so.
+    """
     if model in prices:
         return prices[model]
-    named = [name for name in prices if model.startswith(name) and _DATED.fullmatch(model[len(name) :])]
-    return prices[max(named, key=len)] if named else None
+    return prices[max(named, key=len)] if (named := [name for name in prices if _stands_for(name, model)]) else None
+
+
+def dearest(prices: Mapping[str, Price]) -> Price:
+    """Return a price that no price of a table exceeds; 0 for an empty one."""
+    return Price(_most(price.input for price in prices.values()), _most(price.output for price in prices.values()))
 
 
 def prices_of(given: Mapping[str, Sequence[float]]) -> dict[str, Price]:
     """Return what a user gave as prices.
 
     Raises:
-        ConfigurationError: a price is not two numbers, 0 or more.
+        ConfigurationError: a price is not two or three numbers, 0 or more.
     """
     return {model: _price(model, numbers) for model, numbers in given.items()}
+
+
+def _stands_for(name: str, model: str) -> bool:
+    if "*" in name:
+        return fnmatchcase(model, name)
+    return model.startswith(name) and _DATED.fullmatch(model[len(name) :]) is not None
+
+
+def _most(numbers: Iterable[float]) -> float:
+    return max(numbers, default=0.0)
 
 
 def _price(model: str, numbers: Sequence[float]) -> Price:
@@ -48,8 +98,10 @@ def _price(model: str, numbers: Sequence[float]) -> Price:
         price = Price(*(float(number) for number in numbers))
     except (TypeError, ValueError):
         price = Price(-1, -1)
-    if not all(isfinite(number) and number >= 0 for number in price):
+    known = [number for number in price if number is not None]
+    if not all(isfinite(number) and number >= 0 for number in known) or (price.cached_input or 0) > price.input:
         raise ConfigurationError(
-            f"the price of {model!r} is {numbers!r}; it is USD per million tokens (input, output), such as (0.15, 0.60)"
+            f"the price of {model!r} is {numbers!r}; it is USD per million tokens (input, output), such as (0.15, 0.60), or "
+            "(input, output, cached input), the last no more than the first"
         )
     return price

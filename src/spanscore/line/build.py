@@ -17,6 +17,7 @@ from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.effect import account_of
 from spanscore.judges.suppress import suppressed_context
+from spanscore.line.budget import pacer_of, purse_of
 from spanscore.line.options import Options
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
@@ -86,9 +87,11 @@ class Line:
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
         rates = {name: options.rates_of(name)[0] for name in self.metrics}
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
-        self.sampler = RateSampler(rates, rules=options.rules, key=key)
+        self.purse = purse_of(options, self.metrics)
+        self.pacer = pacer_of(self.purse, lambda: len(self.queue))
+        self.sampler = RateSampler(rates, rules=options.rules, key=key, pacer=self.pacer)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
-        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout)
+        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout, purse=self.purse)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
         self.hooks = Hooks(options.redactor, options.keep).within(self.box)
         pipeline = Pipeline(self._dialects(), self.hooks, self.box)
@@ -154,7 +157,9 @@ class Line:
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
         stores: list[Forkable] = [*self.receivers, self.ledger, self.inbox, self.queue, self.lanes, self.hold]
-        for part in [*stores, self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]:
+        money: list[Forkable] = [part for part in (self.purse, self.pacer) if part is not None]
+        rest = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
+        for part in [*stores, *money, *rest]:
             part.reset()
 
     def watch_for_shutdown(self) -> None:

@@ -13,8 +13,10 @@ from spanscore.errors import ConfigurationError
 from spanscore.protocols import Dialect, Filter, Queue, Redactor, Sink
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
+from spanscore.settings.budget import Budget, checked_share
 from spanscore.settings.tree import (
     AttachSettings,
+    BudgetSettings,
     Count,
     Named,
     PlaceSettings,
@@ -22,6 +24,7 @@ from spanscore.settings.tree import (
     Rate,
     RuleSettings,
     Seconds,
+    Share,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["PLACES", "Key", "Options", "key_of", "rules_in"]
+__all__ = ["PLACES", "Key", "Options", "budgets_in", "key_of", "rules_in"]
 
 PLACES = tuple(AttachSettings.model_fields)
 """Where scores can land."""
@@ -56,6 +59,11 @@ def rules_in(given: Sequence[RuleSettings]) -> tuple[Rule, ...]:
     return tuple(Rule(rate=rule.rate, name=name, **rule.when.model_dump()) for rule, name in named)
 
 
+def budgets_in(given: Sequence[BudgetSettings]) -> tuple[Budget, ...]:
+    """Return the budgets of a configuration."""
+    return tuple(one.budget() for one in given)
+
+
 def _places(given: AttachSettings) -> tuple[str, ...]:
     return tuple(place for place in PLACES if getattr(given, place))
 
@@ -70,13 +78,15 @@ class Options:
     """Everything that can be chosen about a scorer but its metrics; ``OnlineScorer`` says what each means, and its unit.
 
     Raises:
-        ConfigurationError: ``attach`` names a place that is none, or ``sinks`` one that is.
+        ConfigurationError: ``attach`` names a place that is none, or ``sinks`` one that is; or ``share`` is none.
     """
 
     sample_rate: Annotated[Rate, Key("sampling.rate")] = 1.0
     rates: Annotated[Mapping[str, Rate], Key("sampling.rates")] = field(default_factory=dict)
     rules: Annotated[Sequence[Rule], Key("sampling.rules", list[RuleSettings], rules_in)] = ()
     sampling_key: Annotated[bytes | None, Key("sampling.key")] = None
+    budget: Annotated[Sequence[Budget], Key("judge.budget", list[BudgetSettings], budgets_in)] = ()
+    share: Annotated[Share, Key("judge.share")] = 1.0
     service_name: Annotated[str | None, Key("service_name")] = None
     tracer_provider: "TracerProvider | None" = None
     meter_provider: "MeterProvider | None" = None
@@ -104,6 +114,7 @@ class Options:
     segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        checked_share(self.share)
         unknown = sorted(set(self.attach) - set(PLACES))
         if unknown:
             raise ConfigurationError(f"attach names {unknown[0]!r}; allowed are {', '.join(PLACES)}")

@@ -18,11 +18,14 @@ from typing import Final
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import Decision
 from spanscore.model.span import Facts, UnitKey
+from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold
 
 __all__ = ["DEFAULT_KEY", "RateSampler"]
 
+BUDGET: Final = "budget"
+"""The rule of a unit that only a budget kept from being taken."""
 _KEY_BYTES: Final = 64
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
 """Published, so that replicas agree without a setting; ``sampling.key`` replaces it."""
@@ -35,12 +38,20 @@ class RateSampler:
         rates: metric → rate in [0, 1].
         rules: the largest matching rate wins; the metric's own is the floor.
         key: of the hash; at most 64 bytes.
+        pacer: lowers the rate that comes out so that budgets last; None = there are none.
 
     Raises:
         ConfigurationError: a rate is outside [0, 1], or the key too long.
     """
 
-    def __init__(self, rates: Mapping[str, float], *, rules: Sequence[Rule] = (), key: bytes = DEFAULT_KEY) -> None:
+    def __init__(
+        self,
+        rates: Mapping[str, float],
+        *,
+        rules: Sequence[Rule] = (),
+        key: bytes = DEFAULT_KEY,
+        pacer: BudgetPacer | None = None,
+    ) -> None:
         for name, rate in [*rates.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
             if not 0.0 <= rate <= 1.0:
                 raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")
@@ -48,12 +59,13 @@ class RateSampler:
             raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_KEY_BYTES}")
         self._rates = dict(rates)
         self._rules = tuple(rules)
+        self._pacer = pacer
         self._hash = blake2b(key=key)
         self._most = max(self._rates.values(), default=0.0)
         self._most_threshold = threshold(self._most)
 
     def may(self, facts: Facts) -> bool:
-        """Whether any metric could still take the unit, whatever the facts turn out to be."""
+        """Whether any metric could still take the unit, whatever the facts turn out to be, and whatever is left to spend."""
         t = self._most_threshold
         if self._rules:
             t = threshold(max(self._most, *(rule.rate for rule in self._rules if rule.matches(facts)), 0.0))
@@ -67,13 +79,20 @@ class RateSampler:
         return None if self._rules else self._hashed(Facts(key, is_trace_root=True)) >= self._most_threshold
 
     def decide(self, facts: Facts, metric: str) -> Decision:
-        """Decide for one metric; facts that are not known yet count as if they matched."""
+        """Decide for one metric, once, when the unit closes; facts that are not known yet count as if they matched.
+
+        A unit that the rate would take, and not the rate that budgets leave of it, has the rule ``budget``.
+        """
         rate, rule = self._rates.get(metric, 0.0), "base"
         for candidate in self._rules:
             if candidate.rate > rate and candidate.matches(facts):
                 rate, rule = candidate.rate, candidate.name
         r, upstream = self._randomness(facts)
-        t = threshold(rate) if upstream is None else thinned(threshold(rate), upstream)
+        t = _threshold(rate, upstream)
+        if self._pacer is not None and r >= t:
+            t = _threshold(rate * self._pacer.factor(metric), upstream)
+            self._pacer.count(metric, taken=r >= t)
+            rule = rule if r >= t else BUDGET
         return Decision(take=r >= t, probability=probability(t), threshold=t, rule=rule)
 
     def _randomness(self, facts: Facts) -> tuple[int, int | None]:
@@ -92,3 +111,8 @@ class RateSampler:
         else:
             digest.update((trace_id << 64 | span_id).to_bytes(24, "big"))
         return int.from_bytes(digest.digest()[:7], "big")
+
+
+def _threshold(rate: float, upstream: int | None) -> int:
+    """Return T of a rate: of all traffic, where upstream let only a share of it through."""
+    return threshold(rate) if upstream is None else thinned(threshold(rate), upstream)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spanscore.judges.asker import Asker, asked_by
+from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.suppress import suppressed_context
 from spanscore.model.foreign import type_name
@@ -29,10 +30,12 @@ class Evaluation:
         metrics: by name.
         timeout_s: for which one metric may be at work on one sample, the time in which its questions wait left out; a
             metric's own ``timeout_s`` wins.
+        purse: from which the metrics' questions are paid; None = no budget is set.
     """
 
-    def __init__(self, metrics: Mapping[str, Metric], *, timeout_s: float = 180.0) -> None:
+    def __init__(self, metrics: Mapping[str, Metric], *, timeout_s: float = 180.0, purse: Purse | None = None) -> None:
         self._metrics = metrics
+        self._purse = purse
         self._timeout_s = timeout_s
         self._pool: DaemonPool | None = None
 
@@ -73,7 +76,7 @@ class Evaluation:
             at_work.take_in(name, _without_sample(metric, job.samples))
             return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        asker = Asker(name, job.taken_s, job.held_until_s)
+        asker = Asker(name, job.taken_s, job.held_until_s, self._purse)
         with recorded_calls() as calls, asked_by(asker):
             # Whatever a metric asks, and however: it is no run of the application.
             task = asyncio.get_running_loop().create_task(self._guarded(metric, sample), context=suppressed_context())

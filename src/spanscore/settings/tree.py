@@ -5,14 +5,17 @@ The keys of a scorer's options are not among them, but for those that others rea
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from spanscore.settings.budget import Budget
+from spanscore.settings.durations import seconds_of
+
 __all__ = [
     "AlertSettings",
     "AttachSettings",
+    "BudgetSettings",
     "Count",
     "JudgeSettings",
     "MonitoringSettings",
@@ -26,23 +29,18 @@ __all__ = [
     "ServeSettings",
     "Settings",
     "SettingsPart",
+    "Share",
 ]
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def _seconds(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
-    if found is None:
-        raise ValueError(f"{value!r} is no duration; write for example 30s, 500ms, 5m, 1h or a number of seconds")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    return seconds_of(value) if isinstance(value, str) else value
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -65,17 +63,25 @@ class SettingsPart(BaseModel):
 
 
 class PriceSettings(SettingsPart):
-    """What a model costs: USD per million tokens, read (``input``) and written (``output``)."""
+    """What a model costs: USD per million tokens, read (``input``) and written (``output``).
+
+    ``cached_input`` is for those that the provider reads from its cache; None = as ``input``.
+    """
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
+    cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    def numbers(self) -> tuple[float, ...]:
+        """Return it as ``judge(…, prices=…)`` takes it."""
+        return (self.input, self.output, *(() if self.cached_input is None else (self.cached_input,)))
 
 
 class JudgeSettings(SettingsPart):
     """Who judges, and how it is asked: the keywords of ``spanscore.judge()``, which says what each means.
 
     A key to the judge is in the environment or in a file of its own, never in this one. ``prices`` are by model as its provider
-    names it in the answer; a dated name has the price of the undated one.
+    names it in the answer, or by patterns (``gpt-4o*``), of which the longest wins; a dated name has the price of the undated one.
     """
 
     model: str = "lexical"
@@ -87,6 +93,29 @@ class JudgeSettings(SettingsPart):
     timeout: Seconds | None = None
     attempts: int | None = Field(default=None, ge=1)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
+
+
+class BudgetSettings(SettingsPart):
+    """What judges may be paid per window: one of ``usd``, ``tokens`` and ``calls``, of one metric or of all together."""
+
+    usd: float | None = None
+    tokens: float | None = None
+    calls: float | None = None
+    per: str | float
+    metric: str | None = None
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        self.budget()
+        return self
+
+    def budget(self) -> Budget:
+        """Return it as a scorer takes it.
+
+        Raises:
+            ConfigurationError: it cannot be.
+        """
+        return Budget(**self.model_dump())
 
 
 class RuleWhen(SettingsPart):

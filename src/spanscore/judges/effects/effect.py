@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from spanscore.protocols import Embedder, Judge
 
-__all__ = ["Effect", "account_of", "reads_instructions", "unwrapped"]
+__all__ = ["Effect", "account_of", "layers", "reads_instructions", "unwrapped"]
 
 
 class Effect:
@@ -48,6 +48,13 @@ def account_of(judge: Judge | Embedder) -> Hashable:
 
 def unwrapped(judge: Judge) -> Judge:
     """Return the judge inside all effects."""
+    *_, innermost = layers(judge)
+    return innermost
+
+
+def layers(judge: Judge) -> Iterator[Judge]:
+    """Yield a judge, and what is inside each of its effects; the outermost first."""
+    yield judge
     while isinstance(judge, Effect):
         judge = judge.judge
-    return judge
+        yield judge

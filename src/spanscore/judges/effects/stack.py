@@ -1,7 +1,7 @@
 """The effects around a judge: which there are, and in which order.
 
-    Cached(Gated(Priced(LangChainJudge)))          around a chat model: attempts, deadlines and limits decide for one another
-    Cached(Retrying(Limited(Timed(Priced(own)))))  around a user's own judge: what is asked for, and no more
+    Cached(Budgeted(Gated(Priced(LangChainJudge))))  around a chat model: attempts, deadlines and limits decide for one another
+    Cached(Retrying(Limited(Timed(Priced(own)))))    around a user's own judge: what is asked for, and no more
 
 The order matters: a question that waits for its place is not on the clock yet, one that waits to be asked again holds no place,
 every attempt tells what it cost, and a
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypedDict, get_type_hints
 
+from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cache import Cached, CacheSetting
 from spanscore.judges.effects.concurrency import Limited
 from spanscore.judges.effects.cost import Priced
@@ -64,10 +65,14 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
         raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
     given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    if chat_model:
+        given = {"cache": None, "prices": {}, **given}  # a run may bring a cache; and each attempt is paid for
     if chat_model or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given):
         judge = Gated(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
-        return Cached(judge, given.get("cache")) if chat_model else _wrapped(judge, given, _OUTSIDE)
-    return _wrapped(judge, given, _KEYWORDS)
+    else:
+        judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
+    # A budget is kept outside of what waits, and inside of what need not ask; without a cache ``judges/ask.py`` sees to it.
+    return _wrapped(budgeted(judge) if "cache" in given else judge, given, _OUTSIDE)
 
 
 def _wrapped(judge: Judge, given: Mapping[str, Any], keywords: Sequence[str]) -> Judge:

@@ -21,8 +21,8 @@ def judge_of(settings: Settings) -> Judge:
         ConfigurationError: there is no such model, or its library or key is missing.
     """
     asked = settings.judge
-    effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices"})
-    prices = {model: (price.input, price.output) for model, price in asked.prices.items()}
+    effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share"})
+    prices = {model: price.numbers() for model, price in asked.prices.items()}
     return judge(asked.model, prices=prices or None, **effects)
 
 

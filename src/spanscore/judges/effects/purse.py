@@ -1,0 +1,254 @@
+"""Purse: what the judges of one scorer may be paid, and what they were.
+
+Before a question is sent its cost is reserved, and corrected by the usage that comes back. One that is given up keeps its
+reservation, as it may be billed: what is spent here is never less than what is billed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeRateLimited
+from spanscore.settings.budget import Budget, BudgetUnit, Paid, Spent
+
+__all__ = ["BudgetState", "Payment", "Purse", "Reservation", "attempt", "paid_from"]
+
+_FIRST_ANSWER: Final = 500
+"""Tokens; answers of our steps have some 20 to 400."""
+_UNSENT = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpent)
+_NOT_BILLED = frozenset({"no_such_model", "not_allowed", "too_long"})
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """What a budget is at, for ``status()`` and the instruments.
+
+    Attributes:
+        unit: ``usd``, ``tokens`` or ``calls``.
+        window: as it is configured.
+        metric: the one that it is for; None = all.
+        limit: of one window; what is this process's.
+        spent: in the present window, what is reserved included.
+        factor: on the sampling rates, (0, 1].
+    """
+
+    unit: BudgetUnit
+    window: str
+    metric: str | None
+    limit: float
+    spent: float
+    factor: float
+
+
+class Purse:
+    """Budgets and what was spent of them. Questions are paid on the loop thread; what reads is for any thread.
+
+    Args:
+        budgets: what is this process's of them.
+        clock: seconds since the epoch: windows are aligned to UTC.
+
+    Attributes:
+        budgets: as they were given.
+        factors: gives the budgets' factors on the sampling rates, in their order.
+        in_tokens: whether a budget needs a question's tokens to be estimated before it is sent.
+        longest_answer: tokens of the longest answer so far; before the first, what answers hardly exceed.
+    """
+
+    def __init__(self, budgets: Sequence[Budget], *, clock: Callable[[], float] = time.time) -> None:
+        self.budgets = tuple(budgets)
+        self._clock = clock
+        self.factors: Callable[[], Sequence[float]] = lambda: [1.0] * len(self.budgets)
+        self.in_tokens = any(budget.unit != "calls" for budget in self.budgets)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: in a forked child, as budgets are per process."""
+        self._lock = Lock()
+        self._windows = {budget: _Window() for budget in self.budgets}
+        self._paid: dict[str, Paid] = {}
+        self._turned_away = 0
+        self.longest_answer = _FIRST_ANSWER
+
+    def reserve(self, metric: str, estimate: Spent) -> Reservation:
+        """Set aside what a question may cost.
+
+        Raises:
+            JudgeBudgetSpent: a budget has not so much left.
+        """
+        with self._lock:
+            windows = self._of(metric)
+            for budget, window in windows:
+                if window.spent + estimate.of(budget.unit) > budget.amount:
+                    self._turned_away += 1
+                    raise JudgeBudgetSpent(f"the budget of {budget} is spent: nothing was sent")
+            for budget, window in windows:
+                window.spent += estimate.of(budget.unit)
+            self._add(metric, estimate, estimate)
+            return Reservation(self, metric, estimate, tuple(window.number for _, window in windows))
+
+    def correct(self, reservation: Reservation, actual: Spent) -> None:
+        """Put what a question cost in the place of what was reserved for it.
+
+        Less than was reserved is given back if the window is still the same; more is owed by the present one.
+        """
+        with self._lock:
+            more = actual.plus(reservation.estimate, -1.0)
+            for (budget, window), number in zip(self._of(reservation.metric), reservation.windows, strict=True):
+                amount = more.of(budget.unit)
+                window.spent += amount if window.number == number else max(0.0, amount)
+            self._add(reservation.metric, more, Spent().plus(reservation.estimate, -1.0))
+
+    def spent(self, budget: Budget) -> float:
+        """Return what was spent of a budget in the present window, what is reserved included."""
+        with self._lock:
+            return self._windows[budget].at(self._number(budget)).spent
+
+    def paid(self) -> Mapping[str, Paid]:
+        """Return metric → what its questions cost since the start."""
+        with self._lock:
+            return dict(self._paid)
+
+    def turned_away(self) -> int:
+        """Return how many questions were not sent since the start, as a budget was spent."""
+        return self._turned_away
+
+    def states(self) -> list[BudgetState]:
+        """Return what each budget is at."""
+        pairs = zip(self.budgets, self.factors(), strict=True)
+        return [
+            BudgetState(one.unit, one.window, one.metric, one.amount, self.spent(one), factor) for one, factor in pairs
+        ]
+
+    def _of(self, metric: str) -> list[tuple[Budget, _Window]]:
+        """Return the budgets that a metric is paid from, with their present windows."""
+        return [
+            (budget, window.at(self._number(budget)))
+            for budget, window in self._windows.items()
+            if budget.holds_for(metric)
+        ]
+
+    def _number(self, budget: Budget) -> int:
+        return int(self._clock() // budget.window_s)
+
+    def _add(self, metric: str, spent: Spent, reserved: Spent) -> None:
+        known = self._paid.get(metric, Paid())
+        self._paid[metric] = Paid(known.spent.plus(spent), known.reserved.plus(reserved))
+
+
+@dataclass(slots=True)
+class _Window:
+    """The present window of a budget: its number since the epoch, and what was spent in it."""
+
+    number: int = -1
+    spent: float = 0.0
+
+    def at(self, number: int) -> _Window:
+        """Return it, begun anew where time has gone on; a clock that is set back changes nothing."""
+        if number > self.number:
+            self.number, self.spent = number, 0.0
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What is set aside for one request."""
+
+    purse: Purse
+    metric: str
+    estimate: Spent
+    windows: tuple[int, ...]
+
+    def settle(self, actual: Spent) -> None:
+        """Put what it cost in its place."""
+        self.purse.correct(self, actual)
+
+    def keep(self) -> None:
+        """Take it for what the request cost: it was given up, and may be billed."""
+        self.settle(self.estimate)
+
+    def release(self) -> None:
+        """Give it back: the request was not sent, or is not billed."""
+        self.settle(Spent())
+
+
+@dataclass(slots=True)
+class Payment:
+    """One question, over all its attempts: the first is reserved when it is asked, each further one when it is sent.
+
+    Attributes:
+        estimate: of one attempt.
+        reserved: for the first attempt; None once that was sent.
+    """
+
+    purse: Purse
+    metric: str
+    estimate: Spent
+    reserved: Reservation | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reserved = self.purse.reserve(self.metric, self.estimate)
+
+    def send(self) -> Reservation:
+        """Return the reservation of an attempt that is sent now, from the window that it falls into.
+
+        Raises:
+            JudgeBudgetSpent: nothing is left for it.
+        """
+        self.close()  # one that has waited may be of an earlier window
+        return self.purse.reserve(self.metric, self.estimate)
+
+    def close(self) -> None:
+        """Give back what was reserved and not sent."""
+        if self.reserved is not None:
+            self.reserved.release()
+            self.reserved = None
+
+
+_payment: ContextVar[Payment | None] = ContextVar("spanscore_payment", default=None)
+
+
+@contextmanager
+def paid_from(payment: Payment) -> Iterator[None]:
+    """Have all requests inside the block, and in tasks started there, paid so."""
+    token = _payment.set(payment)
+    try:
+        yield
+    finally:
+        _payment.reset(token)
+        payment.close()
+
+
+@contextmanager
+def attempt() -> Iterator[Reservation | None]:
+    """Send one request inside the block: what comes of it settles its reservation. None where nothing is paid for.
+
+    Raises:
+        JudgeBudgetSpent: nothing is left for it.
+    """
+    payment = _payment.get()
+    if payment is None:
+        yield None
+        return
+    reservation = payment.send()
+    try:
+        yield reservation
+    except BaseException as error:
+        if _is_billed(error):
+            reservation.keep()
+        else:
+            reservation.release()
+        raise
+
+
+def _is_billed(error: BaseException) -> bool:
+    """Whether a failed request may be billed: nobody bills for a refusal. What is not known may be."""
+    if not isinstance(error, JudgeError):
+        return True
+    refused = isinstance(error, _UNSENT) or error.error_type in _NOT_BILLED or error.error_type.startswith("http_")
+    return not refused

@@ -1,0 +1,74 @@
+"""Options → what judges may be paid, and the sampler's pace by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.budget import Purse
+from spanscore.judges.effects.cost import table_of
+from spanscore.judges.lexical.judge import is_offline
+from spanscore.judges.prices import price_of
+from spanscore.line.options import Options
+from spanscore.metrics.catalog.registry import under_current_names
+from spanscore.protocols import Metric
+from spanscore.sampling.pacing import BudgetPacer
+from spanscore.settings.budget import Budget
+
+__all__ = ["budget_of", "pacer_of", "purse_of"]
+
+
+def purse_of(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
+    """Return what the judges of a scorer may be paid; None where nothing says so.
+
+    Raises:
+        ConfigurationError: a budget is of no metric of the scorer, or in USD while a model has no price; or the share is none.
+    """
+    parts = [budget_of(budget, metrics).part(options.share) for budget in options.budget]
+    for part in parts:
+        if part.unit == "usd":
+            _check_prices(part, metrics)
+    return Purse(parts) if parts else None
+
+
+def pacer_of(purse: Purse | None, under_way: Callable[[], int]) -> BudgetPacer | None:
+    """Return what lowers the rates so that a purse lasts; None where there is none.
+
+    Args:
+        purse: what may be paid.
+        under_way: how many units are taken and not done yet.
+    """
+    if purse is None:
+        return None
+    pacer = BudgetPacer(purse.budgets, purse, under_way=under_way)
+    purse.factors = pacer.factors
+    return pacer
+
+
+def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
+    """Return a budget under the name that its metric has now.
+
+    Raises:
+        ConfigurationError: there is no such metric.
+    """
+    if budget.metric is None:
+        return budget
+    name = next(iter(under_current_names({budget.metric: None}, metrics)))
+    if name not in metrics:
+        raise ConfigurationError(
+            f"judge.budget names {budget.metric!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
+        )
+    return replace(budget, metric=name)
+
+
+def _check_prices(budget: Budget, metrics: Mapping[str, Metric]) -> None:
+    for name, metric in metrics.items():
+        judge = getattr(metric, "_judge", None)
+        if not budget.holds_for(name) or judge is None or is_offline(judge):
+            continue
+        if price_of(judge.model, table_of(judge)) is None:
+            raise ConfigurationError(
+                f"judge.budget is in usd, and {judge.model!r}, which {name} asks, has no price: set judge.prices, "
+                f"{{{judge.model}: {{input: …, output: …}}}}, or judge(…, prices={{{judge.model!r}: (…, …)}})"
+            )

@@ -1,0 +1,269 @@
+"""The last fence: reserved, then sent, then corrected; and at the budget nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.judges.models import QUESTION
+
+from spanscore.errors import (
+    JudgeBudgetSpent,
+    JudgeError,
+    JudgeOverloaded,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from spanscore.judges import Priced, Retrying, Timed, ask
+from spanscore.judges.asker import Asker, asked_by
+from spanscore.judges.effects.budget import Budgeted, BudgetState, budgeted
+from spanscore.judges.effects.purse import Purse
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.protocols import Judge
+from spanscore.settings.budget import Budget, Spent
+
+NOON = 20_000 * 86_400.0 + 12 * 3600
+GOOD = '{"reason": "r", "verdict": 1}'
+CALLS = Budget(calls=3, per="1h")
+TOKENS = Budget(tokens=10_000, per="1h")
+PRICES = {"m": (1.0, 10.0), "dear": (5.0, 50.0)}
+
+
+class Scripted:
+    """Answers with its script, then with its last line for good; counts."""
+
+    model = "m"
+
+    def __init__(self, *script: Reply | BaseException) -> None:
+        self.script = list(script) or [Reply(text=GOOD, input_tokens=100, output_tokens=20)]
+        self.asked = 0
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        self.asked += 1
+        said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = NOON
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def asked(judge: Judge, purse: Purse, times: int = 1, metric: str = "m") -> list[Reply | str]:
+    """Ask in the name of a metric; replies, or the types of the errors."""
+    found: list[Reply | str] = []
+    with asked_by(Asker(metric, purse=purse)):
+        for _ in range(times):
+            try:
+                found.append(await budgeted(judge).ask(QUESTION))
+            except JudgeError as error:
+                found.append(error.error_type)
+    return found
+
+
+async def test_at_the_budget_no_further_question_is_sent() -> None:
+    judge, purse = Scripted(), Purse([CALLS], clock=Clock())
+
+    found = await asked(judge, purse, times=5)
+
+    assert judge.asked == 3
+    assert found[3:] == ["budget", "budget"]
+
+
+async def test_the_next_window_has_its_own_money() -> None:
+    judge, clock = Scripted(), Clock()
+    purse = Purse([CALLS], clock=clock)
+
+    await asked(judge, purse, times=5)
+    clock.now_s = NOON + 3600
+    await asked(judge, purse, times=5)
+
+    assert judge.asked == 6
+
+
+async def test_a_judge_that_nobody_budgets_is_asked_as_ever() -> None:
+    judge = Scripted()
+
+    await ask(judge, QUESTION)
+
+    assert judge.asked == 1
+
+
+async def test_a_budget_of_one_metric_is_no_other_metrics() -> None:
+    judge, purse = Scripted(), Purse([Budget(calls=1, per="1h", metric="mine")], clock=Clock())
+
+    mine = await asked(judge, purse, times=2, metric="mine")
+    others = await asked(judge, purse, times=2, metric="other")
+
+    assert mine[1] == "budget"
+    assert "budget" not in others
+
+
+async def test_what_comes_back_takes_the_place_of_what_was_reserved() -> None:
+    purse = Purse([TOKENS], clock=Clock())
+
+    await asked(Scripted(), purse)
+
+    assert purse.spent(TOKENS) == 120
+    assert purse.paid()["m"].spent == Spent(0.0, 120, 1)
+    assert purse.paid()["m"].reserved == Spent()
+
+
+async def test_questions_that_are_out_hold_their_reservation() -> None:
+    purse, answered = Purse([CALLS], clock=Clock()), asyncio.Event()
+
+    class Slow(Scripted):
+        async def ask(self, prompt: Prompt) -> Reply:
+            self.asked += 1
+            await answered.wait()
+            return Reply(text=GOOD)
+
+    judge = Slow()
+    questions = [asyncio.create_task(asked(judge, purse)) for _ in range(5)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    out = judge.asked
+    answered.set()
+    found = [one for replies in await asyncio.gather(*questions) for one in replies]
+
+    assert out == 3
+    assert found.count("budget") == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (JudgeTimeout("late"), 1),
+        (JudgeUnavailable("cut off", error_type="connection"), 1),
+        (JudgeError("cut", error_type="cut"), 1),
+        (ValueError("who knows"), 1),
+        (JudgeOverloaded("not now"), 0),
+        (JudgeUnavailable("down", error_type="http_503"), 0),
+        (JudgeError("who?", error_type="no_such_model"), 0),
+    ],
+)
+async def test_what_may_be_billed_stays_spent(error: Exception, calls: int) -> None:
+    purse = Purse([CALLS], clock=Clock())
+
+    with asked_by(Asker("m", purse=purse)), pytest.raises(type(error)):
+        await budgeted(Scripted(error)).ask(QUESTION)
+
+    assert purse.spent(CALLS) == calls
+
+
+async def test_a_question_given_up_by_its_deadline_keeps_its_reservation() -> None:
+    class Hangs(Scripted):
+        async def ask(self, prompt: Prompt) -> Reply:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    purse = Purse([CALLS], clock=Clock())
+
+    found = await asked(Timed(Priced(Hangs(), {}), 0.001), purse)
+    await asyncio.sleep(0)
+
+    assert (found, purse.spent(CALLS)) == (["timeout"], 1)
+
+
+async def test_each_attempt_is_paid_for_when_it_is_sent() -> None:
+    judge = Scripted(JudgeTimeout("late"))
+    retrying = Retrying(Priced(judge, {}), 5, sleep=lambda _: asyncio.sleep(0))
+    purse = Purse([CALLS], clock=Clock())
+
+    found = await asked(retrying, purse)
+
+    assert (judge.asked, purse.spent(CALLS), found) == (3, 3, ["budget"])
+
+
+async def test_a_question_that_waited_is_paid_from_the_window_in_which_it_is_sent() -> None:
+    clock, judge = Clock(), Scripted()
+    purse = Purse([CALLS], clock=clock)
+
+    class Waits(Budgeted):
+        async def ask(self, prompt: Prompt) -> Reply:
+            clock.now_s = NOON + 3600
+            return await self.judge.ask(prompt)
+
+    with asked_by(Asker("m", purse=purse)):
+        await Budgeted(Waits(Priced(judge, {}))).ask(QUESTION)
+
+    assert purse.spent(CALLS) == 1
+
+
+@pytest.mark.parametrize(("actual", "owed"), [(150, 50), (10, 0)])
+def test_of_an_answer_that_comes_in_the_next_window_that_owes_what_was_not_reserved(actual: int, owed: int) -> None:
+    clock = Clock()
+    purse = Purse([TOKENS], clock=clock)
+
+    reservation = purse.reserve("m", Spent(tokens=100, calls=1))
+    clock.now_s = NOON + 3600
+    reservation.settle(Spent(tokens=actual, calls=1))
+
+    assert purse.spent(TOKENS) == owed
+    assert purse.paid()["m"].spent.tokens == actual
+
+
+async def test_money_is_reserved_by_the_price_of_the_model() -> None:
+    usd = Budget(usd=1.0, per="1h")
+    purse = Purse([usd], clock=Clock())
+
+    await asked(Priced(Scripted(), PRICES), purse)
+
+    assert purse.spent(usd) == pytest.approx((100 * 1.0 + 20 * 10.0) / 1e6)
+
+
+async def test_a_model_that_first_shows_in_an_answer_costs_as_the_dearest(caplog: pytest.LogCaptureFixture) -> None:
+    usd = Budget(usd=1.0, per="1h")
+    purse = Purse([usd], clock=Clock())
+    judge = Scripted(Reply(text=GOOD, model="surprise", input_tokens=100, output_tokens=20))
+
+    first, _ = await asked(Priced(judge, PRICES), purse, times=2)
+
+    assert purse.spent(usd) == pytest.approx(2 * (100 * 5.0 + 20 * 50.0) / 1e6)
+    assert isinstance(first, Reply)
+    assert first.cost_usd is None
+    assert caplog.text.count("no price of surprise") == 1
+
+
+async def test_an_answer_without_usage_costs_what_was_reserved() -> None:
+    purse = Purse([TOKENS], clock=Clock())
+
+    await asked(Scripted(Reply(text=GOOD)), purse)
+
+    assert purse.spent(TOKENS) > 500
+
+
+async def test_a_fork_begins_anew() -> None:
+    purse = Purse([CALLS], clock=Clock())
+    await asked(Scripted(), purse, times=3)
+
+    purse.reset()
+
+    assert (purse.spent(CALLS), dict(purse.paid())) == (0.0, {})
+
+
+def test_states_say_what_a_budget_is_at() -> None:
+    purse = Purse([Budget(calls=4, per="1h").part(0.5), Budget(usd=2, per="30m", metric="m")], clock=Clock())
+    purse.factors = lambda: [0.4, 1.0]
+    purse.reserve("m", Spent(0.5, 100, 1))
+
+    assert purse.states() == [
+        BudgetState("calls", "1h", None, 2.0, 1.0, 0.4),
+        BudgetState("usd", "30m", "m", 2.0, 0.5, 1.0),
+    ]
+
+
+def test_what_is_turned_away_by_one_budget_is_spent_of_none() -> None:
+    purse = Purse([TOKENS, CALLS], clock=Clock())
+    for _ in range(3):
+        purse.reserve("m", Spent(tokens=1, calls=1))
+
+    with pytest.raises(JudgeBudgetSpent, match="the budget of 3 calls per 1h is spent"):
+        purse.reserve("m", Spent(tokens=1, calls=1))
+
+    assert purse.spent(CALLS) == purse.spent(TOKENS) == 3
