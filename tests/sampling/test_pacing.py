@@ -73,15 +73,15 @@ def test_a_budget_that_is_large_enough_lowers_nothing() -> None:
     assert pacer.factors() == [1.0]
 
 
-def test_the_factor_of_a_step_is_known_before_its_units() -> None:
+def test_the_factor_of_a_step_does_not_depend_on_the_units_that_it_takes() -> None:
     books = Books()
     pacer = spent_in(books, [HOURLY], wanted=50, steps=10)
     books.now_s = MIDNIGHT + 10 * STEP_S
-
     begun = pacer.factor("m")
+
     for _ in range(500):
         books.now_s += 0.1
-        pacer.count("m", taken=True)
+        pacer.count("m", taken=False)
         books.pay("m", HOURLY)
 
     assert pacer.factor("m") == begun
@@ -108,22 +108,36 @@ def test_where_nothing_is_left_the_last_factor_above_0_chooses() -> None:
     assert pacer.factor("m") == before > 0
 
 
-def test_units_that_wait_for_their_judge_are_paid_from_what_is_left() -> None:
-    waiting = [0]
-    books = Books()
-    pacers = [BudgetPacer([HOURLY], books, clock=lambda: books.now_s, under_way=lambda: waiting[0]) for _ in range(2)]
-    factors = []
-    for pacer, under_way in zip(pacers, (0, 40), strict=True):
-        books.now_s, waiting[0], books.by_metric = MIDNIGHT, 0, {}
-        for second in range(int(2 * STEP_S)):
-            books.now_s = MIDNIGHT + second
-            pacer.factor("m")
-            pacer.count("m", taken=True)
-            books.by_metric["m"] = Paid(Spent(calls=second + 1.0))
-        books.now_s, waiting[0] = MIDNIGHT + 3 * STEP_S, under_way
-        factors.append(pacer.factor("m"))
+def after_two_steps(under_way: int) -> float:
+    """Return the factor when so many of the units that were taken still wait for their judge."""
+    waiting, books = [0], Books()
+    pacer = BudgetPacer([Budget(calls=1_000, per="1h")], books, under_way=lambda: waiting[0], clock=lambda: books.now_s)
+    for second in range(int(2 * STEP_S)):
+        books.now_s = MIDNIGHT + second
+        pacer.factor("m")
+        pacer.count("m", taken=True)
+        books.pay("m")
+    books.now_s, waiting[0] = MIDNIGHT + 3 * STEP_S, under_way
+    return pacer.factor("m")
 
-    assert factors[1] < factors[0] < 1
+
+def test_units_that_wait_for_their_judge_are_paid_from_what_is_left() -> None:
+    assert after_two_steps(under_way=40) < after_two_steps(under_way=0) < 1
+
+
+def test_a_step_that_has_cost_its_share_ends_before_its_time() -> None:
+    books = Books()
+    pacer = spent_in(books, [HOURLY], wanted=50, steps=25)
+    before = pacer.factors()[0]
+
+    books.now_s = MIDNIGHT + 25 * STEP_S
+    pacer.factor("m")
+    for _ in range(10):  # twice what a step may cost, within ten seconds
+        books.now_s += 1
+        pacer.count("m", taken=True)
+        books.pay("m", HOURLY)
+
+    assert pacer.factor("m") < before / 4
 
 
 def test_questions_that_were_turned_away_do_not_make_a_unit_look_cheap() -> None:
