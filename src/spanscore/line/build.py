@@ -158,7 +158,7 @@ class Line:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
         stores: list[Forkable] = [*self.receivers, self.ledger, self.inbox, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.pacer) if part is not None]
-        rest = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
+        rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
         for part in [*stores, *money, *rest]:
             part.reset()
 

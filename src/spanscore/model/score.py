@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -288,9 +288,8 @@ def unit_attributes(
     attributes: dict[str, Any] = {}
     for score in scores:
         attributes |= score_attributes(score)
-    labels = {score.label for score in scores}
-    if "fail" in labels or (labels - {None} and not pending):
-        attributes[semconv.VERDICT] = "fail" if "fail" in labels else "pass"
+    if verdict := _verdict({score.label for score in scores}, pending=pending):
+        attributes[semconv.VERDICT] = verdict
     outcomes = {score.outcome for score in scores} | set(others.values())
     attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
     if stratum := next((score.stratum for score in scores if score.stratum), None):
@@ -298,6 +297,12 @@ def unit_attributes(
     if reason := ",".join(sorted(outcomes - {Outcome.SCORED})):
         attributes[semconv.REASON] = reason
     return attributes | _unscored(scores, others)
+
+
+def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:
+    if "fail" in labels:
+        return "fail"
+    return "pass" if "pass" in labels and not pending else None
 
 
 def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[str, Any]:

@@ -81,7 +81,8 @@ class JudgeSettings(SettingsPart):
     """Who judges, and how it is asked: the keywords of ``spanscore.judge()``, which says what each means.
 
     A key to the judge is in the environment or in a file of its own, never in this one. ``prices`` are by model as its provider
-    names it in the answer, or by patterns (``gpt-4o*``), of which the longest wins; a dated name has the price of the undated one.
+    names it in the answer, or by patterns (``gpt-4o*``), of which the longest wins; a dated name has the price of the undated
+    one.
     """
 
     model: str = "lexical"
