@@ -70,6 +70,16 @@ class Held(Grounded):
         return await super().measure(sample)
 
 
+class HeldThread(Held):
+    """Computes, on a thread of its own, until it may go on."""
+
+    cpu_bound = True
+
+    async def measure(self, sample: Any) -> Finding:
+        self._go_on.wait(10)
+        return await Grounded.measure(self, sample)
+
+
 class Failing(Grounded):
     """Raises what it is given."""
 

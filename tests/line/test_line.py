@@ -19,6 +19,7 @@ from tests.live import (
     Failing,
     Grounded,
     Held,
+    HeldThread,
     Slow,
     a_line,
     a_trace,
@@ -290,7 +291,7 @@ def test_a_burst_is_read_as_the_workers_get_to_it():
         read.append(sample)
         return True
 
-    with a_line(Held(go_on), workers=2, keep=keep) as (scorer, _):
+    with a_line(HeldThread(go_on), workers=2, keep=keep) as (scorer, _):
         rag().batch([QUESTION] * 12, config=config(scorer))
         poll(
             lambda: len(scorer._line.queue) == 12 and len(read) >= 4,

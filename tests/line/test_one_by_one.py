@@ -42,6 +42,19 @@ def emitted(sink):
     return Counter(score.metric for score in sink.scores)
 
 
+def test_a_score_is_emitted_when_it_is_there_and_stands_on_its_span_all_the_same():
+    go_on, sink = threading.Event(), MemorySink()
+    with a_line(Grounded(), Held(go_on), hold=60.0, sinks=[sink]) as (scorer, trace):
+        ask(scorer)
+        until("the score that is in to be emitted", lambda: emitted(sink) == {"grounded": 1})
+        assert trace.roots == []
+        go_on.set()
+        assert scorer.flush(5)
+
+    assert of_scores(trace.roots[0]) == {"spanscore.score.grounded": 1.0, "spanscore.score.held": 1.0}
+    assert emitted(sink) == {"grounded": 1, "held": 1}
+
+
 def test_at_the_end_of_the_hold_a_unit_leaves_with_the_scores_that_are_in():
     go_on, sink = threading.Event(), MemorySink()
     with a_line(Grounded(), Held(go_on), hold=0.5, sinks=[sink]) as (scorer, trace):
@@ -153,6 +166,7 @@ def test_a_fork_between_two_scores_of_a_unit_counts_each_once():
         child = os.fork()
         go_on.set()
         if child == 0:
+            sink.emitted.clear()
             ask()
         print(scorer.flush(10), scorer.status().outcomes, sorted(score.metric for score in sink.scores), flush=True)
         os._exit(0) if child == 0 else os.waitpid(child, 0)

@@ -57,7 +57,7 @@ class Critic(AspectCritic):
 
 
 class Computes(BaseMetric):
-    """Is at it for so many seconds, without asking anybody."""
+    """Is at it for so many seconds, and asks nobody we know of."""
 
     requires = {"single_turn": ("response",)}  # noqa: RUF012
 

@@ -1,5 +1,7 @@
 """A score's time is that in which a judge works for it or it computes: what waits to be sent is not late."""
 
+import asyncio
+
 import pytest
 from tests.scoring.parts import Answers, Computes, Critic, a_job
 from tests.scoring.virtual_time import now_s, run
@@ -49,3 +51,13 @@ def test_one_that_waits_keeps_no_other_from_its_end():
     found = scored(Critic(Answers(waits_s=500), "waits"), Critic(Answers(200), "late"), Computes("quick"))
 
     assert found == ({"waits": "scored", "late": "timeout", "quick": "scored"}, 500)
+
+
+def test_what_asks_nobody_we_know_of_is_at_work_so_often_at_once_and_no_turn_that_it_waits_for_is_its_time():
+    evaluation = Evaluation({"own": Computes("own", 100)}, at_once=1)
+
+    async def three():
+        scores = await asyncio.gather(*(evaluation.scores(a_job("own")) for _ in range(3)))
+        return [score.outcome.value for (score,) in scores], now_s()
+
+    assert run(three()) == (["scored"] * 3, 300)

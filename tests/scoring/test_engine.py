@@ -58,22 +58,10 @@ def test_what_ends_at_once_is_posted_together_before_its_job_is_over():
     assert found == [(1, ["one", "other"], False), (5, ["slow"], True)]
 
 
-def test_units_that_only_ask_take_no_worker_from_one_that_computes():
-    found = posted(Critic(Answers(50), "asks"), Computes(), units=10, workers=1)
+def test_a_unit_of_which_nothing_computes_leaves_its_worker():
+    found = posted(Critic(Answers(50), "asks"), Computes("own", 50), Computes("quick"), units=5, workers=1)
 
-    assert [when for when, metrics, _ in found if metrics == ["computes"]] == [round(0.1 * n, 3) for n in range(10)]
-
-
-def test_a_unit_that_computes_keeps_its_worker():
-    found = posted(Computes(for_s=2), units=3, workers=1)
-
-    assert [when for when, *_ in found] == [2, 4, 6]
-
-
-def test_a_unit_that_asks_beside_what_computes_keeps_its_worker():
-    found = posted(Critic(Answers(50), "asks"), Computes(for_s=2), units=3, workers=1)
-
-    assert [when for when, metrics, _ in found if metrics == ["computes"]] == [2, 4, 6]
+    assert [when for when, metrics, _ in found if metrics == ["quick"]] == [0, 0.2, 0.4, 0.6, 0.8]
 
 
 def test_with_a_judge_that_answers_soon_no_more_are_begun_than_there_are_workers():
@@ -88,9 +76,9 @@ def test_what_is_in_at_the_end_is_posted_and_every_place_given_back():
     async def work():
         engine = an_engine(Computes(), Critic(Answers(50)), posts=posts, workers=1)
         give(engine, 3, "computes", "critic")
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(0.3)
         await stop(engine)
         return len(engine._queue), asyncio.all_tasks() - {asyncio.current_task()}
 
     assert run(work()) == (0, set())
-    assert posts == [(0, ["computes"], False), (0.1, ["computes"], False)]
+    assert posts == [(0, ["computes"], False), (0.2, ["computes"], False)]

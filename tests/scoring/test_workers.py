@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
-from tests.live import QUESTION, Grounded, a_line, identity_holds, rag
+from tests.live import QUESTION, Grounded, HeldThread, a_line, identity_holds, rag
 from tests.servers.server import poll
 
 from spanscore.metrics import AspectCritic
@@ -69,9 +70,32 @@ def test_a_judge_that_hangs_holds_back_no_score_of_another():
 
 def test_a_metric_that_computes_goes_on_beside_a_judge_that_hangs():
     with a_line(critic("held", Hangs()), Grounded(), workers=2, queue_size=4) as (scorer, _):
-        for _ in range(10):
+        for number in range(1, 11):
             ask(scorer, 1)
-            scorer.flush(0.05)
+            until(scorer, "grounded", scored=number)
 
-        until(scorer, "grounded", scored=10)
         assert scorer.status().outcomes["held"] == {"queue_full": 7}
+        assert identity_holds(scorer)
+
+
+def test_metrics_that_ask_one_judge_have_the_whole_queue():
+    judge = Hangs()
+    with a_line(critic("one", judge), critic("other", judge), queue_size=4) as (scorer, _):
+        ask(scorer, 4)
+
+        poll(lambda: judge.asked == 8, deadline_s=10, what="eight questions", every_s=0.01)
+
+        assert scorer.status().pending == {"one": 4, "other": 4}
+
+
+def test_a_unit_that_computes_keeps_its_worker():
+    go_on = threading.Event()
+    with a_line(HeldThread(go_on), critic("well", Answers()), workers=1) as (scorer, _):
+        ask(scorer, 3)
+        until(scorer, "well", scored=1)
+        assert not scorer.flush(0.5)
+        assert scorer.status().outcomes["well"] == {"scored": 1}
+        go_on.set()
+        assert scorer.flush(5)
+
+        assert scorer.status().outcomes == {"held": {"scored": 3}, "well": {"scored": 3}}

@@ -30,7 +30,7 @@ class Asker:
         taken_s: when this process took the unit; the loop's clock, as all times here. ``max_wait`` counts from it.
         held_until_s: until when the unit's spans wait for its scores: such a unit goes before one whose spans have left.
         purse: from which its questions are paid; None = no budget is set.
-        on_change: called when ``is_asking`` or ``is_waiting`` has changed.
+        on_change: called when ``is_waiting`` has changed.
         asking: questions that are open.
         waiting: of them, those that wait.
     """
@@ -42,11 +42,6 @@ class Asker:
     on_change: Callable[[], None] | None = None
     asking: int = field(default=0, init=False)
     waiting: int = field(default=0, init=False)
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether a question of it is open: it needs no worker."""
-        return self.asking > 0
 
     @property
     def is_waiting(self) -> bool:
@@ -72,10 +67,10 @@ class Asker:
             self._count(waiting=-1)
 
     def _count(self, *, asking: int = 0, waiting: int = 0) -> None:
-        before = self.is_asking, self.is_waiting
+        before = self.is_waiting
         self.asking += asking
         self.waiting += waiting
-        if self.on_change is not None and (self.is_asking, self.is_waiting) != before:
+        if self.on_change is not None and self.is_waiting != before:
             self.on_change()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from math import inf
 from types import SimpleNamespace
@@ -15,7 +15,6 @@ from spanscore import semconv
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
-from spanscore.judges.effects.effect import account_of
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.budget import pacer_of, purse_of
 from spanscore.line.options import Options
@@ -30,6 +29,7 @@ from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.timebox import Timebox
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
+from spanscore.scoring.asked import lane_of
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
@@ -91,13 +91,13 @@ class Line:
         self.pacer = pacer_of(self.purse, lambda: len(self.queue))
         self.sampler = RateSampler(rates, rules=options.rules, key=key, pacer=self.pacer)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
-        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout, purse=self.purse)
+        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout, purse=self.purse, at_once=options.workers)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
         self.hooks = Hooks(options.redactor, options.keep).within(self.box)
         pipeline = Pipeline(self._dialects(), self.hooks, self.box)
         own = self.queue is options.queue  # of a size that we do not know
         self.lanes = Lanes(
-            {name: _lane_of(metric) for name, metric in self.metrics.items()},
+            {name: lane_of(metric) for name, metric in self.metrics.items()},
             capacity=lambda: self.queue.capacity,
             max_bytes=inf if own else options.queue_bytes,
         )
@@ -232,12 +232,6 @@ def _boxed(box: Timebox, dialect: Dialect) -> Any:
         claims=box.hook(dialect.claims, f"{kind}.claims", Outcome.NO_SAMPLE),
         samples=box.hook(dialect.samples, f"{kind}.samples", Outcome.NO_SAMPLE),
     )
-
-
-def _lane_of(metric: Metric) -> Hashable:
-    """Return what metrics share that wait for the same answers: whom they ask; nobody, for those that compute."""
-    asked = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
-    return tuple(account_of(one) for one in asked if one is not None)
 
 
 def _exports_content() -> bool:

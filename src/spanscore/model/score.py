@@ -281,8 +281,8 @@ def unit_attributes(
     Args:
         scores: of this unit; those without a value add to the reasons only.
         others: metric → outcome of those that were never begun (not sampled, missing field …).
-        pending: the span leaves before all its scores are in; takes precedence over every other status, and a score that is
-            still to come may fail: no verdict but ``fail``.
+        pending: the span leaves before all its scores are in; takes precedence over every other status, and there is no
+            verdict but ``fail``.
     """
     scores, others = list(scores), others or {}
     attributes: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spanscore.judges.asker import Asker, asked_by
+from spanscore.judges.asker import Asker, asked_by, asker
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.suppress import suppressed_context
@@ -18,6 +18,7 @@ from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
 from spanscore.protocols import Metric
 from spanscore.runtime.pool import DaemonPool, run_without_loop
+from spanscore.scoring.asked import accounts_asked
 from spanscore.scoring.deadline import Deadline
 
 __all__ = ["Evaluation", "JobAtWork"]
@@ -31,23 +32,37 @@ class Evaluation:
         timeout_s: for which one metric may be at work on one sample, the time in which its questions wait left out; a
             metric's own ``timeout_s`` wins.
         purse: from which the metrics' questions are paid; None = no budget is set.
+        at_once: scores of one metric that asks no judge we know of, but may well await a service of its own; None = any number.
     """
 
-    def __init__(self, metrics: Mapping[str, Metric], *, timeout_s: float = 180.0, purse: Purse | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric],
+        *,
+        timeout_s: float = 180.0,
+        purse: Purse | None = None,
+        at_once: int | None = None,
+    ) -> None:
         self._metrics = metrics
         self._purse = purse
         self._timeout_s = timeout_s
-        self._pool: DaemonPool | None = None
+        self._at_once = at_once
+        self.reset()
 
     def reset(self) -> None:
-        """Forget the pool: in a forked child its threads do not exist."""
-        self._pool = None
+        """Forget the pool and who is at work: in a forked child their threads do not exist."""
+        self._pool: DaemonPool | None = None
+        self._turns = {
+            name: asyncio.Semaphore(self._at_once)
+            for name, metric in self._metrics.items()
+            if self._at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
+        }
 
     def begin(self, job: Job, on_change: Callable[[], None]) -> JobAtWork:
         """Begin every metric that was chosen for a job.
 
         Args:
-            on_change: called when a score is in, and when what it asks may have changed; never before this returns.
+            on_change: called when a score is in; never before this returns.
         """
         at_work = JobAtWork(job, on_change)
         for name in job.decisions:
@@ -76,19 +91,33 @@ class Evaluation:
             at_work.take_in(name, _without_sample(metric, job.samples))
             return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        asker = Asker(name, job.taken_s, job.held_until_s, self._purse)
-        with recorded_calls() as calls, asked_by(asker):
+        one = Asker(name, job.taken_s, job.held_until_s, self._purse)
+        with recorded_calls() as calls, asked_by(one):
             # Whatever a metric asks, and however: it is no run of the application.
             task = asyncio.get_running_loop().create_task(self._guarded(metric, sample), context=suppressed_context())
-        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, asker, task))
+        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, one, task))
 
     async def _guarded(self, metric: Metric, sample: Sample) -> Score:
         try:
-            score = await self._computed(metric, sample) if metric.cpu_bound else await metric.score(sample)
+            score = await (self._computed if metric.cpu_bound else self._awaited)(metric, sample)
             return score if isinstance(score, Score) else _no_score(metric, score)
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
             name = type_name(error)
             return _unscored(metric, Outcome.METRIC_ERROR, f"the metric raised {name}", error_type=name)
+
+    async def _awaited(self, metric: Metric, sample: Sample) -> Score:
+        turns = self._turns.get(metric.name)
+        if turns is None:
+            return await metric.score(sample)
+        if turns.locked():
+            with asker().asks(), asker().waits():
+                await turns.acquire()
+        else:
+            await turns.acquire()
+        try:
+            return await metric.score(sample)
+        finally:
+            turns.release()
 
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
@@ -145,9 +174,9 @@ class JobAtWork:
         return not self._unfinished
 
     @property
-    def is_asking(self) -> bool:
-        """Whether each metric that goes on has a question open: nothing computes."""
-        return all(one.asker.is_asking for one, _ in self._unfinished.values())
+    def computes(self) -> bool:
+        """Whether one of the metrics that go on computes; the others wait for somebody."""
+        return any(one.metric.cpu_bound for one, _ in self._unfinished.values())
 
     def take(self) -> list[Score]:
         """Return the scores that are in and were not taken yet."""
@@ -163,16 +192,12 @@ class JobAtWork:
         deadline = Deadline(one.asker, one.timeout_s, lambda: self._late(name))
         self._unfinished[name] = one, deadline
         one.task.add_done_callback(lambda _: self._ended(name))
-        one.asker.on_change = lambda: self._changed(deadline)
+        one.asker.on_change = deadline.update
 
     def give_up(self) -> None:
         """Let every metric go that is still at work: an answer that no score will use is not paid for."""
         for name in list(self._unfinished):
             self._let_go(name).task.cancel()
-
-    def _changed(self, deadline: Deadline) -> None:
-        deadline.update()
-        self._on_change()
 
     def _ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up

@@ -1,8 +1,8 @@
 """Engine: sampled units on the loop → jobs → scores, posted back to the span thread.
 
 Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content rendered
-while it still runs. A unit that has a question open with every metric which goes on needs no worker: so many units as the
-queue holds may wait for judges, and none of them keeps another from being begun. Each score is posted when it is there.
+while it still runs. A unit of which nothing computes any more needs no worker: as many units as the queue holds may wait for
+judges, and none of them keeps another from being begun. Each score is posted when it is there.
 Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
 """
 
@@ -30,9 +30,9 @@ _MOMENT_S: Final = 0.05
 """How long a hook may hold up the next units: it is not at once a thread for each, which would take the GIL in turns."""
 _MOST_SLOW: Final = 4
 """Units at once whose hooks take longer than that."""
-_STAYS_S: Final = 0.1
-"""How long a worker stays with a unit that does no more than ask: 32 begin at most 320 of those a second, so that a burst is
-not rendered in one go. With a judge that answers sooner it is as if they stayed.
+_STAYS_S: Final = 0.2
+"""How long a worker stays with a unit of which nothing computes: 32 begin at most 160 of those a second, so that a burst is not
+rendered in one go. With judges that answer sooner it is as if they stayed.
 """
 
 
@@ -182,7 +182,7 @@ class Engine:
         if begun.job.scores and not begun.posting:
             begun.posting = True  # of those that are in when this turn of the loop is over
             asyncio.get_running_loop().call_soon(self._post_scores, begun)
-        if begun.staying is None and begun.job.is_asking:
+        if begun.staying is None and not begun.job.computes:
             begun.free_worker()
 
     def _post_scores(self, begun: _Begun) -> None:

@@ -1,11 +1,11 @@
 """Units: what the span thread knows of each unit between its start and the moment its spans and scores are out.
 
-opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ (settled)* ─▶ released, emitted ─▶ out
+opened → (started, ended)* → closed → decided ─▶ parked, handed over ─▶ (settled, emitted)* ─▶ released ─▶ out
                                         │                                   └─▶ released as pending ─▶ (settled, emitted)*
                                         └─▶ not sampled, incomplete, queue full ─▶ released ─▶ out
 
-Scores are settled one by one. They wait with the spans of their unit until the last is in, or the end of the hold: then those
-that are in leave with the spans, and the others follow as they come.
+Scores are settled and emitted when they come. The spans of their unit wait for the last of them, or until the end of the hold:
+then they leave with the scores that are in.
 """
 
 from __future__ import annotations
@@ -64,14 +64,12 @@ class _AtWork:
 
     Attributes:
         others: metric → outcome of those that were not chosen, or found no room.
-        scores: those that are in and wait with its spans.
-        unit: as the sinks get it, from the first score on.
-        made: attributes that say how its sample was made, likewise.
+        scores: those that are in.
+        made: attributes that say how its sample was made, from the first score on.
     """
 
     others: dict[str, Outcome]
     scores: list[Score] = field(default_factory=list)
-    unit: Unit | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -211,31 +209,27 @@ class Units:
             self.in_flight.pop(self._leaving.popleft()[1], None)
 
     def settled(self, result: JobResult) -> None:
-        """Take in scores of a job: count them, and emit them; while the unit's spans wait for others, with those."""
+        """Take in scores of a job: count them, let the unit's spans leave with the last of them, emit."""
         key = result.unit.key
-        scores = [score for score in result.scores if self._settle(key, score)]
-        self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
-        self._note_unpriced(scores)
-        log_failures(scores)
+        scores = self._counted(result)
         at_work = self._at_work.get(key)
         if at_work is None:  # it was given up
             return
         self._lanes.settle(key, [score.metric for score in scores])
-        at_work.unit, at_work.made = result.unit, result.sample_attributes
         at_work.scores += scores
+        at_work.made = result.sample_attributes
+        in_time = self._finish(key, at_work) if result.over else self._hold.holds(key)
+        emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
+        if emitted:
+            self._hold.enqueue(ScoreBatch(self._sink, result.unit, emitted), len(emitted))
         if result.over:
-            self._finish(key, at_work)
-        elif not self._hold.holds(key):
-            self._emit(at_work, late=True)
+            self._leaving.append((self._hold.queued, key))  # it is out when all that is queued now has left
 
     def release_held(self) -> None:
         """Let all that is held leave now, as a shutdown does."""
         for key in self._hold.parked():
             self._let_go(key, "shutdown")
         self._hold.release_running()
-
-    def _settle(self, key: UnitKey, score: Score) -> bool:
-        return self._ledger.settle(key, score.metric, score.outcome, score.stratum)
 
     def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
         """Settle what is open of these as ``shutdown``, and let their spans leave."""
@@ -247,16 +241,14 @@ class Units:
             self._lanes.leave(key)
             self._turn_back(key, self._settled_as(Outcome.SHUTDOWN, key), now_ns)
 
-    def _finish(self, key: UnitKey, at_work: _AtWork) -> None:
-        """Let a unit leave whose scores are all in, if it has not; it is out when all that is queued by now has left."""
+    def _finish(self, key: UnitKey, at_work: _AtWork) -> bool:
+        """Let a unit leave of which all scores are in. False: it has left already."""
         del self._at_work[key]
         self._lanes.leave(key)
         at_work.others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
         self.sources.update([source] if (source := at_work.made.get(semconv.SAMPLE_SOURCE)) else ())
         made = at_work.made if self._attach else {}
-        in_time = self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
-        self._emit(at_work, late=not in_time)
-        self._leaving.append((self._hold.queued, key))
+        return self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
     def _let_go(self, key: UnitKey, reason: str) -> None:
         """Let a unit leave with the scores that are in: the others will find its spans gone."""
@@ -265,14 +257,6 @@ class Units:
         if reason == Outcome.SHUTDOWN:
             attributes[semconv.REASON] = ",".join(filter(None, (attributes.get(semconv.REASON), reason)))
         self._hold.release(key, attributes, reason)
-        self._emit(at_work, late=False)
-
-    def _emit(self, at_work: _AtWork, *, late: bool) -> None:
-        """Queue the scores that are in and were not emitted; late ones say all that the unit's own span says of the others."""
-        scores, at_work.scores = at_work.scores, []
-        emitted = [score for score in scores if _has_span(score) or (self._attach and late)]
-        if emitted and at_work.unit is not None:
-            self._hold.enqueue(ScoreBatch(self._sink, at_work.unit, emitted), len(emitted))
 
     def _close(self, unit: Unit, now_ns: int) -> None:
         try:
@@ -334,6 +318,15 @@ class Units:
         else:
             self._hold.drop(key)
         self._leaving.append((self._hold.queued, key))
+
+    def _counted(self, result: JobResult) -> list[Score]:
+        """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
+        key, settle = result.unit.key, self._ledger.settle
+        scores = [one for one in result.scores if settle(key, one.metric, one.outcome, one.stratum)]
+        self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
+        self._note_unpriced(scores)
+        log_failures(scores)
+        return scores
 
     def _note_unpriced(self, scores: Sequence[Score]) -> None:
         if len(self.unpriced) < _MOST_UNPRICED:
