@@ -66,7 +66,7 @@ class Gate:
         self._places, self._buckets = Places(self.ceiling), Buckets(time.time)
         for kind, per_minute in self._allowed.items():
             self._buckets.allow(kind, per_minute)
-        self._calls = self._repeated = self._throttled = 0
+        self._calls = self._repeated = self._throttled = self.largest_answer = 0
         self._throttled_s = -inf
         self._leave_loop(None)
         self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
@@ -208,9 +208,9 @@ class Gate:
         return max(places_s, self.breaker.wait_s(now_s), self._buckets.wait_s(tokens, now_s))
 
     def _leave(self, tokens: float, now_s: float) -> Ticket:
-        self._places.sent(len(self._out), now_s)
         serial, probe = self._buckets.sent(tokens, now_s), self.breaker.sent()
         ticket = Ticket(serial, now_s, len(self._out) + 1, probe)
+        self._places.sent(ticket, now_s)
         self._out.add(ticket)
         self._calls += 1
         return ticket
@@ -218,6 +218,7 @@ class Gate:
     def _take_back(self, ticket: Ticket) -> None:
         """Forget a ticket with which nothing was sent."""
         self._out.discard(ticket)
+        self._places.ended(ticket)
         self._calls -= 1
         self.left_behind(ticket, None)
 
@@ -247,6 +248,7 @@ class Gate:
         elif not call.cancelled():
             call.exception()  # fetched: else asyncio prints that it was never retrieved
         self._out.discard(ticket)
+        self._places.ended(ticket)
         self._pump()
 
     def _learn(self, ticket: Ticket, call: asyncio.Future[T]) -> None:
@@ -261,8 +263,9 @@ class Gate:
             self._failed(ticket, error)
             return
         elif error is None:
+            self.largest_answer = max(self.largest_answer, getattr(call.result(), "output_tokens", 0))
             self.retries.answered()
-            self._places.answered(ticket, len(self._out), now_s)
+            self._places.answered(ticket, now_s, in_use=bool(self._queue))
         if self.breaker.answered(probe=ticket.probe):
             self._places.halve()
             self._places.pace(now_s)
@@ -270,7 +273,7 @@ class Gate:
     def _refused(self, ticket: Ticket, error: JudgeOverloaded, now_s: float) -> None:
         self._throttled += 1
         self._throttled_s = now_s
-        self._places.refused(ticket, now_s)
+        self._places.refused(ticket, now_s, self._out)
         if error.retry_after_s:
             self._buckets.stop(error.retry_after_s, now_s)
             self._places.pace(self._buckets.stopped_until_s)

@@ -90,7 +90,7 @@ class Gated(Effect):
         until_s = self.max_wait + (asyncio.get_running_loop().time() if since_s is None else since_s)
         failed, again = 0, False
         while True:
-            tokens = estimated_tokens(prompt) if gate.counts_tokens else 0.0
+            tokens = estimated_tokens(prompt) + gate.largest_answer if gate.counts_tokens else 0.0
             ticket = await gate.admitted(prompt.step, until_s, tokens, again=again)
             began_s = time.perf_counter()
             try:

@@ -1,41 +1,73 @@
-"""Places: how many questions may be out at once with one account, learned from its refusals."""
+"""Places: how many questions may be out at once with one account, learned from its refusals.
+
+Providers limit what is out at once, or what comes per second, and do not say which. A refusal of the k-th question at once,
+where a k-th was answered a moment ago, can only be about the rate; one where none ever was is about the places. The first kind
+is answered by a pace, one call per (round trip ÷ level), the second by that many places. By ``benchmarks/judges.py`` neither
+does for the other: a learned rate starves a provider that limits places, places alone are refused again and again by a bucket.
+"""
 
 from __future__ import annotations
 
-from math import floor, inf
+from collections.abc import Iterable
+from math import ceil, floor, inf
 
 from spanscore.judges.effects.ticket import Ticket
 
 __all__ = ["Places"]
 
 _START = 4.0
-_BACK = 0.9
 _LEAST = 0.01
-_PROBE_S, _RAREST_PROBE_S = 1.0, 8.0
-_SMOOTHING = 0.2
+_KEPT = 0.9
+"""Of a level at which it was refused."""
+_NEAR = 0.96
+"""Of a rate at which it was refused: where it goes back to before it is tried past it."""
+_STEP, _LONGEST_STEP = 0.04, 0.64
+"""How far past a rate it is tried, doubling while that passes."""
+_PROBE_S, _RAREST_PROBE_S, _CHANGED_S = 1.0, 8.0, 4.0
+_PASSED_S = 1.0
+"""A rate past the known one that was not refused for so long has passed."""
+_PROVED_S = 30.0
+"""For so long it counts that so many at once were answered."""
+_PEACE = 4
+"""Answers in a row after which refusals are of another time."""
+_DOUBTS = 2
+"""Refusals in a row that speak for places, before a pace is given up."""
+_SMOOTHING = 0.1
 
 
 class Places:
-    """Starts at 4, doubles per round trip until the first refusal, then stays below the level at which it was refused.
+    """Starts at 4, doubles per round trip until the first refusal, and then stays a tenth below the level of the last one.
 
-    A refusal takes a tenth away; calls that were sent before that and come back refused are of the same episode and take away
-    nothing. Past the level it is tried with one more, after 1 s, and twice as rarely with each that fails, up to every 8 s.
-    Below 1 it is a pace: one call per (round trip ÷ level). Only a refusal lowers it, and only use raises it.
+    Calls that were sent before a refusal came back, and are refused as well, are of the same episode and change nothing. It is
+    tried past that level after 1 s, and twice as rarely with each try that fails, up to every 8 s; a try that passes is
+    followed by longer ones, every second. Only a refusal lowers it, and only use raises it.
 
     Args:
         ceiling: the most there may be.
+
+    Attributes:
+        level: how many; below 1, or where the provider limits the rate, it is a pace.
+        paced: whether it is.
     """
 
     def __init__(self, ceiling: int) -> None:
         self.ceiling = ceiling
         self.level = min(_START, float(ceiling))
+        self.paced = False
         self._wall = inf
-        self._cut_s = -inf
+        self._round_trip_s = self._unit_s = 0.5
+        self._last_sent_s = self._one_by_one_until_s = -inf
+        self._last_serial = self._cut_serial = 0
+        self._proved: dict[int, float] = {}
+        self._suspects_rate: bool | None = None
+        self._doubts = 0
         self._probe_every_s = _PROBE_S
-        self._probe_at_s = inf
-        self._round_trip_s = 1.0
-        self._last_sent_s = -inf
-        self._paced_until_s = -inf
+        self._grow_at_s = inf
+        self._passed = 0
+        self._calm = 0
+        self._in_trouble = False
+        self._trials = Trials()
+        self._goodput = Goodput()
 
     def lower_ceiling(self, ceiling: int) -> None:
         """Have no more than so many."""
@@ -44,46 +76,245 @@ class Places:
 
     def wait_s(self, out: int, now_s: float) -> float:
         """Return in how many seconds one more may be sent beside those that are out; infinite until one of them ends."""
-        if out >= max(1, floor(self.level)) and not (now_s >= self._probe_at_s and out < self.ceiling):
+        if self._trials.on:
+            return self._trials.wait_s(now_s)
+        if out >= self._most():
             return inf
-        if self.level >= 1 and now_s >= self._paced_until_s:
+        if self.level >= 1 and not self.paced and now_s >= self._one_by_one_until_s:
             return 0.0
-        return max(0.0, self._last_sent_s + self._round_trip_s / self.level - now_s)
+        unit_s = self._unit_s if self.paced else self._round_trip_s
+        return max(0.0, self._last_sent_s + unit_s / self.level - now_s)
 
-    def sent(self, out: int, now_s: float) -> None:
-        """Tell that one is sent, and how many were out before it."""
-        self._last_sent_s = now_s
-        if out >= floor(self.level) and now_s >= self._probe_at_s:
-            self._probe_at_s = inf
+    def sent(self, ticket: Ticket, now_s: float) -> None:
+        """Tell that one is sent."""
+        self._last_sent_s, self._last_serial = now_s, ticket.serial
+        self._goodput.offered += 1
+        self._trials.sent(ticket)
 
-    def answered(self, ticket: Ticket, out: int, now_s: float) -> None:
-        """Tell that a question was answered, and how many were out, itself included."""
+    def ended(self, ticket: Ticket) -> None:
+        """Tell that one is not out any more, whatever came of it."""
+        self._trials.ended(ticket)
+
+    def answered(self, ticket: Ticket, now_s: float, *, in_use: bool) -> None:
+        """Tell that one was answered.
+
+        Args:
+            in_use: whether others wait for a place.
+        """
         self._round_trip_s += _SMOOTHING * (now_s - ticket.sent_s - self._round_trip_s)
-        if out < floor(self.level):  # not in use
-            return
-        if ticket.out > self.level or self.level + 1 < self._wall:
-            self.level = min(self.level + 1, float(self.ceiling))
-            self._probe_every_s = _PROBE_S
-        if self.level >= self._wall:
-            self._wall = self.level + 1
-        if self._probe_at_s == inf and self._wall < inf:
-            self._probe_at_s = now_s + self._probe_every_s
+        self._proved[ticket.out] = now_s
+        if ticket.serial > self._cut_serial:
+            if self._trials.on:
+                self._resume(ticket, now_s)
+            self._trials.answered()
+            self._settle()
+            self._calm += 1
+            self._in_trouble = self._in_trouble and self._calm <= _PEACE
+        self._trials.last_admitted_s = max(self._trials.last_admitted_s, ticket.sent_s)
+        if in_use:
+            self._grow(ticket, now_s)
 
-    def refused(self, ticket: Ticket, now_s: float) -> bool:
-        """Tell that a question was refused for load; return whether that is a new episode."""
-        if ticket.sent_s < self._cut_s:
-            return False
-        self._wall = min(ticket.out, self.level + 1) if self.level >= 1 else self.level
-        self.level = max(_LEAST, self._wall * _BACK)
-        self._cut_s = now_s
-        self._probe_every_s = min(2 * self._probe_every_s, _RAREST_PROBE_S)
-        self._probe_at_s = now_s + self._probe_every_s
-        return True
+    def refused(self, ticket: Ticket, now_s: float, out: Iterable[Ticket] = ()) -> None:
+        """Tell that one was refused for load.
+
+        Args:
+            out: those that are out. What was sent after it was one fewer at once than it seemed.
+        """
+        later = [other for other in out if other.serial > ticket.serial]
+        for other in later:
+            other.out -= 1
+        self._goodput.turned_away += 1
+        if ticket.serial <= self._cut_serial:
+            return
+        self._cut_serial = self._last_serial
+        if not self._trials.refused(now_s):
+            self._cut(ticket, len(later), now_s)
 
     def halve(self) -> None:
         """Have half of them: the judge is back, and nobody knows how well."""
         self.level = max(min(self.level, 1.0), self.level / 2)
 
-    def pace(self, now_s: float) -> None:
-        """Have those that waited for the same moment leave one by one, over a round trip."""
-        self._paced_until_s = now_s + self._round_trip_s
+    def pace(self, from_s: float) -> None:
+        """Have those that wait for the same moment leave one by one, over a round trip from then on."""
+        self._one_by_one_until_s = from_s + self._round_trip_s
+
+    def _most(self) -> int:
+        most = ceil(1.5 * self.level) + 1 if self.paced else max(1, floor(self.level))
+        return min(self.ceiling, most)
+
+    def _cut(self, ticket: Ticket, later: int, now_s: float) -> None:
+        self._calm = self._passed = 0
+        if not self._in_trouble:
+            self._goodput.begin(now_s)
+        self._rest(ticket)
+        self._in_trouble = True
+        self._grow_at_s = now_s + self._probe_every_s
+        proved = any(at_s > now_s - _PROVED_S for out, at_s in self._proved.items() if out >= ticket.out)
+        self._suspects_rate = proved or ticket.out == 1
+        if not self._suspects_rate and not self.paced:
+            self._wall = float(ticket.out)
+            self.level = max(1.0, min(self._wall - 1, _KEPT * self._wall))
+            return
+        self.level = max(_LEAST, _KEPT * self.level)
+        goodput = self._goodput.per_s(ticket, later)
+        if goodput is not None and self.level >= 1:
+            known = goodput * (self._unit_s if self.paced else self._round_trip_s)
+            self.level = min(self.level, max(_NEAR * known, self.level / 4))
+        self._wall = self.level / _KEPT
+
+    def _rest(self, ticket: Ticket) -> None:
+        """Try past the level twice as rarely, if it was a try that failed; sooner, if the provider allows less than before."""
+        if (self.level if self.paced else ticket.out) >= self._wall:
+            self._probe_every_s = min(2 * self._probe_every_s, _RAREST_PROBE_S)
+        elif not self._in_trouble and self.level >= 1:
+            self._probe_every_s = max(_CHANGED_S, self._probe_every_s / 2)
+
+    def _resume(self, ticket: Ticket, now_s: float) -> None:
+        """Go on after trials: as before if it was a storm, else at the rate at which the first ones were let in again."""
+        self.pace(now_s)
+        if self._trials.was_storm(ticket):
+            self._suspects_rate = None
+            return
+        if not self._trials.were_many:
+            return
+        self._goodput.begin(now_s)
+        known = 1.1 * self._unit_s / (ticket.sent_s - self._trials.last_admitted_s)
+        if self.paced and known < self.level:
+            self.level, self._wall = known, min(self._wall, 1.5 * known)
+            self._probe_every_s = _PROBE_S
+            self._grow_at_s = now_s + _PROBE_S
+
+    def _settle(self) -> None:
+        """Make up what a refusal was about, once questions are answered again: in a storm it is about nothing."""
+        if self._suspects_rate is None:
+            return
+        self._doubts = 0 if self._suspects_rate else self._doubts + 1
+        if self._suspects_rate and not self.paced:
+            self.paced, self._unit_s = True, self._round_trip_s
+        elif self.paced and self._doubts >= _DOUBTS:
+            self.paced, self.level = False, max(1.0, self._wall - 1)
+        self._suspects_rate = None
+
+    def _grow(self, ticket: Ticket, now_s: float) -> None:
+        if self._wall == inf:
+            self.level += 1
+        elif self.paced or self.level < 1:
+            self._grow_pace(now_s)
+        else:
+            self._grow_places(ticket, now_s)
+        self.level = min(self.level, float(self.ceiling))
+
+    def _grow_places(self, ticket: Ticket, now_s: float) -> None:
+        if ticket.out >= self._wall:
+            self._wall = ticket.out + 1.0
+            self._pass()
+            self._grow_at_s = now_s + self._probe_every_s
+        if self.level < self._wall - 1:
+            self.level = min(self.level + 1, self._wall - 1)
+        elif now_s >= self._grow_at_s:
+            self.level = self._wall + 2**self._passed - 1
+            self._grow_at_s = now_s + self._probe_every_s
+
+    def _grow_pace(self, now_s: float) -> None:
+        if now_s < self._grow_at_s:
+            return
+        if self.level > self._wall:
+            self._wall = self.level
+            self._pass()
+        if self.level < _NEAR * self._wall:
+            self.level = _NEAR * self._wall
+            self._grow_at_s = now_s + self._probe_every_s
+        else:
+            self.level = self._wall * (1 + min(_STEP * 2**self._passed, _LONGEST_STEP))
+            self._grow_at_s = now_s + _PASSED_S
+
+    def _pass(self) -> None:
+        self._passed += 1
+        self._probe_every_s = _PROBE_S
+
+
+class Trials:
+    """After two refusals with no answer between: one question at a time, 0.1 s later, twice as long each time, up to 4 s.
+
+    Attributes:
+        last_admitted_s: when the last question left that was answered.
+    """
+
+    _FIRST_S, _LONGEST_S = 0.1, 4.0
+    _MANY = 3
+    _STORM_S = 5.0
+    """A rate that lets in fewer than one question in so long is rarer than a provider that refuses everybody for a while."""
+
+    def __init__(self) -> None:
+        self.last_admitted_s = -inf
+        self._refusals = 0
+        self._trial: Ticket | None = None
+        self._next_s = -inf
+        self._answers = 0
+
+    @property
+    def on(self) -> bool:
+        """Whether questions go one at a time."""
+        return self._refusals > 1
+
+    @property
+    def were_many(self) -> bool:
+        """Whether so many were refused that the time until one was let in tells the rate."""
+        return self._refusals > self._MANY
+
+    def was_storm(self, admitted: Ticket) -> bool:
+        """Whether everything was refused for a while, where much was answered before."""
+        return admitted.sent_s - self.last_admitted_s >= self._STORM_S and self._answers > 2  # noqa: PLR2004  (a few)
+
+    def wait_s(self, now_s: float) -> float:
+        """Return in how many seconds the next may go; infinite while one is out."""
+        return inf if self._trial else max(0.0, self._next_s - now_s)
+
+    def sent(self, ticket: Ticket) -> None:
+        """Tell that a question is sent."""
+        if self.on:
+            self._trial = ticket
+
+    def ended(self, ticket: Ticket) -> None:
+        """Tell that a question is not out any more."""
+        if self._trial is ticket:
+            self._trial = None
+
+    def answered(self) -> None:
+        """Tell that a question was answered that was sent after the last refusal."""
+        self._answers = 1 if self.on else self._answers + 1
+        self._refusals = 0
+
+    def refused(self, now_s: float) -> bool:
+        """Tell that a question was refused that was sent after the last refusal; return whether they are on now."""
+        self._refusals += 1
+        if self.on:
+            self._next_s = now_s + min(self._FIRST_S * 2 ** (self._refusals - 2), self._LONGEST_S)
+        return self.on
+
+
+class Goodput:
+    """How many a second were let in while others were refused: the provider's rate. Of a time in which there was trouble."""
+
+    _FEWEST = 3
+    _TURNED_AWAY = 0.3
+    """Refused for each that was let in, below which the rate was asked for too little to be seen."""
+
+    def __init__(self) -> None:
+        self.begin(-inf)
+
+    def begin(self, now_s: float) -> None:
+        """Count from now on."""
+        self._since_s = now_s
+        self.offered = self.turned_away = 0
+
+    def per_s(self, refused: Ticket, later: int) -> float | None:
+        """Return the rate up to a question that was refused; None where too little is known.
+
+        Args:
+            later: questions that were sent after it, of which nothing is known yet.
+        """
+        admitted = self.offered - self.turned_away - later
+        if admitted < self._FEWEST or self.turned_away < self._TURNED_AWAY * admitted:
+            return None
+        return admitted / (refused.sent_s - self._since_s)

@@ -1,0 +1,189 @@
+"""Judges' servers in virtual time: what each allows, refuses and fails, and what an oracle that knows it would get out of it.
+
+A question takes some 0.5 s (log-normal), a refusal 0.05 s. A limit per second is a token bucket that holds one second's worth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from spanscore.errors import JudgeOverloaded, JudgeUnavailable
+from spanscore.model.prompt import Prompt, Reply
+
+SECONDS = 200.0
+TOKENS_PER_QUESTION = 500.0
+ANSWER_TOKENS = 50
+_SPREAD = 0.3
+_REFUSAL_S = 0.05
+_CHARACTERS_PER_TOKEN = 3.5
+
+Between = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server allows.
+
+    Attributes:
+        at_once: questions it works on.
+        queue: questions it lets wait for that.
+        per_second: requests, by time.
+        tokens_per_second: of questions and answers.
+        latency_s: mean time of an answer.
+        headers: whether its answers say what is left.
+        retry_after_s: what its refusals say.
+        storm: when it refuses everything.
+        down: when nobody can connect.
+    """
+
+    at_once: float = inf
+    queue: int = 0
+    per_second: Sequence[tuple[float, float]] = ((0.0, inf),)
+    tokens_per_second: float = inf
+    latency_s: float = 0.5
+    headers: bool = False
+    retry_after_s: float | None = None
+    storm: Between = (inf, inf)
+    down: Between = (inf, inf)
+
+    def rate(self, now_s: float) -> float:
+        """Return how many requests a second it allows now."""
+        return [rate for since_s, rate in self.per_second if since_s <= now_s][-1]
+
+    @property
+    def fault(self) -> Between | None:
+        """When it is of no use; None where it always is."""
+        return next((between for between in (self.storm, self.down) if between[0] < inf), None)
+
+    def oracle(self, from_s: float = 0.0, until_s: float = SECONDS, askers: int = 64) -> float:
+        """Return how many answers who knows all of this gets in a time."""
+        steps = 1000
+        width_s = (until_s - from_s) / steps
+        moments = [from_s + (step + 0.5) * width_s for step in range(steps)]
+        return sum(width_s * self._answers_per_s(moment_s, askers) for moment_s in moments)
+
+    def _answers_per_s(self, now_s: float, askers: int) -> float:
+        if self.fault is not None and self.fault[0] <= now_s < self.fault[1]:
+            return 0.0
+        by_tokens = self.tokens_per_second / (TOKENS_PER_QUESTION + ANSWER_TOKENS)
+        return min(self.rate(now_s), by_tokens, min(self.at_once, askers) / self.latency_s)
+
+
+class Meter:
+    """A limit per second: holds one second's worth, and refuses what it does not hold."""
+
+    def __init__(self) -> None:
+        self.most = self._level = 0.0
+        self._rate = self._at_s = 0.0
+
+    def level(self, rate: float, now_s: float) -> float:
+        """Return what it holds, at a rate of now."""
+        self.most = max(1.0, rate)
+        if self._rate == 0.0:
+            self._level = self.most
+        self._level = min(self.most, self._level + rate * (now_s - self._at_s))
+        self._rate, self._at_s = rate, now_s
+        return self._level
+
+    def take(self, amount: float) -> None:
+        self._level -= amount
+
+
+@dataclass(slots=True)
+class Server:
+    """A judge in virtual time that counts what it is asked.
+
+    Attributes:
+        calls: requests.
+        answered_s: when it answered.
+    """
+
+    limits: Limits
+    dice: random.Random
+    calls: int = 0
+    answered_s: list[float] = field(default_factory=list)
+    model: str = "virtual"
+    _working: int = 0
+    _free: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _waiting: int = 0
+    _requests: Meter = field(default_factory=Meter)
+    _tokens: Meter = field(default_factory=Meter)
+
+    @property
+    def at_work(self) -> int:
+        """Questions that it works on or lets wait."""
+        return self._working + self._waiting
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Answer, refuse or fail."""
+        self.calls += 1
+        loop = asyncio.get_running_loop()
+        tokens = len(prompt.evidence["response"]) / _CHARACTERS_PER_TOKEN + ANSWER_TOKENS
+        if self.limits.down[0] <= loop.time() < self.limits.down[1]:
+            await asyncio.sleep(_REFUSAL_S)
+            raise JudgeUnavailable("down", error_type="connection")
+        if not self._admits(tokens, loop.time()):
+            headers = self._headers(loop.time())
+            await asyncio.sleep(_REFUSAL_S)
+            raise JudgeOverloaded("limit", retry_after_s=self.limits.retry_after_s, headers=headers)
+        headers = self._headers(loop.time())
+        await self._work()
+        if self.limits.down[0] <= loop.time() < self.limits.down[1]:
+            raise JudgeUnavailable("gone", error_type="connection")
+        self.answered_s.append(loop.time())
+        return Reply(
+            text='{"verdict": 1}',
+            input_tokens=round(tokens) - ANSWER_TOKENS,
+            output_tokens=ANSWER_TOKENS,
+            headers=headers,
+        )
+
+    def _admits(self, tokens: float, now_s: float) -> bool:
+        if self.limits.storm[0] <= now_s < self.limits.storm[1]:
+            return False
+        if self._working >= self.limits.at_once and self._waiting >= self.limits.queue:
+            return False
+        rate, tokens_rate = self.limits.rate(now_s), self.limits.tokens_per_second
+        if rate < inf and self._requests.level(rate, now_s) < 1:
+            return False
+        if tokens_rate < inf and self._tokens.level(tokens_rate, now_s) < tokens:
+            return False
+        self._requests.take(1.0)
+        self._tokens.take(tokens)
+        return True
+
+    def _headers(self, now_s: float) -> dict[str, str]:
+        told = {
+            "requests": (self._requests, self.limits.rate(now_s)),
+            "tokens": (self._tokens, self.limits.tokens_per_second),
+        }
+        if not self.limits.headers:
+            return {}
+        return {
+            f"x-ratelimit-{name}-{kind}": value
+            for kind, (meter, rate) in told.items()
+            if rate < inf
+            for name, value in _told(meter, rate, now_s)
+        }
+
+    async def _work(self) -> None:
+        self._waiting += 1
+        async with self._free:
+            await self._free.wait_for(lambda: self._working < self.limits.at_once)
+            self._waiting -= 1
+            self._working += 1
+        mean_s = self.limits.latency_s
+        await asyncio.sleep(mean_s * self.dice.lognormvariate(-(_SPREAD**2) / 2, _SPREAD))
+        async with self._free:
+            self._working -= 1
+            self._free.notify()
+
+
+def _told(meter: Meter, rate: float, now_s: float) -> list[tuple[str, str]]:
+    left = meter.level(rate, now_s)
+    reset_s = (meter.most - left) / rate
+    return [("limit", f"{meter.most:.0f}"), ("remaining", f"{int(left)}"), ("reset", f"{reset_s:.3f}s")]

@@ -1,0 +1,199 @@
+"""Judges that limit, storm and go away: how much each asker gets out of them, and what it wastes. In virtual time.
+
+    python -m benchmarks.judges                     # all rows, about 15 minutes
+    python -m benchmarks.judges --only 8_at_once --asker spanscore --seeds 2
+
+64 askers with an endless backlog ask one judge for 200 s. Share: answers by those of an oracle that knows the limits; it is
+computed. Wasted: calls without an answer, per answer. Lost: questions that ended without one. Recovery: seconds from the end of
+a fault until 5 s at 90 % of the oracle's rate begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from pydantic import BaseModel
+from tests.scoring.virtual_time import run as in_virtual_time
+
+from benchmarks.judge_peers import ASKERS
+from benchmarks.judge_servers import SECONDS, TOKENS_PER_QUESTION, Limits, Server
+from spanscore.errors import JudgeError
+from spanscore.model.prompt import Prompt
+from spanscore.protocols import Judge
+
+N_ASKERS = 64
+TUNED_ON_SEEDS = (1, 2, 3)
+REPORTED_SEEDS = (11, 12, 13, 14, 15)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One server, and what is aimed at there.
+
+    Attributes:
+        share: at least.
+        wasted: at most.
+        recovery_s: at most.
+        unseen: nothing was tuned on it.
+    """
+
+    name: str
+    limits: Limits
+    share: float
+    wasted: float
+    recovery_s: float | None = None
+    lost: int | None = None
+    unseen: bool = False
+
+
+def alternating(high: float, low: float, every_s: float) -> tuple[tuple[float, float], ...]:
+    """Return a rate that changes for ever."""
+    changes = range(int(SECONDS // every_s) + 1)
+    return tuple((change * every_s, low if change % 2 else high) for change in changes)
+
+
+def per_second(rate: float, **others: object) -> Limits:
+    return Limits(per_second=((0.0, rate),), **others)  # type: ignore[arg-type]  # fields of it
+
+
+LIMITS = (
+    Row("8 at once", Limits(at_once=8), 0.98, 0.03),
+    Row("40 at once", Limits(at_once=40), 0.96, 0.02),
+    Row("20 at once", Limits(at_once=20), 0.98, 0.02, unseen=True),
+    Row("2 at once", Limits(at_once=2), 0.98, 0.10),
+    Row("5 at once, slow", Limits(at_once=5, latency_s=2.0), 0.98, 0.06, unseen=True),
+    Row("8 places and a queue", Limits(at_once=8, queue=8), 0.99, 0.03),
+    Row("10 requests/s", per_second(10), 0.95, 0.06),
+    Row("10 requests/s, headers", per_second(10, headers=True), 0.98, 0.01),
+    Row("50 requests/s", per_second(50), 0.97, 0.02),
+    Row("30 requests/s", per_second(30), 0.95, 0.02, unseen=True),
+    Row("3 requests/s", per_second(3), 0.90, 0.20, unseen=True),
+    Row("1 request/s", per_second(1), 0.87, 0.31),
+    Row("0.5 requests/s", per_second(0.5), 0.90, 0.48, unseen=True),
+    Row("5,000 tokens/s", Limits(tokens_per_second=5000), 0.94, 0.06),
+    Row("1,500 tokens/s", Limits(tokens_per_second=1500), 0.90, 0.10, unseen=True),
+    Row("5,000 tokens/s, headers", Limits(tokens_per_second=5000, headers=True), 0.98, 0.01),
+    Row("20 → 5 → 20 requests/s", Limits(per_second=((0, 20), (60, 5), (130, 20))), 0.97, 0.05),
+    Row("10 ↔ 5 every 20 s", Limits(per_second=alternating(10, 5, 20)), 0.87, 0.10),
+    Row("30 ↔ 15 every 12 s", Limits(per_second=alternating(30, 15, 12)), 0.85, 0.05, unseen=True),
+)
+OUTAGES = (
+    Row("30 s storm of 429", Limits(at_once=20, storm=(60, 90)), 0.95, 0.04, recovery_s=5),
+    Row("15 s storm of 429", Limits(at_once=20, storm=(60, 75)), 0.95, 0.04, recovery_s=5, unseen=True),
+    Row("60 s down", Limits(at_once=20, down=(60, 120)), 0.93, 0.04, recovery_s=13, lost=0),
+    Row("25 s down", Limits(at_once=20, down=(60, 85)), 0.96, 0.04, recovery_s=13, lost=0, unseen=True),
+)
+
+
+class Verdict(BaseModel):
+    verdict: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    share: float
+    wasted: float
+    lost: float
+    recovery_s: float | None
+
+
+def measured(row: Row, asker: str, seed: int) -> Measured:
+    """Let 64 ask one server for 200 s."""
+    return in_virtual_time(_measured(row, asker, seed))
+
+
+async def _measured(row: Row, asker: str, seed: int) -> Measured:
+    random.seed(seed)
+    server = Server(row.limits, random.Random(seed))
+    judge = ASKERS[asker](server, random.Random(seed + 1))
+    lost: list[str] = []
+    tasks = [asyncio.create_task(_asks(judge, random.Random(f"{seed} {place}"), lost)) for place in range(N_ASKERS)]
+    await asyncio.sleep(SECONDS)
+    answered, calls, lost_then = len(server.answered_s), server.calls, len(lost)
+    out = min(calls - answered, server.at_work)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return Measured(
+        answered / row.limits.oracle(askers=N_ASKERS),
+        (calls - answered - out) / max(1, answered),
+        lost_then,
+        _recovery_s(row.limits, server.answered_s),
+    )
+
+
+async def _asks(judge: Judge, dice: random.Random, lost: list[str]) -> None:
+    while True:
+        tokens = TOKENS_PER_QUESTION * dice.uniform(0.4, 1.6)
+        question = Prompt(step="s", instruction="", evidence={"response": "x" * int(3.5 * tokens)}, output=Verdict)
+        try:
+            await judge.ask(question)
+        except JudgeError as error:
+            lost.append(error.error_type)
+
+
+def _recovery_s(limits: Limits, answered_s: Sequence[float]) -> float | None:
+    if limits.fault is None:
+        return None
+    end_s, window_s = limits.fault[1], 5.0
+    for tenths in range(int((SECONDS - end_s - window_s) * 10)):
+        since_s = end_s + tenths / 10
+        got = sum(since_s <= one < since_s + window_s for one in answered_s)
+        if got >= 0.9 * limits.oracle(since_s, since_s + window_s):
+            return tenths / 10
+    return SECONDS - end_s
+
+
+def mean(runs: Sequence[Measured]) -> Measured:
+    """Return the mean of several runs."""
+    recoveries = [run.recovery_s for run in runs if run.recovery_s is not None]
+    return Measured(
+        fmean(run.share for run in runs),
+        fmean(run.wasted for run in runs),
+        fmean(run.lost for run in runs),
+        fmean(recoveries) if recoveries else None,
+    )
+
+
+def missed(row: Row, got: Measured) -> list[str]:
+    """Return which targets of a row are not met."""
+    aims = {
+        "share": round(got.share, 2) < row.share,
+        "wasted": round(got.wasted, 2) > row.wasted,
+        "recovery": row.recovery_s is not None and (got.recovery_s or 0) > row.recovery_s,
+        "lost": row.lost is not None and got.lost > row.lost,
+    }
+    return [name for name, fails in aims.items() if fails]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--asker", choices=ASKERS, action="append")
+    parser.add_argument("--seeds", type=int, nargs="*", default=REPORTED_SEEDS)
+    given = parser.parse_args(arguments)
+    wrong = 0
+    for row in (*LIMITS, *OUTAGES):
+        if given.only not in row.name:
+            continue
+        for asker in given.asker or ASKERS:
+            got = mean([measured(row, asker, seed) for seed in given.seeds])
+            bad = missed(row, got) if asker == "spanscore" else []
+            wrong += len(bad)
+            recovery = "" if got.recovery_s is None else f"{got.recovery_s:5.1f} s"
+            aim = f"≥ {row.share:.2f} ≤ {row.wasted:.2f}"
+            print(
+                f"{row.name:26}{asker:22}{got.share:6.2f}{got.wasted:8.2f}{got.lost:8.0f} {recovery:8}{aim} {' '.join(bad)}",
+                flush=True,
+            )
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Closed, open for a time, half open for one probe; by a clock that is wound by hand."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeUnavailable
+from spanscore.judges.effects.breaker import Breaker
+
+DOWN = JudgeUnavailable("down", error_type="connection")
+WRONG_KEY = JudgeError("wrong key", error_type="not_allowed")
+NO_MONEY = JudgeOutOfQuota("no money")
+
+
+def opened(error: JudgeError = DOWN) -> Breaker:
+    """Return one that opened at 0 s."""
+    breaker = Breaker()
+    for _ in range(10):
+        breaker.failed(error, 0.0, probe=False)
+    return breaker
+
+
+def probed(breaker: Breaker, now_s: float) -> float:
+    """Let the probe fail; return for how long it is open then."""
+    assert breaker.wait_s(now_s) == 0
+    assert breaker.sent()
+    breaker.failed(DOWN, now_s, probe=True)
+    return breaker.wait_s(now_s)
+
+
+def test_ten_outcomes_four_fifths_of_them_failed_open_it() -> None:
+    breaker = Breaker()
+    for _ in range(2):
+        breaker.answered(probe=False)
+
+    opened = [breaker.failed(DOWN, 0.0, probe=False) for _ in range(8)]
+
+    assert opened == [False] * 7 + [True]
+    assert (breaker.state, breaker.wait_s(0.0), breaker.wait_s(0.4)) == ("open", 1.0, 0.6)
+
+
+def test_three_of_ten_answered_keep_it_closed() -> None:
+    breaker = Breaker()
+    for _ in range(3):
+        breaker.answered(probe=False)
+
+    for _ in range(7):
+        breaker.failed(DOWN, 0.0, probe=False)
+
+    assert (breaker.state, breaker.wait_s(0.0)) == ("closed", 0.0)
+
+
+def test_only_the_last_twenty_count() -> None:
+    breaker = Breaker()
+    for _ in range(100):
+        breaker.answered(probe=False)
+
+    opened = [breaker.failed(DOWN, 0.0, probe=False) for _ in range(16)]
+
+    assert opened.index(True) == 15
+
+
+def test_each_failed_probe_doubles_the_time_up_to_five_seconds() -> None:
+    breaker = opened()
+
+    assert [probed(breaker, now_s) for now_s in (1.0, 3.0, 7.0, 12.0)] == [2.0, 4.0, 5.0, 5.0]
+
+
+def test_one_probe_is_out_at_a_time() -> None:
+    breaker = opened()
+
+    assert (breaker.sent(), breaker.state, breaker.wait_s(50.0)) == (True, "half_open", inf)
+
+
+def test_an_answered_probe_closes_it_as_new() -> None:
+    breaker = opened()
+    breaker.sent()
+
+    assert breaker.answered(probe=True)
+    assert (breaker.state, breaker.sent()) == ("closed", False)
+    assert [breaker.failed(DOWN, 9.0, probe=False) for _ in range(10)] == [False] * 9 + [True]
+    assert breaker.wait_s(9.0) == 1.0
+
+
+def test_a_probe_that_was_called_back_is_followed_by_another() -> None:
+    breaker = opened()
+    breaker.sent()
+
+    breaker.given_up()
+
+    assert (breaker.state, breaker.wait_s(2.0)) == ("open", 0.0)
+
+
+def test_calls_that_were_out_when_it_opened_say_nothing_new() -> None:
+    breaker = opened()
+
+    breaker.failed(DOWN, 0.9, probe=False)
+    breaker.answered(probe=False)
+
+    assert (breaker.state, breaker.wait_s(1.0)) == ("open", 0.0)
+
+
+@pytest.mark.parametrize("error", [WRONG_KEY, JudgeError("no model", error_type="no_such_model"), NO_MONEY])
+def test_what_a_person_must_mend_opens_it_at_once_for_five_minutes(error: JudgeError) -> None:
+    breaker = Breaker()
+
+    assert breaker.failed(error, 0.0, probe=False)
+    assert breaker.wait_s(0.0) == 300.0
+
+
+def test_questions_end_at_once_where_a_key_is_wrong_and_wait_where_money_is_missing() -> None:
+    assert (opened(WRONG_KEY).refuses, opened(WRONG_KEY).is_about_money) == (WRONG_KEY, False)
+    assert (opened(NO_MONEY).refuses, opened(NO_MONEY).is_about_money) == (None, True)
+    assert (opened().refuses, opened().is_about_money) == (None, False)
+
+
+def test_attempts_are_excused_while_all_fail_and_not_those_of_one_question_alone() -> None:
+    breaker = Breaker()
+    alone = []
+    for failed in range(1, 5):
+        breaker.failed(DOWN, 0.0, probe=False)
+        alone.append(breaker.excuses(failed))
+
+    breaker.failed(DOWN, 0.0, probe=False)
+
+    assert alone == [False] * 4
+    assert breaker.excuses(4)
+    breaker.answered(probe=False)
+    assert not breaker.excuses(1)
+    assert opened().excuses(9)
