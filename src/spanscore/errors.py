@@ -71,9 +71,13 @@ class JudgeError(SpanscoreError):
         headers: what the refusal said of the account's limits, names in lower case; for the gate.
         input_tokens: that are billed all the same, of an answer that was cut or filtered; 0 when the judge does not tell.
         output_tokens: likewise.
+
+    Attributes:
+        was_asked: whether a request was made; where none was, nothing can be billed.
     """
 
     error_type = "judge_error"
+    was_asked = True
 
     def __init__(
         self,
@@ -127,12 +131,14 @@ class JudgeRateLimited(JudgeError):
     """The question waited for longer than ``max_wait``: for a ``limit``, for ``quota``, or as the ``breaker_open``."""
 
     error_type = "limit"
+    was_asked = False
 
 
 class JudgeBudgetSpent(JudgeError):
     """The question was not sent: the budget of its window is spent."""
 
     error_type = "budget"
+    was_asked = False
 
 
 @contextmanager

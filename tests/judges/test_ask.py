@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests.judges.models import QUESTION, Answer, Answers
 
 from spanscore.context import is_judging
-from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnavailable, JudgeUnparseable
+from spanscore.errors import JudgeError, JudgeRateLimited, JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges import ask, recorded_calls
 from spanscore.judges.reader import read
 from spanscore.metrics.kit.step import Verdict
@@ -217,3 +217,19 @@ async def test_any_judge_is_asked_inside_the_suppression() -> None:
     await ask(Looking(GOOD), QUESTION)
 
     assert not is_judging()
+
+
+async def test_a_question_that_was_never_sent_is_no_call() -> None:
+    with recorded_calls() as calls, pytest.raises(JudgeRateLimited):
+        await ask(Answers(JudgeRateLimited("waited")), QUESTION)
+
+    assert calls == []
+
+
+async def test_a_question_that_was_given_up_is_a_call_of_what_it_may_have_come_to() -> None:
+    late = JudgeTimeout("late", input_tokens=40)
+
+    with recorded_calls() as calls, pytest.raises(JudgeTimeout):
+        await ask(Answers(late), QUESTION)
+
+    assert [(call.input_tokens, call.estimated, call.error_type) for call in calls] == [(40, True, "timeout")]

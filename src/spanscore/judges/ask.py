@@ -86,8 +86,19 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
         try:
             reply = await _reply(judge, prompt)
         except JudgeError as error:
-            left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
-            record(JudgeCall(step=prompt.step, model=judge.model, duration_s=left_s, error_type=error.error_type))
+            if error.was_asked:
+                left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
+                record(
+                    JudgeCall(
+                        step=prompt.step,
+                        model=judge.model,
+                        input_tokens=error.input_tokens,
+                        output_tokens=error.output_tokens,
+                        duration_s=left_s,
+                        error_type=error.error_type,
+                        estimated=isinstance(error, JudgeTimeout) and error.input_tokens > 0,
+                    )
+                )
             raise
     text = reply.text[:_MAX_READ]
     answer = read(text, prompt.output, prompt.evidence)

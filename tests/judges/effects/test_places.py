@@ -209,6 +209,6 @@ def test_a_lower_ceiling_holds_at_once() -> None:
     account = Account()
     account.round_trip()
 
-    account.places.lower_ceiling(3)
+    account.places.bound(3)
 
     assert len(account.fill()) == 3

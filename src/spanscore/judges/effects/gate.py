@@ -34,7 +34,7 @@ __all__ = ["Gate"]
 T = TypeVar("T")
 
 _BEYOND = 16
-"""Calls that are out beyond the places, at most: a probe of the breaker must leave though those that hang have all places."""
+"""Calls that are out beyond the places, at most: of calls that were given up, and whose requests do not end."""
 
 
 class Gate:
@@ -44,7 +44,7 @@ class Gate:
     then is its place free. Loop thread.
 
     Args:
-        ceiling: the most questions at once.
+        ceiling: the most questions at once, where nobody says how many.
 
     Attributes:
         cached: questions that were answered without it.
@@ -56,7 +56,7 @@ class Gate:
         self.cached = 0
         self._notes: tuple[str, ...] = ()
         self._allowed: dict[Kind, float] = {}
-        self._asked: int | None = None
+        self._asked: set[int] = set()
         self.reset()
         reset_in_child(self, Gate.reset)
 
@@ -89,11 +89,9 @@ class Gate:
         """Have the strictest hold of what those who share the account allow."""
         asked = limits.max_concurrency
         if asked is not None:
-            if self._asked not in (None, asked):
-                self.note("judges of this account ask for different max_concurrency: the lowest holds")
-            self._asked = asked
-            self.ceiling = min(self.ceiling, asked)
-            self._places.lower_ceiling(self.ceiling)
+            self._asked.add(asked)
+            self.ceiling = min(self._asked)
+            self._places.bound(self.ceiling)
         self._allow("requests", limits.requests_per_minute)
         self._allow("tokens", limits.tokens_per_minute)
 
@@ -179,13 +177,20 @@ class Gate:
             calls=self._calls,
             retries=self._repeated,
             cached=self.cached,
-            notes=self._notes,
+            notes=(*self._notes, *self._disagreement()),
         )
 
     @property
     def counts_tokens(self) -> bool:
         """Whether it matters what a question comes to."""
         return self._buckets.count_tokens
+
+    def _disagreement(self) -> list[str]:
+        if len(self._asked) < 2:  # noqa: PLR2004  (two of them)
+            return []
+        return [
+            f"max_concurrency: judges of this account ask for different ones; the lowest, {min(self._asked)}, holds"
+        ]
 
     def _allow(self, kind: Kind, per_minute: float | None) -> None:
         if per_minute is not None and per_minute < self._allowed.get(kind, inf):
@@ -200,12 +205,18 @@ class Gate:
 
     def _wait_s(self, tokens: float, now_s: float) -> float:
         """Return in how many seconds one more may leave; infinite until something happens."""
+        broken_s = self.breaker.wait_s(now_s)
+        return max(self._places_s(now_s), broken_s, self._buckets.wait_s(tokens, now_s))
+
+    def _places_s(self, now_s: float) -> float:
+        """Return the same of the places. Where calls that nobody waits for have them all, one more is tried at a time."""
         out = len(self._out)
-        if self.breaker.state == "closed":
-            places_s = self._places.wait_s(out, now_s)
-        else:
-            places_s = 0.0 if out < self._places.level + _BEYOND else inf
-        return max(places_s, self.breaker.wait_s(now_s), self._buckets.wait_s(tokens, now_s))
+        beyond = out < self._places.level + _BEYOND
+        if self.breaker.state != "closed":
+            return 0.0 if beyond else inf
+        wait_s = self._places.wait_s(out, now_s)
+        stuck = wait_s == inf and all(ticket.left for ticket in self._out)
+        return 0.0 if stuck and beyond and out < self.ceiling else wait_s
 
     def _leave(self, tokens: float, now_s: float) -> Ticket:
         serial, probe = self._buckets.sent(tokens, now_s), self.breaker.sent()
@@ -311,5 +322,7 @@ def _is_away(error: JudgeError) -> bool:
 
 
 def _copy(error: JudgeError) -> JudgeError:
-    """One for each who is told: raised, an error is given the traceback of who raised it."""
-    return JudgeError(str(error), error_type=error.error_type)
+    """Return one for each who is told and not asked: raised, an error is given the traceback of who raised it."""
+    copy = JudgeError(str(error), error_type=error.error_type)
+    copy.was_asked = False
+    return copy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import Callable
@@ -19,19 +18,19 @@ from spanscore.errors import (
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.account import AccountLimits
 from spanscore.judges.effects.accounts import gate_of
-from spanscore.judges.effects.effect import Effect
+from spanscore.judges.effects.effect import Effect, unwrapped
 from spanscore.judges.effects.gate import Gate
 from spanscore.judges.effects.ticket import Ticket
 from spanscore.judges.record import record
+from spanscore.judges.tokens import question_tokens
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 
-__all__ = ["Gated", "estimated_tokens", "gates_of"]
+__all__ = ["Gated", "gates_of"]
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
-_CHARACTERS_PER_TOKEN = 3.5
 
 
 class Gated(Effect):
@@ -70,7 +69,8 @@ class Gated(Effect):
         dice: Callable[[float], float] = lambda longest: random.uniform(0.0, longest),
     ) -> None:
         self.judge = judge
-        self.attempts = int(_positive("attempts", attempts, 4))
+        own_attempts: int = getattr(unwrapped(judge), "own_attempts", 1)
+        self.attempts = max(1, int(_positive("attempts", attempts, 4)) // own_attempts)
         self.timeout = _positive("timeout", timeout, 30.0)
         self.max_wait = _positive("max_wait", max_wait, 600.0)
         self.gate = gate_of(judge, AccountLimits(max_concurrency, requests_per_minute, tokens_per_minute))
@@ -90,7 +90,7 @@ class Gated(Effect):
         until_s = self.max_wait + (asyncio.get_running_loop().time() if since_s is None else since_s)
         failed, again = 0, False
         while True:
-            tokens = estimated_tokens(prompt) + gate.largest_answer if gate.counts_tokens else 0.0
+            tokens = question_tokens(prompt, self.model) + gate.largest_answer if gate.counts_tokens else 0
             ticket = await gate.admitted(prompt.step, until_s, tokens, again=again)
             began_s = time.perf_counter()
             try:
@@ -99,6 +99,8 @@ class Gated(Effect):
                 again = True
                 self._record(prompt, error, began_s)
             except (JudgeUnavailable, JudgeTimeout) as error:
+                if isinstance(error, JudgeTimeout) and not error.input_tokens:  # it may be billed all the same
+                    error.input_tokens = question_tokens(prompt, self.model)
                 excused = gate.breaker.excuses(failed + 1)
                 failed += not excused
                 if failed >= self.attempts or not gate.may_repeat(excused=excused):
@@ -128,15 +130,15 @@ class Gated(Effect):
             await asyncio.sleep(self._dice(longest_s))
 
     def _record(self, prompt: Prompt, error: JudgeError, began_s: float) -> None:
-        late = isinstance(error, JudgeTimeout)  # and may be billed all the same
         record(
             JudgeCall(
                 step=prompt.step,
                 model=self.model,
-                input_tokens=round(estimated_tokens(prompt)) if late else 0,
+                input_tokens=error.input_tokens,
+                output_tokens=error.output_tokens,
                 duration_s=time.perf_counter() - began_s,
                 error_type=error.error_type,
-                estimated=late,
+                estimated=isinstance(error, JudgeTimeout),
             )
         )
 
@@ -146,13 +148,6 @@ def gates_of(judge: Judge) -> tuple[Gate, ...]:
     inner = judge.judges if isinstance(judge, Effect) else ()
     own = [judge.gate] if isinstance(judge, Gated) else []
     return (*own, *(gate for one in inner for gate in gates_of(one)))
-
-
-def estimated_tokens(prompt: Prompt) -> float:
-    """Return what a question comes to, roughly: a token is some 3.5 characters."""
-    examples = [(example.evidence, example.output) for example in prompt.examples]
-    evidence = json.dumps([prompt.evidence, examples], ensure_ascii=False, default=str)
-    return (len(prompt.instruction) + len(evidence)) / _CHARACTERS_PER_TOKEN
 
 
 def _positive(keyword: str, given: float | None, default: float) -> float:

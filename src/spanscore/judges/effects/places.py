@@ -69,10 +69,10 @@ class Places:
         self._trials = Trials()
         self._goodput = Goodput()
 
-    def lower_ceiling(self, ceiling: int) -> None:
-        """Have no more than so many."""
-        self.ceiling = min(self.ceiling, ceiling)
-        self.level = min(self.level, float(self.ceiling))
+    def bound(self, ceiling: int) -> None:
+        """Have another ceiling."""
+        self.ceiling = ceiling
+        self.level = min(self.level if self._last_serial else _START, float(ceiling))
 
     def wait_s(self, out: int, now_s: float) -> float:
         """Return in how many seconds one more may be sent beside those that are out; infinite until one of them ends."""

@@ -1,0 +1,409 @@
+"""One gate for each account: who may be sent when, and what a place, a refusal and a broken judge do; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from tests.judges.models import QUESTION
+from tests.scoring.virtual_time import now_s, run
+
+from spanscore.errors import (
+    JudgeError,
+    JudgeOutOfQuota,
+    JudgeOverloaded,
+    JudgeRateLimited,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from spanscore.judges import Gated, recorded_calls
+from spanscore.judges.asker import Asker, asked_by
+from spanscore.judges.effects.account import Account, AccountState
+from spanscore.model.prompt import Prompt, Reply
+
+Answer = Callable[[int], Awaitable[Reply]]
+GOOD = Reply(text="yes")
+DOWN = JudgeUnavailable("down", error_type="connection")
+
+
+class Scripted:
+    """A judge that answers the n-th question as it is told, and knows when each was sent."""
+
+    model = "scripted"
+
+    def __init__(self, answer: Answer, *, account: str = "") -> None:
+        self.answer = answer
+        self.sent_s: list[float] = []
+        self.steps: list[str] = []
+        if account:
+            self.account = Account("openai", "m", key=account)
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        self.sent_s.append(now_s())
+        self.steps.append(prompt.step)
+        return await self.answer(len(self.sent_s))
+
+
+async def at_once(_: int) -> Reply:
+    return GOOD
+
+
+async def after_a_second(_: int) -> Reply:
+    await asyncio.sleep(1.0)
+    return GOOD
+
+
+async def never(_: int) -> Reply:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def thread_that_hangs(_: int) -> Reply:
+    """Swallow a cancellation for 100 s, as a client's blocking call does."""
+    ends_s = now_s() + 100.0
+    while now_s() < ends_s:
+        try:
+            await asyncio.sleep(ends_s - now_s())
+        except asyncio.CancelledError:
+            continue
+    return GOOD
+
+
+def raising(error: Exception, *, until: int = 1_000_000, then: Answer = at_once) -> Answer:
+    async def answer(number: int) -> Reply:
+        if number <= until:
+            raise error
+        return await then(number)
+
+    return answer
+
+
+def gated(judge: Scripted, **settings: float) -> Gated:
+    return Gated(judge, dice=lambda longest: longest, **settings)  # type: ignore[arg-type]  # keywords of it
+
+
+async def asked(judge: Gated, **asker: object) -> Reply | JudgeError:
+    with asked_by(Asker(**asker)):  # type: ignore[arg-type]  # fields of it
+        try:
+            return await judge.ask(QUESTION)
+        except JudgeError as error:
+            return error
+
+
+async def many(judge: Gated, number: int, **asker: object) -> list[Reply | JudgeError]:
+    return await asyncio.gather(*(asked(judge, **asker) for _ in range(number)))
+
+
+def state(judge: Gated) -> AccountState:
+    return replace(judge.gate.state, account=Account("", ""))
+
+
+def test_no_more_are_out_than_there_are_places() -> None:
+    async def scene() -> None:
+        inner = Scripted(never)
+        tasks = [asyncio.create_task(asked(gated(inner, max_concurrency=3))) for _ in range(10)]
+        await asyncio.sleep(1.0)
+        assert len(inner.sent_s) == 3
+        for task in tasks:
+            task.cancel()
+
+    run(scene())
+
+
+def test_two_judges_of_one_account_share_its_gate_and_the_stricter_limit_holds() -> None:
+    one, other = Scripted(at_once, account="k"), Scripted(at_once, account="k")
+
+    first, second = gated(one, max_concurrency=2), gated(other, max_concurrency=8)
+
+    assert first.gate is second.gate
+    assert (first.gate.state.ceiling, len(first.gate.state.notes)) == (2, 1)
+    assert gated(Scripted(at_once, account="another key")).gate is not first.gate
+
+
+def test_a_model_of_this_process_has_one_place_and_a_service_up_to_64() -> None:
+    local = Scripted(at_once)
+    local.in_process = True  # type: ignore[attr-defined]
+
+    assert [gated(one).gate.ceiling for one in (local, Scripted(at_once))] == [1, 64]
+    assert gated(local, max_concurrency=4).gate.ceiling == 4
+
+
+def test_a_metric_with_many_questions_does_not_starve_one_with_a_single_one() -> None:
+    async def scene() -> float:
+        judge = gated(Scripted(after_a_second), max_concurrency=2)
+        crowd = [asyncio.create_task(asked(judge, metric="many", held_until_s=99.0)) for _ in range(40)]
+        await asyncio.sleep(0.5)
+        await asked(judge, metric="one", held_until_s=99.0)
+        ended_s = now_s()
+        await asyncio.wait(crowd)
+        return ended_s
+
+    assert run(scene()) == pytest.approx(2.0)
+
+
+def test_waiting_is_no_time_in_which_a_judge_works() -> None:
+    async def scene() -> tuple[bool, bool]:
+        judge, waits = gated(Scripted(after_a_second), max_concurrency=1), Asker()
+
+        async def question() -> None:
+            with asked_by(waits), waits.asks():
+                await judge.ask(QUESTION)
+
+        task = asyncio.gather(asked(judge), question())
+        await asyncio.sleep(0.5)
+        before = waits.is_waiting
+        await asyncio.sleep(1.0)
+        seen = before, waits.is_waiting
+        await task
+        return seen
+
+    assert run(scene()) == (True, False)
+
+
+def test_who_waits_for_longer_than_max_wait_is_rate_limited_by_a_limit() -> None:
+    async def scene() -> tuple[float, list[Reply | JudgeError]]:
+        judge = gated(Scripted(thread_that_hangs), max_concurrency=1, max_wait=20.0, attempts=1)
+        first = asyncio.create_task(asked(judge))
+        await asyncio.sleep(0)
+        error = await asked(judge, taken_s=-5.0)
+        return now_s(), [error, await first]
+
+    ended_s, (waited, hung) = run(scene())
+    assert ended_s == 15.0
+    assert isinstance(waited, JudgeRateLimited)
+    assert (waited.error_type, waited.was_asked) == ("limit", False)
+    assert isinstance(hung, JudgeTimeout)
+
+
+def test_a_call_that_hangs_keeps_its_place_until_it_has_really_ended() -> None:
+    async def scene() -> list[float]:
+        inner = Scripted(thread_that_hangs)
+        judge = gated(inner, max_concurrency=1, timeout=10.0, attempts=1)
+        assert isinstance(await asked(judge), JudgeTimeout)
+        assert (now_s(), judge.gate.state.inflight) == (10.0, 1)
+        inner.answer = at_once
+        await asked(judge)
+        return inner.sent_s
+
+    assert run(scene()) == [0.0, 100.0]
+
+
+def test_a_question_that_is_called_back_gives_its_place_back() -> None:
+    async def scene() -> None:
+        inner = Scripted(never)
+        judge = gated(inner, max_concurrency=1)
+        out, waiting = (asyncio.create_task(asked(judge)) for _ in range(2))
+        await asyncio.sleep(1.0)
+        waiting.cancel()
+        out.cancel()
+        await asyncio.wait({out, waiting})
+        inner.answer = at_once
+        assert await asked(judge) is GOOD
+        assert state(judge) == replace(state(judge), inflight=0, waiting=0)
+
+    run(scene())
+
+
+def test_leave_that_comes_as_its_question_is_called_back_is_not_lost() -> None:
+    async def scene() -> None:
+        judge = gated(Scripted(after_a_second), max_concurrency=1)
+        first, second = (asyncio.create_task(asked(judge)) for _ in range(2))
+        first.add_done_callback(lambda _: second.cancel())
+        await asyncio.wait({first, second})
+        assert await asked(judge) is GOOD
+        assert judge.gate.state.inflight == 0
+
+    run(scene())
+
+
+def test_what_may_pass_is_asked_again_and_each_attempt_is_recorded() -> None:
+    async def scene() -> list[float]:
+        inner = Scripted(raising(DOWN, until=3))
+        with recorded_calls() as calls:
+            assert await asked(gated(inner)) is GOOD
+        assert [call.error_type for call in calls] == ["connection"] * 3
+        return inner.sent_s
+
+    assert run(scene()) == [0.0, 0.5, 1.5, 3.5]
+
+
+def test_what_will_not_pass_is_not_asked_again() -> None:
+    inner = Scripted(raising(JudgeError("declined", error_type="declined")))
+
+    assert run(asked(gated(inner))).error_type == "declined"  # type: ignore[union-attr]
+    assert len(inner.sent_s) == 1
+
+
+def test_the_last_error_is_raised_when_the_attempts_are_used_up() -> None:
+    inner = Scripted(raising(DOWN))
+
+    assert run(asked(gated(inner))) is DOWN
+    assert len(inner.sent_s) == 4
+
+
+def test_a_question_given_up_is_recorded_as_what_it_may_have_come_to() -> None:
+    async def scene() -> None:
+        with recorded_calls() as calls:
+            assert isinstance(await asked(gated(Scripted(never), attempts=2, timeout=5.0)), JudgeTimeout)
+        (call,) = calls
+        assert (call.error_type, call.estimated, call.input_tokens > 10) == ("timeout", True, True)
+
+    run(scene())
+
+
+def test_a_refusal_for_load_costs_no_attempt() -> None:
+    inner = Scripted(raising(JudgeOverloaded("busy"), until=8))
+
+    assert run(asked(gated(inner, attempts=1))) is GOOD
+    assert len(inner.sent_s) == 9
+
+
+def test_retry_after_stops_the_whole_account_and_then_they_leave_one_by_one() -> None:
+    async def scene() -> tuple[list[float], AccountState]:
+        inner = Scripted(raising(JudgeOverloaded("busy", retry_after_s=20.0), until=1, then=after_a_second))
+        judge = gated(inner)
+        await many(judge, 4)
+        return inner.sent_s[4:], state(judge)
+
+    again_s, found = run(scene())
+    assert again_s == [pytest.approx(20.0, abs=0.5)]
+    assert (found.throttled, found.breaker) == (1, "closed")
+
+
+def test_who_comes_while_the_account_is_stopped_leaves_after_it_at_the_learned_pace() -> None:
+    async def scene() -> list[float]:
+        inner = Scripted(raising(JudgeOverloaded("busy", retry_after_s=20.0), until=1, then=after_a_second))
+        judge = gated(inner)
+        first = asyncio.create_task(asked(judge))
+        await asyncio.sleep(1.0)
+        await asyncio.gather(first, many(judge, 10))
+        return inner.sent_s[1:]
+
+    sent_s = run(scene())
+    assert sent_s[0] == 20.0
+    assert len(set(sent_s)) == len(sent_s)
+
+
+def test_what_headers_say_is_left_is_not_overrun() -> None:
+    async def one_a_second_and_three_at_first(number: int) -> Reply:
+        left = int(3 + now_s() - number)
+        assert left >= 0
+        headers = {"limit": "3", "remaining": f"{left}", "reset": f"{3 - left}s"}
+        await asyncio.sleep(0.1)
+        return replace(GOOD, headers={f"x-ratelimit-{name}-requests": value for name, value in headers.items()})
+
+    async def scene() -> list[Reply | JudgeError]:
+        judge = gated(Scripted(one_a_second_and_three_at_first))
+        return [await asked(judge), *await many(judge, 9)]
+
+    assert [type(end) for end in run(scene())] == [Reply] * 10
+
+
+def test_where_a_key_is_wrong_those_who_wait_end_at_once_with_that_error() -> None:
+    async def scene() -> None:
+        async def refuses(_: int) -> Reply:
+            await asyncio.sleep(1.0)
+            raise JudgeError("wrong key", error_type="not_allowed")
+
+        inner = Scripted(refuses)
+        judge = gated(inner, max_concurrency=1)
+        errors = [*await many(judge, 5), await asked(judge)]
+        assert [error.error_type for error in errors] == ["not_allowed"] * 6  # type: ignore[union-attr]
+        assert [error.was_asked for error in errors] == [True] + [False] * 5  # type: ignore[union-attr]
+        assert (now_s(), len(inner.sent_s)) == (1.0, 1)
+        await asyncio.sleep(300.0)
+        await asked(judge)
+        assert len(inner.sent_s) == 2
+
+    run(scene())
+
+
+def test_an_account_without_money_is_asked_every_five_minutes_and_its_questions_name_the_quota() -> None:
+    async def scene() -> None:
+        inner = Scripted(raising(JudgeOutOfQuota("no money")))
+        errors = await many(gated(inner, max_wait=400.0), 2)
+        assert [type(error) for error in errors] == [JudgeRateLimited] * 2
+        assert [error.error_type for error in errors] == ["quota"] * 2  # type: ignore[union-attr]
+        assert all("quota" in str(error) for error in errors)
+        assert (now_s(), inner.sent_s) == (400.0, [0.0, 0.0, 300.0])
+
+    run(scene())
+
+
+def test_while_a_judge_is_away_questions_wait_and_none_is_lost() -> None:
+    async def down_for_a_minute(_: int) -> Reply:
+        await asyncio.sleep(0.01)
+        if now_s() < 60.0:
+            raise DOWN
+        return GOOD
+
+    async def scene() -> None:
+        inner = Scripted(down_for_a_minute)
+        judge, tasks = gated(inner), []
+        for _ in range(450):
+            tasks.append(asyncio.create_task(asked(judge)))
+            await asyncio.sleep(0.2)
+        assert [await task for task in tasks] == [GOOD] * 450
+        first_s = next(sent_s for sent_s in inner.sent_s if sent_s >= 60.0)
+        assert sum(sent_s < 60.0 for sent_s in inner.sent_s) <= 30
+        assert first_s <= 65.0
+
+    run(scene())
+
+
+def test_a_probe_needs_no_place_where_calls_that_hang_have_them_all() -> None:
+    async def scene() -> None:
+        inner = Scripted(thread_that_hangs)
+        judge = gated(inner, timeout=1.0, max_wait=50.0)
+        errors = await many(judge, 40)
+        assert {error.error_type for error in errors} == {"breaker_open"}  # type: ignore[union-attr]
+        assert judge.gate.state.inflight <= judge.gate.state.places + 16
+        assert max(inner.sent_s) > 10.0
+
+    run(scene())
+
+
+def test_retries_of_an_account_are_bounded_by_its_answers() -> None:
+    async def every_other(number: int) -> Reply:
+        if number % 2:
+            raise DOWN
+        return GOOD
+
+    async def scene() -> None:
+        judge = gated(Scripted(every_other), attempts=2)
+        ends = [await asked(judge) for _ in range(200)]
+        assert state(judge).retries <= 20 + 0.5 * ends.count(GOOD)
+        assert DOWN in ends
+
+    run(scene())
+
+
+def test_a_gate_is_as_new_in_a_forked_child() -> None:
+    async def scene() -> Gated:
+        judge = gated(Scripted(never), max_concurrency=2)
+        tasks = [asyncio.create_task(asked(judge)) for _ in range(5)]
+        await asyncio.sleep(1.0)
+        judge.gate.reset()
+        assert state(judge) == AccountState(Account("", ""), places=2.0, ceiling=2)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return judge
+
+    judge = run(scene())
+    judge.judge.answer = at_once  # type: ignore[attr-defined]
+    assert run(many(judge, 5)) == [GOOD] * 5
+
+
+def test_a_gate_works_on_one_loop_after_another() -> None:
+    judge = gated(Scripted(after_a_second), max_concurrency=1)
+
+    assert [run(many(judge, 3)) for _ in range(2)] == [[GOOD] * 3] * 2
+
+
+def test_a_key_is_shown_nowhere() -> None:
+    judge = gated(Scripted(at_once, account="hash of a key"))
+
+    assert "hash" not in f"{judge.gate.state} {judge} {judge.gate.account}"
