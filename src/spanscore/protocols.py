@@ -195,7 +195,8 @@ class Judge(Protocol):
     """Prompt → Reply. Loop thread.
 
     A judge that answers any question by what it says, whatever its step is called, may have ``reads_instructions = True``:
-    metrics then put questions about the same texts into one, where they have such a question.
+    metrics then put questions about the same texts into one, where they have such a question. One whose window is known may
+    have ``max_input_tokens``, the tokens that a question to it may have: 96,000 where nothing is told.
     """
 
     @property

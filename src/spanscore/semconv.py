@@ -170,6 +170,8 @@ JUDGE_COST_USD: Final = "spanscore.judge.cost_usd"
 JUDGE_CALLS_ATTRIBUTE: Final = "spanscore.judge.calls"
 JUDGE_CACHED_CALLS: Final = "spanscore.judge.cached_calls"
 """Of the calls, those that were answered without a request: the same answer twice is one draw, and tells no noise."""
+JUDGE_INPUT_LEFT_OUT: Final = "spanscore.judge.input_left_out"
+"""Largest share of a question's tokens, [0, 1), that was left out of it, as it was too long for the judge."""
 JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
 
 # --- ours: the demo -----------------------------------------------------------------------------------------------

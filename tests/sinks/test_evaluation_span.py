@@ -92,7 +92,9 @@ def test_no_span_where_the_trace_is_not_sampled(memory: Memory) -> None:
 def test_it_carries_all_that_the_conventions_and_we_have_for_a_score(memory: Memory) -> None:
     calls = (
         JudgeCall(step="verify", model="judge-1", input_tokens=100, output_tokens=7, cost_usd=0.002, duration_s=0.5),
-        JudgeCall(step="verify", model="judge-1", input_tokens=50, output_tokens=3, duration_s=0.25),
+        JudgeCall(
+            step="verify", model="judge-1", input_tokens=50, output_tokens=3, duration_s=0.25, input_left_out=0.25
+        ),
         JudgeCall(step="verify", model="judge-1", cached=True),
     )
     of = unit(**{semconv.CONVERSATION_ID: "c1", semconv.REQUEST_MODEL: "app-model", semconv.PROMPT_VERSION: "7"})
@@ -136,6 +138,7 @@ def test_it_carries_all_that_the_conventions_and_we_have_for_a_score(memory: Mem
         "spanscore.judge.cost_usd": 0.002,
         "spanscore.judge.calls": 3,
         "spanscore.judge.cached_calls": 1,
+        "spanscore.judge.input_left_out": 0.25,
         "spanscore.judge.duration": 0.75,
     }
 

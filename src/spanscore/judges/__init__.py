@@ -18,6 +18,7 @@ from spanscore.judges.record import record as record
 from spanscore.judges.record import recorded_calls as recorded_calls
 from spanscore.judges.render import render as render
 from spanscore.judges.suppress import suppressed as suppressed
+from spanscore.model.prompt import Passages as Passages
 
 # Names that were imported, and not the modules that importing them bound.
 __all__ = sorted(name for name, thing in globals().items() if name[0] != "_" and hasattr(thing, "__module__"))  # noqa: PLE0605

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.budget import budgeted
+from spanscore.judges.fit import bound_of, fit
 from spanscore.judges.reader import read
 from spanscore.judges.record import record, recorded_calls
 from spanscore.judges.render import form
@@ -41,7 +42,7 @@ class Repaired(BaseModel):
 
 
 async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel:
-    """Ask one question and return the answer, an instance of ``prompt.output``.
+    """Ask one question, cut to what the judge can read, and return the answer, an instance of ``prompt.output``.
 
     Every call, failed ones included, is added to the open ``recorded_calls()`` blocks; no instrumentation sees it.
 
@@ -53,9 +54,10 @@ async def ask(judge: Judge, prompt: Prompt, *, repair: bool = True) -> BaseModel
     Raises:
         JudgeUnparseable: the answer has not the asked shape, also after one repair; its type is ``empty`` where there was
             nothing to repair.
-        JudgeError: there is no answer.
+        JudgeError: there is no answer; ``too_long`` where the question was not sent.
     """
-    text, answer = await _asked(judge, prompt)
+    prompt, left_out = fit(prompt, bound_of(judge))
+    text, answer = await _asked(judge, prompt, left_out)
     if answer is None and repair:
         answer = await _repaired(judge, prompt, text[:_MAX_REPAIRED])
     if answer is None:
@@ -79,7 +81,7 @@ async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None
     return read(repaired.text, prompt.output, prompt.evidence, repaired=True)
 
 
-async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
+async def _asked(judge: Judge, prompt: Prompt, left_out: float = 0.0) -> tuple[str, BaseModel | None]:
     """Call the judge once and record the call: its text, and the answer in it where it can be read."""
     started = time.perf_counter()
     with recorded_calls() as attempts:  # a retrying judge records those it gave up
@@ -114,6 +116,7 @@ async def _asked(judge: Judge, prompt: Prompt) -> tuple[str, BaseModel | None]:
             error_type=error_type,
             cached=reply.cached,
             cached_input_tokens=reply.cached_input_tokens,
+            input_left_out=left_out,
         )
     )
     if error_type == _EMPTY:

@@ -44,6 +44,8 @@ def judge(
         structured: False asks a chat model in plain text from the start.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
             or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
+        max_input_tokens: tokens of one question, by estimate; of a longer one, contexts and middle turns are left out. None:
+            the model's window, where it is known, else 100,000, less room for the answer.
         attempts: the first one included; 4 around a chat model when None.
         max_concurrency: the most questions at once of a chat model's account, which finds its own level below it; 64 when None,
             1 for a model that runs in this process.

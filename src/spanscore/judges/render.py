@@ -36,7 +36,7 @@ def render(prompt: Prompt) -> Rendered:
     return Rendered("\n\n".join(parts), fenced(prompt.evidence))
 
 
-def fenced(evidence: Mapping[str, Any]) -> str:
+def fenced(evidence: Any) -> str:
     """Return evidence as JSON between tags; a tag inside it is escaped (``\\u003c``), so it cannot end the fence."""
     # Compact, and no line breaks at the tags: a sixth of the tokens around a short question and answer.
     text = json.dumps(evidence, ensure_ascii=False, default=str, separators=(",", ":"))

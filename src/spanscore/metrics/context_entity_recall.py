@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["ContextEntityRecall"]
@@ -60,7 +61,7 @@ class ContextEntityRecall(JudgedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """List the entities of both sides, then compare."""
-        context = "\n".join(sample.retrieved_contexts or ())
+        context = Passages.of(sample.retrieved_contexts)
         listed = await together(
             self._ask(step, {"text": text})
             for step, text in ((EXTRACT_ENTITIES_REFERENCE, sample.reference), (EXTRACT_ENTITIES_CONTEXTS, context))

@@ -11,6 +11,7 @@ from spanscore.metrics.kit.averages import average_precision
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = [
@@ -50,7 +51,8 @@ class _LLMContextPrecision(JudgedMetric):
         """Judge each context by itself, all side by side."""
         shown = {"question": sample.user_input, "answer": getattr(sample, self._answer)}
         verdicts = await together(
-            self._ask(JUDGE_CONTEXT, {**shown, "context": context}) for context in sample.retrieved_contexts or ()
+            self._ask(JUDGE_CONTEXT, {**shown, "context": Passages.of([context])})
+            for context in sample.retrieved_contexts or ()
         )
         return precision_finding([bool(found.verdict) for found in verdicts])
 
@@ -94,7 +96,7 @@ class LLMContextPrecisionWithoutReference(_LLMContextPrecision):
     (``judge_context``), side by side. Undefined when nothing was retrieved.
 
     Blind spot: useful is what the given answer used: a wrong answer taken from a wrong context makes that context useful.
-    Contexts that were not found, and useless ones behind the last useful one, cost nothing.
+    Passages that were not found, and useless ones behind the last useful one, cost nothing.
 
     Source: ragas 0.4.3's ``LLMContextPrecisionWithoutReference`` (``ContextUtilization``). Deviations: undefined instead of 0
     when nothing was retrieved; a verdict is 0 or 1, else it is repaired once and then an error; no small term in the

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["ContextRecall", "LLMContextRecall"]
@@ -65,7 +66,7 @@ class LLMContextRecall(JudgedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Look for each sentence of the reference in the contexts."""
-        context = "\n".join(sample.retrieved_contexts or ())
+        context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context, "answer": sample.reference}
         rows = (await self._ask(CLASSIFY_REFERENCE_SENTENCES, evidence)).classifications
         if not rows:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.ratings import Rating012, TwoRatings
 from spanscore.metrics.kit.step import Step
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["ContextRelevance"]
@@ -56,7 +57,7 @@ class ContextRelevance(TwoRatings):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Rate the contexts together."""
-        question, context = sample.user_input or "", "\n".join(sample.retrieved_contexts or ())
+        question, context = sample.user_input or "", Passages.of(sample.retrieved_contexts)
         if not question.strip() or not context.strip():
             return Finding(
                 value=0.0, explanation="There is no question." if context.strip() else "There is no context."

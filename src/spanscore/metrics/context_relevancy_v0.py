@@ -18,6 +18,7 @@ from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
 from spanscore.metrics.kit.step import Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots
 
@@ -116,7 +117,7 @@ class ContextRelevancyV0(JudgedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Extract k times, then compare."""
-        context = "\n".join(sample.retrieved_contexts or ())
+        context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context}
         answers = await cast_ballots(lambda i: self._ask(EXTRACT_SENTENCES, evidence, ballot=i), self.votes)
         # Cutting and comparing takes long for long texts: not on the loop of all judges.

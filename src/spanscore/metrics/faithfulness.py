@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["Faithfulness"]
@@ -48,7 +49,7 @@ class Faithfulness(JudgedMetric):
         statements = extracted.statements
         if not statements:
             return Finding(value=None, reason="the answer states nothing that could be checked")
-        context = "\n".join(sample.retrieved_contexts or ())
+        context = Passages.of(sample.retrieved_contexts)
         verdicts = await self._ask(VERIFY_STATEMENTS, {"context": context, "statements": statements})
         if not verdicts.statements:
             return Finding(value=None, reason=f"the judge gave no verdict on any of {len(statements)} statements")

@@ -10,6 +10,7 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
 from spanscore.metrics.kit.step import Step
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale
 
@@ -98,7 +99,7 @@ class NoiseSensitivity(JudgedMetric):
     async def _verified(self, sample: SingleTurnSample, reference: list[str], response: list[str]) -> _Evidence:
         contexts = sample.retrieved_contexts or []
         asked: list[Coroutine[Any, Any, Aligned]] = []
-        for context in contexts:
+        for context in (Passages.of([text]) for text in contexts):
             asked.append(self._verdicts(VERIFY_REFERENCE, context, reference))
             asked.append(self._verdicts(VERIFY_RESPONSE, context, response))
         asked.append(self._verdicts(VERIFY_AGAINST_REFERENCE, sample.reference or "", response))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.ratings import Rating012, TwoRatings
 from spanscore.metrics.kit.step import Step
+from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 
 __all__ = ["ResponseGroundedness"]
@@ -58,7 +59,7 @@ class ResponseGroundedness(TwoRatings):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Rate the response against the contexts together."""
-        response, context = sample.response or "", "\n".join(sample.retrieved_contexts or ())
+        response, context = sample.response or "", Passages.of(sample.retrieved_contexts)
         if not response.strip() or not context.strip():
             return Finding(value=0.0, explanation="There is no answer." if context.strip() else "There is no context.")
         if response.strip() == context.strip():

@@ -6,13 +6,31 @@ a sentence in it that reads like an instruction is seen as evidence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["Example", "Prompt", "Reply"]
+__all__ = ["Example", "Passages", "Prompt", "Reply"]
+
+
+class Passages(str):
+    """Texts as one piece of evidence, a line break between them: a judge reads one text.
+
+    Attributes:
+        parts: they themselves, in order: a question that is too long loses from the longest (``judges/fit.py``).
+    """
+
+    parts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Iterable[str] | None) -> Passages:
+        """Join texts; none where there are none."""
+        parts = tuple(texts or ())
+        joined = cls("\n".join(parts))
+        joined.parts = parts
+        return joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,11 @@ class Usage:
         return sum(call.cached for call in self.calls)
 
     @property
+    def input_left_out(self) -> float:
+        """Largest share of a question's tokens that was left out of it, [0, 1)."""
+        return max((call.input_left_out for call in self.calls), default=0.0)
+
+    @property
     def unpriced(self) -> frozenset[str]:
         """Models that were paid for at an unknown price; a judge that counts no tokens looks like a free one."""
         unknown = (call for call in self.calls if call.cost_usd is None and (call.input_tokens or call.output_tokens))

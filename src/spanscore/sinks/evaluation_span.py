@@ -131,6 +131,7 @@ def _judge(usage: Usage, judge_model: str | None) -> dict[str, Any]:
         semconv.JUDGE_COST_USD: None if usage.cost_usd is None else float(usage.cost_usd),
         semconv.JUDGE_CALLS_ATTRIBUTE: len(usage.calls),
         semconv.JUDGE_CACHED_CALLS: usage.cached_calls,
+        semconv.JUDGE_INPUT_LEFT_OUT: float(usage.input_left_out),
         semconv.JUDGE_DURATION_ATTRIBUTE: float(usage.duration_s),
     }
 

@@ -25,7 +25,7 @@ IN_FOLDER = {
 IN_STACK = {name: hint.__metadata__[0] for name, hint in get_type_hints(Effects, include_extras=True).items()}
 GATE: Effects = {"max_wait": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
 LIMITS: Effects = {"attempts": 2, "max_concurrency": 4, "timeout": 9.0}
-SETTINGS: Effects = {"cache": "memory", **LIMITS, "prices": {"answers-1": (1, 10)}}
+SETTINGS: Effects = {"cache": "memory", **LIMITS, "max_input_tokens": 9_000, "prices": {"answers-1": (1, 10)}}
 
 
 class Reader(Answers):
@@ -93,7 +93,11 @@ async def test_a_question_and_its_answer_pass_through_all_effects() -> None:
 
 
 def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
-    wrong: dict[str, Any] = {"cache": "", **dict.fromkeys([*GATE, *LIMITS], 0), "prices": {"m": (1,)}}
+    wrong: dict[str, Any] = {
+        "cache": "",
+        **dict.fromkeys([*GATE, *LIMITS, "max_input_tokens"], 0),
+        "prices": {"m": (1,)},
+    }
 
     for name, setting in wrong.items():
         with pytest.raises(ConfigurationError):

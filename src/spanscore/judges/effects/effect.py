@@ -32,6 +32,12 @@ class Effect:
         """Whether the wrapped judge goes by what a question says."""
         return reads_instructions(self.judge)
 
+    @property
+    def max_input_tokens(self) -> int | None:
+        """How many tokens a question may have that any of them may be asked; None when none tells."""
+        told = (getattr(judge, "max_input_tokens", None) for judge in self.judges)
+        return min((most for most in told if most is not None), default=None)
+
 
 def reads_instructions(judge: Judge) -> bool:
     """Whether a judge goes by what a question says, as a model does, and not by the name of its step (``protocols.Judge``)."""

@@ -20,6 +20,7 @@ from spanscore.judges.effects.cost import Priced
 from spanscore.judges.effects.gated import Gated
 from spanscore.judges.effects.retry import Retrying
 from spanscore.judges.effects.timeout import Timed
+from spanscore.judges.effects.window import Windowed
 from spanscore.protocols import Judge
 
 __all__ = ["Effects", "stacked"]
@@ -39,6 +40,7 @@ class Effects(TypedDict, total=False):
     attempts: Annotated[int | None, Retrying]
     max_concurrency: Annotated[int | None, Limited]
     timeout: Annotated[float | None, Timed]
+    max_input_tokens: Annotated[int | None, Windowed]
     prices: Annotated[Mapping[str, Sequence[float]] | None, Priced]
 
 

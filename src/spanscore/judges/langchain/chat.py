@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.ballots import BallotGatherer
+from spanscore.judges.fit import less_answer
 from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.client import own_client
@@ -15,6 +16,7 @@ from spanscore.judges.langchain.forms import Feature, Form, Forms, Structured, b
 from spanscore.judges.langchain.message import CUT, choices_of, model_of, tokens_of
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.langchain.refusal import ParameterRefused
+from spanscore.judges.langchain.window import window_of
 from spanscore.judges.record import record
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
@@ -84,6 +86,12 @@ class LangChainJudge:
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        """How many tokens a question may have; None where the model's window is not known."""
+        window = window_of(self._plain.model)
+        return None if window is None else less_answer(window)
 
     @property
     def model(self) -> str:
