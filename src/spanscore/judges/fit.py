@@ -100,7 +100,7 @@ def _shorter_contexts(evidence: Mapping[str, Any], over: float) -> Mapping[str, 
 
 def _contexts(key: str, value: Any) -> Sequence[str]:
     if isinstance(value, Passages):
-        return value.parts
+        return value.parts or (value,)
     is_list = key.endswith("contexts") and isinstance(value, list | tuple)
     return value if is_list and all(isinstance(text, str) for text in value) else ()
 

@@ -22,7 +22,7 @@ class Passages(str):
         parts: they themselves, in order: a question that is too long loses from the longest (``judges/fit.py``).
     """
 
-    parts: tuple[str, ...]
+    parts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str] | None) -> Passages:
