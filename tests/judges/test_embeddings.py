@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from math import hypot
+from typing import Any
 
 import pytest
 from langchain_core.embeddings import Embeddings
+from tests.judges.langchain.wire import Exchanged, Wire, chat
 from tests.judges.models import ProviderError
+from tests.servers.openai_api import embedded
 
 from spanscore.context import is_judging
-from spanscore.errors import ConfigurationError, JudgeUnavailable
-from spanscore.judges import LangChainEmbedder, LexicalEmbedder, embedder
+from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
+from spanscore.judges import LangChainEmbedder, LangChainJudge, LexicalEmbedder, embedder
+from spanscore.judges.effects.effect import account_of
 from spanscore.judges.embeddings import embedder_name
+from spanscore.judges.record import recorded_calls
+from spanscore.metrics import ResponseRelevancy
+from spanscore.model.sample import SingleTurnSample
 from spanscore.testing import ScriptedEmbeddings
 
 
@@ -30,6 +38,9 @@ class Fake(Embeddings):
             raise self.error
         return [[len(text), 1] for text in texts]
 
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        raise AssertionError
+
     def embed_query(self, text: str) -> list[float]:
         raise AssertionError
 
@@ -45,9 +56,82 @@ async def test_langchain_embeddings_are_asked_once_for_all_texts_and_unseen() ->
 
 async def test_a_failing_provider_is_a_judge_s_error_that_quotes_nothing() -> None:
     with pytest.raises(JudgeUnavailable) as raised:
-        await embedder(Fake(ProviderError(503))).embed(["SECRET"])
+        await embedder(Fake(ProviderError(503)), attempts=1).embed(["SECRET"])
 
     assert "SECRET" not in str(raised.value)
+
+
+def openai_embeddings(wire: Wire, **settings: Any) -> Any:
+    from langchain_openai import OpenAIEmbeddings
+
+    named = {"model": "text-embedding-3-small", "base_url": wire.url, "api_key": "sk-secret"}
+    return OpenAIEmbeddings(**named, check_embedding_ctx_length=False, **settings)
+
+
+async def test_a_request_for_vectors_is_a_call_with_its_tokens_and_cost() -> None:
+    with Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire, recorded_calls() as calls:
+        made = embedder(openai_embeddings(wire), prices={"text-embedding-3-small": (0.02, 0.0)})
+        vectors = await made.embed(["one", "two"])
+
+    assert vectors == [[1.0, 0.0], [1.0, 0.0]]
+    assert [(call.step, call.input_tokens, call.estimated) for call in calls] == [("embed", 20, False)]
+    assert calls[0].cost_usd == pytest.approx(20 * 0.02 / 1e6)
+
+
+async def test_a_long_list_of_texts_is_several_requests_and_all_their_tokens_are_counted() -> None:
+    with Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire, recorded_calls() as calls:
+        await embedder(openai_embeddings(wire, chunk_size=1)).embed(["one", "two", "three"])
+
+    assert (len(wire.requests), [call.input_tokens for call in calls]) == (3, [60])
+
+
+async def test_tokens_that_nobody_tells_are_estimated_and_said_to_be() -> None:
+    with recorded_calls() as calls:
+        await embedder(Fake()).embed(["one " * 7])
+
+    assert [(call.input_tokens, call.estimated) for call in calls] == [(8, True)]
+
+
+async def test_embeddings_that_fail_are_asked_again_by_us_alone_and_each_request_is_a_call() -> None:
+    with Wire(lambda asked: asked.refuse(500)) as wire, recorded_calls() as calls, pytest.raises(JudgeUnavailable):
+        await embedder(openai_embeddings(wire), attempts=2).embed(["one"])
+
+    assert len(wire.requests) == 2
+    assert [(call.step, call.error_type) for call in calls] == [("embed", "http_500")] * 2
+
+
+async def test_embeddings_that_hang_end_at_their_deadline() -> None:
+    with Wire(lambda asked: wire.closing.wait(10)) as wire, pytest.raises(JudgeTimeout):
+        await embedder(openai_embeddings(wire), timeout=0.2, attempts=1).embed(["one"])
+
+    assert len(wire.requests) == 1
+
+
+async def test_too_few_vectors_are_no_answer() -> None:
+    with Wire(lambda asked: asked.send(200, {**embedded(asked.body), "data": []})) as wire, pytest.raises(JudgeError):
+        await embedder(openai_embeddings(wire), attempts=1).embed(["one"])
+
+
+def test_embeddings_and_a_judge_of_one_key_are_told_apart_by_their_model() -> None:
+    with Wire(lambda asked: None) as wire:
+        made = [LangChainEmbedder(openai_embeddings(wire)) for _ in range(2)]
+
+    assert account_of(made[0]) == account_of(made[1])
+    assert account_of(made[0]) != LangChainJudge(chat(wire)).account
+
+
+async def test_who_made_the_vectors_is_no_judge_of_the_score() -> None:
+    def answer(asked: Exchanged) -> None:
+        if "messages" in asked.body:
+            return asked.say(json.dumps({"question": "Hello?", "noncommittal": 0}))
+        return asked.send(200, embedded(asked.body))
+
+    with Wire(answer) as wire:
+        metric = ResponseRelevancy(chat(wire), openai_embeddings(wire), strictness=1)
+        score = await metric.score(SingleTurnSample(user_input="Hello?", response="Good morning."))
+
+    assert (score.value, score.judge_model) == (1.0, "gpt-4o-mini")
+    assert "embed" in {call.step for call in score.usage.calls}
 
 
 def test_an_embedder_is_returned_as_it_is() -> None:

@@ -11,6 +11,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.stack import Effects, stacked
 from spanscore.judges.langchain.chat import LangChainJudge
 from spanscore.judges.langchain.client_settings import ClientSettings
+from spanscore.judges.langchain.forms import Structured
 from spanscore.judges.langchain.named import named_model
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.protocols import Judge
@@ -28,7 +29,8 @@ def judge(
     api_key_env: str | None = None,
     api_key_file: str | Path | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
-    structured: bool = True,
+    structured: Structured | bool = "auto",
+    max_answer_bytes: int = 2_000_000,
     **effects: Unpack[Effects],
 ) -> Judge:
     """Return a judge. All that ask the same account share its limits, however they were made.
@@ -41,7 +43,9 @@ def judge(
         api_key_env: the variable of the environment that holds the key of a model that is given by name.
         api_key_file: the file that does.
         model_kwargs: what else a model that is given by name is made with: ``{"temperature": 0}``.
-        structured: False asks a chat model in plain text from the start.
+        structured: how a chat model is asked for the form of an answer: ``auto``, its integration's way, and plain text where
+            its provider twice in a row did not know the schema; ``schema``, ``tools``, ``json``; or ``text``.
+        max_answer_bytes: an answer is read no further, inflated.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
             or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
         max_input_tokens: tokens of one question, by estimate; of a longer one, contexts and middle turns are left out. None:
@@ -77,7 +81,9 @@ def judge(
         model = named_model(model.strip(), **client)
     if callable(getattr(model, "ask", None)):
         return stacked(model, effects)
-    return stacked(LangChainJudge(model, structured=structured), effects, chat_model=True)
+    timeout = effects.get("timeout") or 30.0
+    made = LangChainJudge(model, structured=structured, timeout=timeout, max_answer_bytes=max_answer_bytes)
+    return stacked(made, effects, chat_model=True)
 
 
 def _refuse_client(client: ClientSettings) -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Unpack
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.embeddings import EmbedderLimits, LangChainEmbedder
 from spanscore.judges.langchain.named import named_embeddings
-from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.lexical.words import words
-from spanscore.judges.suppress import suppressed
 from spanscore.protocols import Embedder
 
 __all__ = ["LangChainEmbedder", "LexicalEmbedder", "embedder", "embedder_name"]
 
 
-def embedder(embeddings: Any) -> Embedder:
+def embedder(
+    embeddings: Any, *, prices: Mapping[str, Sequence[float]] | None = None, **limits: Unpack[EmbedderLimits]
+) -> Embedder:
     """Return an Embedder.
 
     Args:
         embeddings: LangChain embeddings; the name of some as ``init_embeddings`` reads it
             (``"openai:text-embedding-3-small"``); ``"lexical"`` for the offline ones; or an Embedder, returned as it is.
+        prices: as those of ``judge()``; of LangChain's.
+        limits: likewise: ``attempts``, ``max_concurrency``, ``timeout`` and so on.
 
     Raises:
         ConfigurationError: it is none of these, or its library is missing.
@@ -35,7 +37,7 @@ def embedder(embeddings: Any) -> Embedder:
         made: Embedder = embeddings
         return made
     if callable(getattr(embeddings, "aembed_documents", None)):
-        return LangChainEmbedder(embeddings)
+        return LangChainEmbedder(embeddings, prices=prices, **limits)
     raise ConfigurationError(
         f"embeddings is a {type(embeddings).__name__}. Give LangChain embeddings (OpenAIEmbeddings() …) or 'lexical'"
     )
@@ -44,36 +46,6 @@ def embedder(embeddings: Any) -> Embedder:
 def embedder_name(made: Embedder) -> str:
     """Return what tells embeddings apart in a metric's version: their model, else their class."""
     return str(getattr(made, "model", None) or type(made).__name__)
-
-
-class LangChainEmbedder:
-    """Any LangChain ``Embeddings``, unseen by any instrumentation. Retries and time limits are the client's own."""
-
-    def __init__(self, embeddings: Any) -> None:
-        self._embeddings = embeddings
-        self._calls = BlockingCalls()
-
-    @property
-    def model(self) -> str:
-        """The model's configured name; the class where it has none."""
-        name = getattr(self._embeddings, "model", None) or getattr(self._embeddings, "model_name", None)
-        return str(name or type(self._embeddings).__name__)
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in one request.
-
-        Raises:
-            JudgeError: as a judge's; its text quotes nothing.
-        """
-        try:
-            with suppressed():
-                asked, client = list(texts), self._embeddings
-                vectors = await self._calls.run(
-                    lambda: client.embed_documents(asked), lambda: client.aembed_documents(asked)
-                )
-        except Exception as error:
-            raise judge_error(error, "embed") from error
-        return [[float(number) for number in vector] for vector in vectors]
 
 
 class LexicalEmbedder:

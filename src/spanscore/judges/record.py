@@ -11,7 +11,10 @@ from contextvars import ContextVar
 
 from spanscore.model.score import JudgeCall
 
-__all__ = ["record", "recorded_by", "recorded_calls"]
+__all__ = ["EMBED_STEP", "record", "recorded_by", "recorded_calls"]
+
+EMBED_STEP = "embed"
+"""Of a call that asks for vectors: whoever answers it is no judge of the score."""
 
 # Every open block has a list of its own, and a call goes into all of them. One shared list and slices of it would mix the
 # calls of metrics that run side by side.

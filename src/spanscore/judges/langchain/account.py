@@ -22,8 +22,12 @@ _WHOSE = ("openai_organization", "default_headers", "credentials_profile_name", 
 
 
 def account_of_model(model: Any) -> Account:
-    """Return the account of a chat model or embeddings. Equal objects, and objects of one name, have the same."""
-    return Account(_provider(model), model_name(model), _address(model), _key(model))
+    """Return the account of a chat model or embeddings. Equal objects, and objects of one name, have the same.
+
+    What has neither address nor key is nobody's service: such an object is an account of its own.
+    """
+    address, key = _address(model), _key(model)
+    return Account(_provider(model), model_name(model), address, key if address or key else f"object {id(model)}")
 
 
 def is_in_process(model: Any) -> bool:

@@ -85,6 +85,9 @@ async def _ended(call: asyncio.Future[T]) -> T:
     try:
         return await asyncio.shield(call)
     except asyncio.CancelledError:
+        call.add_done_callback(
+            lambda late: late.cancelled() or late.exception()
+        )  # else asyncio prints what nobody fetched
         await asyncio.wait({call})
         raise
 

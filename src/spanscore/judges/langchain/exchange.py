@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from spanscore.judges.langchain.usage import UNKNOWN, Tokens, tokens_in
+
 __all__ = ["Exchange", "exchange", "exchanging", "limits_in"]
 
 _LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
@@ -29,6 +31,8 @@ class Exchange:
         body: of the last answer, inflated.
         is_whole: whether all of it came.
         said: the body as JSON; empty where it is none.
+        tokens: of all answers of the call, as they say themselves.
+        is_counted: whether each of them says it.
     """
 
     ends_s: float
@@ -38,10 +42,19 @@ class Exchange:
     body: bytes = b""
     is_whole: bool = False
     said: Mapping[str, Any] = field(default_factory=dict)
+    tokens: Tokens = UNKNOWN
+    is_counted: bool = True
 
     def sent(self) -> None:
         """Forget what was heard: a request goes out, the first one or where the last answer pointed."""
         self.status, self.headers, self.body, self.is_whole, self.said = None, {}, b"", False, {}
+
+    def answered(self, body: bytes, said: Mapping[str, Any]) -> None:
+        """Keep an answer that came whole."""
+        self.body, self.said, self.is_whole = body, said, True
+        tokens = tokens_in(said.get("usage"))
+        self.tokens = Tokens(*(sum(both) for both in zip(self.tokens, tokens, strict=True)))
+        self.is_counted &= any(tokens)
 
     @property
     def is_late(self) -> bool:

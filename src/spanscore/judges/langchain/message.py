@@ -62,7 +62,7 @@ def choices_of(messages: Sequence[Any], heard: Exchange) -> list[Choice]:
 def tokens_of(messages: Sequence[Any], heard: Exchange) -> Tokens:
     """Return what an answer took, all its choices together."""
     told = tokens_in(getattr(messages[0], "usage_metadata", None)) if messages else UNKNOWN
-    return told if any(told) else tokens_in(heard.said.get("usage"))
+    return told if any(told) else heard.tokens
 
 
 def model_of(messages: Sequence[Any], heard: Exchange) -> str | None:

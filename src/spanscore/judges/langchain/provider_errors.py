@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.langchain.exchange import Exchange, limits_in
 from spanscore.judges.langchain.refusal import ParameterRefused, ProviderRefusal, refusal_of
-from spanscore.judges.langchain.usage import tokens_in
 from spanscore.model.foreign import bases_of, class_name, type_name
 
 __all__ = ["judge_error", "without_input"]
@@ -80,7 +79,7 @@ def _of_no_use(heard: Exchange) -> str:
 
 
 def _billed(text: str, error_type: str, heard: Exchange) -> JudgeError:
-    sent, received, _ = tokens_in(heard.said.get("usage"))
+    sent, received, _ = heard.tokens
     return JudgeError(text, error_type=error_type, headers=heard.headers, input_tokens=sent, output_tokens=received)
 
 

@@ -72,16 +72,22 @@ def _raise_for_parameter(asked: Exchange) -> None:
 
 def _keep(asked: Exchange, body: bytes) -> None:
     """Keep the answer, without tokens that cannot be: integrations raise over them, and a good verdict would be lost."""
-    asked.body, asked.is_whole = body, True
-    try:
-        said = json.loads(body) if body.lstrip()[:1] == b"{" else {}
-    except (ValueError, RecursionError):  # the client's to say
-        return
-    asked.said = said
+    said = _json(body)
     usage = said.get("usage")
     if usage is not None and not (isinstance(usage, dict) and is_believable(usage)):
-        asked.said = {**said, "usage": None}
-        asked.body = json.dumps(asked.said).encode()
+        said = {**said, "usage": None}
+        body = json.dumps(said).encode()
+    asked.answered(body, said)
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    if body.lstrip()[:1] != b"{":
+        return {}
+    try:
+        said: dict[str, Any] = json.loads(body)
+    except (ValueError, RecursionError):  # the client's to say
+        return {}
+    return said
 
 
 def _read(answer: Any, asked: Exchange) -> bytes:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.record import EMBED_STEP, recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
 from spanscore.metrics.kit.step import Step
@@ -212,7 +212,7 @@ class BaseMetric:
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
         """Return the model that answered last; without one what is known, else the judge's own, None where there is none."""
-        answered = next((call.model for call in reversed(calls) if call.model), None)
+        answered = next((call.model for call in reversed(calls) if call.model and call.step != EMBED_STEP), None)
         return answered or known or (self._judge.model if self._judge else None)
 
     def _identity(self) -> dict[str, Any]:

@@ -1,0 +1,163 @@
+"""Any LangChain embeddings → Embedder, behind the gate of their account as a judge is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, TypedDict, Unpack
+
+from pydantic import BaseModel
+
+from spanscore.errors import JudgeError, JudgeUnparseable
+from spanscore.judges.effects.cost import Priced
+from spanscore.judges.effects.gated import Gated
+from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
+from spanscore.judges.langchain.blocking import BlockingCalls
+from spanscore.judges.langchain.client import own_client
+from spanscore.judges.langchain.exchange import Exchange, exchanging
+from spanscore.judges.langchain.provider_errors import judge_error
+from spanscore.judges.record import EMBED_STEP, record
+from spanscore.judges.suppress import suppressed
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.score import JudgeCall
+
+__all__ = ["EmbedderLimits", "LangChainEmbedder"]
+
+_BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
+"""Of an answer: a vector of 8,000 numbers is some 170 kB where it is written in digits."""
+_CHARACTERS_PER_TOKEN = 3.5
+
+
+class EmbedderLimits(TypedDict, total=False):
+    """Keywords of ``embedder()``, as ``judge()`` has them."""
+
+    attempts: int | None
+    max_concurrency: int | None
+    timeout: float | None
+    max_wait: float | None
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+
+
+class LangChainEmbedder:
+    """Any LangChain ``Embeddings``, asked as a chat model is: through a copy without retries of its own, and behind the gate of
+    its account, which those share who ask it for anything. Unseen by any instrumentation; each request is a recorded call.
+
+    Args:
+        prices: model → USD per million tokens, as ``judge()`` has them.
+        limits: likewise.
+
+    Attributes:
+        account: whom it asks, and who pays.
+        model: the model's configured name; the class where it has none.
+    """
+
+    def __init__(
+        self,
+        embeddings: Any,
+        *,
+        prices: Mapping[str, Sequence[float]] | None = None,
+        **limits: Unpack[EmbedderLimits],
+    ) -> None:
+        client = _EmbeddingsClient(embeddings, limits.get("timeout") or 30.0)
+        self.account = client.account
+        self.model = client.model
+        self._asked = Gated(client if prices is None else Priced(client, prices), **limits)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per text, asked for at once.
+
+        Raises:
+            JudgeError: as a judge's; its text quotes nothing.
+        """
+        question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
+        started_s = time.perf_counter()
+        try:
+            with suppressed():
+                reply = await self._asked.ask(question)
+        except JudgeError as error:
+            took_s = time.perf_counter() - started_s
+            record(JudgeCall(step=EMBED_STEP, model=self.model, duration_s=took_s, error_type=error.error_type))
+            raise
+        assert isinstance(reply, _VectorsReply)
+        record(
+            JudgeCall(
+                step=EMBED_STEP,
+                model=reply.model,
+                input_tokens=reply.input_tokens,
+                cost_usd=reply.cost_usd,
+                duration_s=reply.duration_s or 0.0,
+                estimated=reply.is_estimated,
+            )
+        )
+        return reply.vectors
+
+
+class _Vectors(BaseModel):
+    """What a question for vectors is answered with; not read from a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VectorsReply(Reply):
+    """An answer in vectors.
+
+    Attributes:
+        vectors: one per text, in their order.
+        is_estimated: its tokens were told by nobody.
+    """
+
+    vectors: list[list[float]]
+    is_estimated: bool
+
+
+class _EmbeddingsClient:
+    """The embeddings as a judge whose question is the texts, so that they stand in a judge's effects."""
+
+    reads_instructions = False
+
+    def __init__(self, embeddings: Any, timeout_s: float) -> None:
+        self._embeddings = embeddings  # held, as a judge's model is
+        self.account = account_of_model(embeddings)
+        self.in_process = is_in_process(embeddings)
+        self._own, self.own_attempts, self.notes = own_client(embeddings, timeout_s)
+        self._timeout_s = timeout_s
+        self._calls = BlockingCalls()
+
+    @property
+    def model(self) -> str:
+        """The model's configured name; the class where it has none."""
+        return model_name(self._embeddings)
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Return the vectors of the question's texts."""
+        texts: list[str] = prompt.evidence["texts"]
+        heard = Exchange(time.monotonic() + self._timeout_s, _BYTES + _BYTES_PER_TEXT * len(texts))
+        started_s = time.perf_counter()
+        try:
+            vectors = await self._vectors(texts, heard)
+        except Exception as error:
+            raise judge_error(error, prompt.step, heard) from error
+        if len(vectors) != len(texts):
+            raise JudgeUnparseable(f"{prompt.step}: {len(vectors)} vectors for {len(texts)} texts")
+        told = heard.tokens.input if heard.is_counted else 0
+        return _VectorsReply(
+            text="",
+            model=str(heard.said.get("model") or self.model),
+            input_tokens=told or ceil(sum(map(len, texts)) / _CHARACTERS_PER_TOKEN),
+            duration_s=time.perf_counter() - started_s,
+            headers=heard.headers,
+            vectors=[[float(number) for number in vector] for vector in vectors],
+            is_estimated=not told,
+        )
+
+    async def _vectors(self, texts: list[str], heard: Exchange) -> list[list[float]]:
+        client = self._own
+
+        def call() -> list[list[float]]:
+            with exchanging(heard):
+                vectors: list[list[float]] = client.embed_documents(texts)
+                return vectors
+
+        return await self._calls.run(call, lambda: client.aembed_documents(texts))
