@@ -122,7 +122,7 @@ def after_two_steps(under_way: int) -> float:
 
 
 def test_units_that_wait_for_their_judge_are_paid_from_what_is_left() -> None:
-    assert after_two_steps(under_way=40) < after_two_steps(under_way=0) < 1
+    assert after_two_steps(under_way=500) < after_two_steps(under_way=0) < 1
 
 
 def test_a_step_that_has_cost_its_share_ends_before_its_time() -> None:

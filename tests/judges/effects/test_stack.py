@@ -48,7 +48,8 @@ def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
 def test_effects_stand_around_a_judge_in_their_order() -> None:
     made = judge(Reader("x"), **SETTINGS)
 
-    assert layers(made) == [*dict.fromkeys(IN_STACK[name] for name in IN_STACK if name in SETTINGS), Reader]
+    cached, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name in SETTINGS)
+    assert layers(made) == [cached, Budgeted, *inside, Reader]
 
 
 @pytest.mark.parametrize("name", GATE)
@@ -57,8 +58,9 @@ def test_a_gate_takes_the_place_of_the_limits_that_it_has(name: str) -> None:
 
     made: Any = judge(Reader("x"), **SETTINGS, **setting)
 
-    assert layers(made) == [*dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in LIMITS), Reader]
-    gated = made.judge
+    cached, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in LIMITS)
+    assert layers(made) == [cached, Budgeted, *inside, Reader]
+    gated = made.judge.judge
     assert (gated.attempts, gated.gate.ceiling, gated.timeout) == (2, 4, 9.0)
 
 
