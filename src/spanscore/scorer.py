@@ -271,7 +271,7 @@ class OnlineScorer:
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until every unit whose root had ended by now is scored and its spans are out; later ones do not delay it. Blocks.
+        """Wait until every unit whose root has ended is scored and its spans are out; later ones do not delay it. Blocks.
 
         Returns:
             True only if that is so; with a provider of our own: and they were exported.
