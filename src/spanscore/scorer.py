@@ -93,7 +93,7 @@ class OnlineScorer:
             while four calls of one hang, those after them fail at once. With ``capture_content``, where spans wait for the
             redactor, one that hangs costs them its deadline, at most once a minute: until it returns they leave without any.
         workers: units at once of which something computes; and scores at once of a metric that awaits a service of its own.
-        queue_size: units waiting or being scored; more are ``queue_full``. Beside others, one judge's hold three quarters at most.
+        queue_size: units waiting or being scored; more are ``queue_full``. One judge among others holds three quarters at most.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
         inbox_size: events waiting; new units past it are ``refused``. Past four times as many, events are dropped, and their
             units are ``incomplete``.

@@ -18,10 +18,10 @@ from rich.text import Text
 
 from spanscore.cli._plan import FOUND
 from spanscore.errors import ConfigurationError
+from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, own_name
-from spanscore.metrics.catalog.tiktoken_count import counter
 from spanscore.report.findings import counted
 
 __all__ = ["metrics"]

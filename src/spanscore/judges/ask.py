@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from pydantic import BaseModel
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.budget import budgeted
+from spanscore.judges.effects.cost import table_of, with_cost
 from spanscore.judges.fit import bound_of, fit
 from spanscore.judges.reader import read
-from spanscore.judges.record import record, recorded_calls
+from spanscore.judges.record import failed_call, priced_by, record, recorded_calls
 from spanscore.judges.render import form
 from spanscore.judges.suppress import suppressed
 from spanscore.model.foreign import type_name
@@ -84,23 +86,14 @@ async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None
 async def _asked(judge: Judge, prompt: Prompt, left_out: float = 0.0) -> tuple[str, BaseModel | None]:
     """Call the judge once and record the call: its text, and the answer in it where it can be read."""
     started = time.perf_counter()
-    with recorded_calls() as attempts:  # a retrying judge records those it gave up
+    prices = partial(with_cost, table_of(judge))
+    with priced_by(prices), recorded_calls() as attempts:  # a retrying judge records those it gave up
         try:
             reply = await _reply(judge, prompt)
         except JudgeError as error:
+            left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
             if error.was_asked:
-                left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
-                record(
-                    JudgeCall(
-                        step=prompt.step,
-                        model=judge.model,
-                        input_tokens=error.input_tokens,
-                        output_tokens=error.output_tokens,
-                        duration_s=left_s,
-                        error_type=error.error_type,
-                        estimated=isinstance(error, JudgeTimeout) and error.input_tokens > 0,
-                    )
-                )
+                record(failed_call(prompt, judge.model, error, left_s))
             raise
     text = reply.text[:_MAX_READ]
     answer = read(text, prompt.output, prompt.evidence)

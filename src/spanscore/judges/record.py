@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from spanscore.errors import JudgeTimeout
+from spanscore.judges.tokens import question_tokens
+from spanscore.model.prompt import Prompt
 from spanscore.model.score import JudgeCall
 
-__all__ = ["EMBED_STEP", "record", "recorded_by", "recorded_calls"]
+__all__ = ["EMBED_STEP", "failed_call", "priced_by", "record", "recorded_by", "recorded_calls"]
 
 EMBED_STEP = "embed"
 """Of a call that asks for vectors: whoever answers it is no judge of the score."""
@@ -19,6 +22,7 @@ EMBED_STEP = "embed"
 # Every open block has a list of its own, and a call goes into all of them. One shared list and slices of it would mix the
 # calls of metrics that run side by side.
 _open: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
+_price: ContextVar[Callable[[JudgeCall], JudgeCall] | None] = ContextVar("spanscore_price_of_calls", default=None)
 
 
 @contextmanager
@@ -45,7 +49,38 @@ def recorded_by(charge: Callable[[JudgeCall], object]) -> Iterator[None]:
         _open.reset(token)
 
 
+@contextmanager
+def priced_by(price: Callable[[JudgeCall], JudgeCall]) -> Iterator[None]:
+    """Have ``price`` say what the calls cost that are recorded inside the block."""
+    token = _price.set(price)
+    try:
+        yield
+    finally:
+        _price.reset(token)
+
+
 def record(call: JudgeCall) -> None:
     """Add one call to every open block; does nothing outside of any."""
+    price = _price.get()
+    priced = call if price is None else price(call)
     for add in _open.get():
-        add(call)
+        add(priced)
+
+
+def failed_call(prompt: Prompt, model: str, error: BaseException | None, duration_s: float) -> JudgeCall:
+    """Return the call of a request that gave no answer.
+
+    What was answered in vain is billed, and the error says how much; of what was given up the tokens of the question are
+    estimated, as it may be billed, too.
+    """
+    read, written = getattr(error, "input_tokens", 0), getattr(error, "output_tokens", 0)
+    late = isinstance(error, JudgeTimeout) and not written
+    return JudgeCall(
+        step=prompt.step,
+        model=model,
+        input_tokens=question_tokens(prompt, model) if late and not read else read,
+        output_tokens=written,
+        duration_s=duration_s,
+        error_type=getattr(error, "error_type", None),
+        estimated=late,
+    )

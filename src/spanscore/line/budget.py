@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget import Purse
 from spanscore.judges.effects.cost import table_of
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.prices import price_of
+from spanscore.judges.tiktoken_count import load_counter
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.protocols import Metric
+from spanscore.runtime.threads import start_daemon
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget
 
@@ -29,7 +32,10 @@ def purse_of(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
     for part in parts:
         if part.unit == "usd":
             _check_prices(part, metrics)
-    return Purse(parts) if parts else None
+    purse = Purse(parts) if parts else None
+    if purse is not None and purse.in_tokens:
+        start_daemon(partial(_load_counters, [*metrics.values()]), "spanscore-tokens")
+    return purse
 
 
 def pacer_of(purse: Purse | None, under_way: Callable[[], int]) -> BudgetPacer | None:
@@ -60,6 +66,11 @@ def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
             f"judge.budget names {budget.metric!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
         )
     return replace(budget, metric=name)
+
+
+def _load_counters(metrics: Sequence[Metric]) -> None:
+    for model in {judge.model for metric in metrics if (judge := getattr(metric, "_judge", None)) is not None}:
+        load_counter(model)
 
 
 def _check_prices(budget: Budget, metrics: Mapping[str, Metric]) -> None:

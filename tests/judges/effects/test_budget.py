@@ -14,11 +14,13 @@ from spanscore.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from spanscore.judges import Priced, Retrying, Timed, ask
+from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.budget import Budgeted, BudgetState, budgeted
 from spanscore.judges.effects.purse import Purse
+from spanscore.judges.record import record
 from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 from spanscore.settings.budget import Budget, Spent
 
@@ -267,3 +269,45 @@ def test_what_is_turned_away_by_one_budget_is_spent_of_none() -> None:
         purse.reserve("m", Spent(tokens=1, calls=1))
 
     assert purse.spent(CALLS) == purse.spent(TOKENS) == 3
+
+
+async def test_what_was_answered_in_vain_is_paid_for_as_it_was_told() -> None:
+    cut = JudgeError("cut", error_type="cut", input_tokens=100, output_tokens=900)
+    purse = Purse([TOKENS], clock=Clock())
+
+    await asked(Scripted(cut), purse)
+
+    assert purse.spent(TOKENS) == 1_000
+
+
+async def test_requests_that_a_judge_made_before_the_last_are_paid_for() -> None:
+    class Twice(Scripted):
+        async def ask(self, prompt: Prompt) -> Reply:
+            record(JudgeCall(step=prompt.step, model="m", input_tokens=100, output_tokens=400, error_type="cut"))
+            return await super().ask(prompt)
+
+    purse = Purse([TOKENS], clock=Clock())
+
+    await asked(Twice(), purse)
+
+    assert (purse.spent(TOKENS), purse.paid()["m"].spent.calls) == (620, 2)
+
+
+async def test_a_question_that_was_given_up_is_a_call_with_estimated_tokens_and_cost() -> None:
+    judge = Retrying(Priced(Scripted(JudgeTimeout("late")), PRICES), 2, sleep=lambda _: asyncio.sleep(0))
+
+    with recorded_calls() as calls, pytest.raises(JudgeTimeout):
+        await ask(judge, QUESTION)
+
+    assert [(call.error_type, call.estimated) for call in calls] == [("timeout", True)] * 2
+    assert all(call.input_tokens > 50 for call in calls)
+    assert [call.cost_usd for call in calls] == [pytest.approx(call.input_tokens * 1e-6) for call in calls]
+
+
+async def test_a_question_that_was_not_sent_is_no_call() -> None:
+    purse = Purse([Budget(calls=0.5, per="1h")], clock=Clock())
+
+    with recorded_calls() as calls, asked_by(Asker("m", purse=purse)), pytest.raises(JudgeBudgetSpent):
+        await ask(Scripted(), QUESTION)
+
+    assert calls == []

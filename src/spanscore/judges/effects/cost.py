@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spanscore.judges.effects.effect import Effect, layers
-from spanscore.judges.effects.purse import Purse, attempt
+from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeRateLimited
+from spanscore.judges.effects.effect import Effect
+from spanscore.judges.effects.purse import Purse, Reservation, attempt
 from spanscore.judges.prices import Price, cost_usd, dearest, price_of, prices_of
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.record import failed_call, recorded_calls
 from spanscore.judges.tokens import question_tokens
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
@@ -17,7 +18,7 @@ from spanscore.protocols import Judge
 from spanscore.runtime.log import log_once
 from spanscore.settings.budget import Spent
 
-__all__ = ["Priced", "estimated", "table_of"]
+__all__ = ["Priced", "estimated", "table_of", "with_cost"]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -45,11 +46,21 @@ class Priced(Effect):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask, and say what it cost."""
-        with attempt() as reservation, recorded_calls() as more:
-            reply = self._with_cost(await self.judge.ask(prompt))
-            if reservation is not None:
-                reservation.purse.longest_answer = max(reservation.purse.longest_answer, reply.output_tokens)
-                reservation.settle(self._spent(reply, more, reservation.estimate))
+        with attempt() as reservation:
+            if reservation is None:
+                return self._with_cost(await self.judge.ask(prompt))
+            return await self._paid(prompt, reservation)
+
+    async def _paid(self, prompt: Prompt, reservation: Reservation) -> Reply:
+        with recorded_calls() as calls:  # requests before the last, for the same answer
+            try:
+                reply = self._with_cost(await self.judge.ask(prompt))
+            except BaseException as error:
+                last = failed_call(prompt, self.model, error, 0.0)
+                reservation.settle(self._spent([*calls, last] if _is_billed(error) else calls, reservation.estimate))
+                raise
+            reservation.purse.note_answer(reply.output_tokens)
+            reservation.settle(self._spent([*calls, reply], reservation.estimate))
         return reply
 
     def _with_cost(self, reply: Reply) -> Reply:
@@ -58,11 +69,12 @@ class Priced(Effect):
             return reply
         return replace(reply, cost_usd=cost_usd(price, reply))
 
-    def _spent(self, reply: Reply, more: Sequence[JudgeCall], estimate: Spent) -> Spent:
-        """Return what a request came to, and those before it that the judge made for the same answer."""
-        spent = estimate if not (reply.input_tokens or reply.output_tokens) else self._of(reply)
-        for call in more:
-            spent = spent.plus(self._of(call) if call.input_tokens or call.output_tokens else estimate)
+    def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
+        """Return what requests came to; those of which nobody tells how much, what was reserved for one."""
+        spent = Spent()
+        for one in requests:
+            told = (one.input_tokens or one.output_tokens) and not getattr(one, "estimated", False)
+            spent = spent.plus(self._of(one) if told else estimate)
         return spent
 
     def _of(self, used: Reply | JudgeCall) -> Spent:
@@ -83,9 +95,33 @@ class Priced(Effect):
 
 
 def table_of(judge: Judge) -> Mapping[str, Price]:
-    """Return the prices that a judge's answers have; empty where none were given."""
-    priced: Iterator[Any] = (layer for layer in layers(judge) if isinstance(layer, Priced))
-    return next((layer.table for layer in priced), {})
+    """Return the prices that a judge's answers have, and those of the judges that stand in for it."""
+    if isinstance(judge, Effect):
+        tables = [table_of(one) for one in judge.judges]
+        return {model: price for table in reversed(tables) for model, price in table.items()} | dict(_own_table(judge))
+    return {}
+
+
+def _own_table(judge: Any) -> Mapping[str, Price]:
+    return judge.table if isinstance(judge, Priced) else {}
+
+
+def with_cost(table: Mapping[str, Price], call: JudgeCall) -> JudgeCall:
+    """Return a call with what it cost, where that is not known yet and its model has a price."""
+    price = price_of(call.model, table) if call.input_tokens or call.output_tokens else None
+    return call if price is None or call.cost_usd is not None else replace(call, cost_usd=cost_usd(price, call))
+
+
+def _is_billed(error: BaseException) -> bool:
+    """Whether a failed request may be billed: nobody bills for a refusal. What is not known may be."""
+    if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
+        return True
+    refused = isinstance(error, _REFUSALS) or error.error_type in _REFUSED or error.error_type.startswith("http_")
+    return not refused
+
+
+_REFUSALS = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpent)
+_REFUSED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
 def estimated(judge: Judge, prompt: Prompt, purse: Purse) -> Spent:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from spanscore.errors import (
     ConfigurationError,
-    JudgeError,
     JudgeOutOfQuota,
     JudgeOverloaded,
     JudgeTimeout,
@@ -21,10 +20,9 @@ from spanscore.judges.effects.accounts import gate_of
 from spanscore.judges.effects.effect import Effect, unwrapped
 from spanscore.judges.effects.gate import Gate
 from spanscore.judges.effects.ticket import Ticket
-from spanscore.judges.record import record
+from spanscore.judges.record import failed_call, record
 from spanscore.judges.tokens import question_tokens
 from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 
 __all__ = ["Gated", "gates_of"]
@@ -97,15 +95,13 @@ class Gated(Effect):
                 return await self._attempt(gate, ticket, prompt)
             except (JudgeOverloaded, JudgeOutOfQuota) as error:
                 again = True
-                self._record(prompt, error, began_s)
+                record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
             except (JudgeUnavailable, JudgeTimeout) as error:
-                if isinstance(error, JudgeTimeout) and not error.input_tokens:  # it may be billed all the same
-                    error.input_tokens = question_tokens(prompt, self.model)
                 excused = gate.breaker.excuses(failed + 1)
                 failed += not excused
                 if failed >= self.attempts or not gate.may_repeat(excused=excused):
                     raise
-                self._record(prompt, error, began_s)
+                record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
                 await self._back_off(failed)
 
     async def _attempt(self, gate: Gate, ticket: Ticket, prompt: Prompt) -> Reply:
@@ -128,19 +124,6 @@ class Gated(Effect):
         longest_s = min(_FIRST_WAIT_S * 2 ** max(0, failed - 1), _LONGEST_WAIT_S)
         with asker().waits():
             await asyncio.sleep(self._dice(longest_s))
-
-    def _record(self, prompt: Prompt, error: JudgeError, began_s: float) -> None:
-        record(
-            JudgeCall(
-                step=prompt.step,
-                model=self.model,
-                input_tokens=error.input_tokens,
-                output_tokens=error.output_tokens,
-                duration_s=time.perf_counter() - began_s,
-                error_type=error.error_type,
-                estimated=isinstance(error, JudgeTimeout),
-            )
-        )
 
 
 def gates_of(judge: Judge) -> tuple[Gate, ...]:

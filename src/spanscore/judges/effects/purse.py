@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeRateLimited
+from spanscore.errors import JudgeBudgetSpent
 from spanscore.settings.budget import Budget, BudgetUnit, Paid, Spent
 
 __all__ = ["BudgetState", "Payment", "Purse", "Reservation", "attempt", "paid_from"]
 
 _FIRST_ANSWER: Final = 500
 """Tokens; answers of our steps have some 20 to 400."""
-_UNSENT = (JudgeOverloaded, JudgeOutOfQuota, JudgeRateLimited, JudgeBudgetSpent)
-_NOT_BILLED = frozenset({"no_such_model", "not_allowed", "too_long"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +102,10 @@ class Purse:
                 window.spent += amount if window.number == number else max(0.0, amount)
             self._add(reservation.metric, more, Spent().plus(reservation.estimate, -1.0))
 
+    def note_answer(self, tokens: int) -> None:
+        """Take note of how long an answer was: questions that are asked later may get one as long."""
+        self.longest_answer = max(self.longest_answer, tokens)
+
     def spent(self, budget: Budget) -> float:
         """Return what was spent of a budget in the present window, what is reserved included."""
         with self._lock:
@@ -155,18 +157,21 @@ class _Window:
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reservation:
-    """What is set aside for one request."""
+    """What is set aside for one request. It is settled once."""
 
     purse: Purse
     metric: str
     estimate: Spent
     windows: tuple[int, ...]
+    _open: bool = True
 
     def settle(self, actual: Spent) -> None:
         """Put what it cost in its place."""
-        self.purse.correct(self, actual)
+        if self._open:
+            self._open = False
+            self.purse.correct(self, actual)
 
     def keep(self) -> None:
         """Take it for what the request cost: it was given up, and may be billed."""
@@ -238,17 +243,5 @@ def attempt() -> Iterator[Reservation | None]:
     reservation = payment.send()
     try:
         yield reservation
-    except BaseException as error:
-        if _is_billed(error):
-            reservation.keep()
-        else:
-            reservation.release()
-        raise
-
-
-def _is_billed(error: BaseException) -> bool:
-    """Whether a failed request may be billed: nobody bills for a refusal. What is not known may be."""
-    if not isinstance(error, JudgeError):
-        return True
-    refused = isinstance(error, _UNSENT) or error.error_type in _NOT_BILLED or error.error_type.startswith("http_")
-    return not refused
+    finally:
+        reservation.keep()  # unless it was settled: what is not known may be billed

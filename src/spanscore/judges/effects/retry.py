@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from spanscore.errors import ConfigurationError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges.effects.effect import Effect
-from spanscore.judges.record import record
+from spanscore.judges.record import failed_call, record
 from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 
 if TYPE_CHECKING:
@@ -58,9 +57,7 @@ class Retrying(Effect):
             return await self.judge.ask(prompt)
 
         def passed_over(state: tenacity.RetryCallState) -> None:
-            took_s = time.perf_counter() - started
-            error_type = getattr(_raised(state), "error_type", None)
-            record(JudgeCall(step=prompt.step, model=self.model, duration_s=took_s, error_type=error_type))
+            record(failed_call(prompt, self.model, _raised(state), time.perf_counter() - started))
 
         retrying = tenacity.AsyncRetrying(
             sleep=self.sleep,

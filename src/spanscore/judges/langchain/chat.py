@@ -17,12 +17,11 @@ from spanscore.judges.langchain.message import CUT, choices_of, model_of, tokens
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.langchain.refusal import ParameterRefused
 from spanscore.judges.langchain.window import window_of
-from spanscore.judges.record import record
+from spanscore.judges.record import failed_call, record
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
 from spanscore.model.foreign import module_of
 from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -131,7 +130,7 @@ class LangChainJudge:
         except ParameterRefused as error:
             if error.parameter != "n":
                 raise
-            self._record(prompt, error, started_s)
+            record(failed_call(prompt, self.model, error, time.perf_counter() - started_s))
             self._votes.refused()
             return []
         self._votes.passed()
@@ -149,7 +148,7 @@ class LangChainJudge:
                 again = self._otherwise(form, error)
                 if again is None:
                     raise
-                self._record(prompt, error, started_s)
+                record(failed_call(prompt, self.model, error, time.perf_counter() - started_s))
                 form = again
             else:
                 self._learn(first, form)
@@ -176,18 +175,6 @@ class LangChainJudge:
             self._forms.passed()
         elif first.has_schema:  # proved: the same question passes as text
             self._forms.refused(self.model)
-
-    def _record(self, prompt: Prompt, error: JudgeError, started_s: float) -> None:
-        record(
-            JudgeCall(
-                step=prompt.step,
-                model=self.model,
-                input_tokens=error.input_tokens,
-                output_tokens=error.output_tokens,
-                duration_s=time.perf_counter() - started_s,
-                error_type=error.error_type,
-            )
-        )
 
     async def _request(self, prompt: Prompt, form: Form, ends_s: float) -> list[Reply]:
         started_s = time.perf_counter()

@@ -15,8 +15,8 @@ from typing import Any
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.judges.render import render
+from spanscore.judges.tiktoken_count import counter
 from spanscore.metrics.catalog.registry import create, found
-from spanscore.metrics.catalog.tiktoken_count import counter
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import (
     AIMessage,
