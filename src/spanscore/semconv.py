@@ -162,6 +162,7 @@ SCORE_REVISION: Final = "spanscore.score.revision"
 STRATUM: Final = "spanscore.stratum"
 """Of what a score is a part, where it is none of the population, which alone alerts and means read: ``fallback``. Also on the
 unit's span, where one of its scores has it, and an attribute of sums."""
+STRATUM_FALLBACK: Final = "fallback"
 OUTCOME: Final = "spanscore.outcome"
 JUDGE_MODEL: Final = "spanscore.judge.model"
 JUDGE_INPUT_TOKENS: Final = "spanscore.judge.input_tokens"

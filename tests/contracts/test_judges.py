@@ -11,7 +11,7 @@ import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from tests.contracts.found import failing, implementations, never_failing
 
-from spanscore.judges import LangChainJudge, Priced
+from spanscore.judges import FallingBack, LangChainJudge, Priced
 from spanscore.judges.effects.window import Windowed
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
@@ -29,6 +29,7 @@ class Answering:
 
 
 MADE: dict[type, Callable[[], Judge]] = {
+    FallingBack: lambda: FallingBack(Answering(), [Answering()]),
     LangChainJudge: lambda: LangChainJudge(FakeListChatModel(responses=['{"verdict": 1}'])),
     Windowed: lambda: Windowed(Answering(), 1_000),
     Priced: lambda: Priced(Answering(), {"answering": (1.0, 2.0)}),

@@ -6,6 +6,7 @@ from spanscore.judges.build import shared_judge as shared_judge
 from spanscore.judges.effects.cache import Cached as Cached
 from spanscore.judges.effects.concurrency import Limited as Limited
 from spanscore.judges.effects.cost import Priced as Priced
+from spanscore.judges.effects.fallback import FallingBack as FallingBack
 from spanscore.judges.effects.gated import Gated as Gated
 from spanscore.judges.effects.retry import Retrying as Retrying
 from spanscore.judges.effects.timeout import Timed as Timed

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from spanscore.judges.effects.purse import Purse
 
@@ -33,6 +34,8 @@ class Asker:
         on_change: called when ``is_waiting`` has changed.
         asking: questions that are open.
         waiting: of them, those that wait.
+        chosen: whom of several judges all questions of the score are asked; by the id of what chose (``effects/fallback.py``).
+        stratum: of what the score is a part, where it is none of the judge that was configured; None = the population.
     """
 
     metric: str = ""
@@ -42,6 +45,8 @@ class Asker:
     on_change: Callable[[], None] | None = None
     asking: int = field(default=0, init=False)
     waiting: int = field(default=0, init=False)
+    chosen: dict[int, Any] = field(default_factory=dict, init=False)
+    stratum: str | None = field(default=None, init=False)
 
     @property
     def is_waiting(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from weakref import WeakValueDictionary
 
 from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.stack import Effects, stacked
 from spanscore.judges.langchain.chat import LangChainJudge
 from spanscore.judges.langchain.client_settings import ClientSettings
@@ -46,6 +47,9 @@ def judge(
         structured: how a chat model is asked for the form of an answer: ``auto``, its integration's way, and plain text where
             its provider twice in a row did not know the schema; ``schema``, ``tools``, ``json``; or ``text``.
         max_answer_bytes: an answer is read no further, inflated.
+        fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
+            asked in their order while the judge is away (its breaker is open). What they say is a series of its own. What else
+            is set here holds for each of them, but not address, key and parameters.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
             or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
         max_input_tokens: tokens of one question, by estimate; of a longer one, contexts and middle turns are left out. None:
@@ -65,6 +69,9 @@ def judge(
         ConfigurationError: there is no such model, a setting cannot be, or a library is missing (the message holds the
             ``pip install`` line).
     """
+    if fallback := effects.pop("fallback", None):
+        likewise = {"structured": structured, "max_answer_bytes": max_answer_bytes, **effects}
+        effects["fallback"] = [_stand_in(one, likewise) for one in fallback]
     client: ClientSettings = {
         "base_url": base_url,
         "api_key_env": api_key_env,
@@ -84,6 +91,10 @@ def judge(
     timeout = effects.get("timeout") or 30.0
     made = LangChainJudge(model, structured=structured, timeout=timeout, max_answer_bytes=max_answer_bytes)
     return stacked(made, effects, chat_model=True)
+
+
+def _stand_in(asked: Any, settings: Mapping[str, Any]) -> Judge:
+    return budgeted(judge(**{**settings, **(asked if isinstance(asked, Mapping) else {"model": asked})}))
 
 
 def _refuse_client(client: ClientSettings) -> None:

@@ -297,11 +297,14 @@ def unit_attributes(
         attributes[semconv.VERDICT] = verdict
     outcomes = {score.outcome for score in scores} | set(others.values())
     attributes[semconv.STATUS] = "pending" if pending else _status(outcomes)
-    if stratum := next((score.stratum for score in scores if score.stratum), None):
-        attributes[semconv.STRATUM] = stratum
     if reason := ",".join(sorted(outcomes - {Outcome.SCORED})):
         attributes[semconv.REASON] = reason
-    return attributes | _unscored(scores, others)
+    return attributes | _unscored(scores, others) | _stratum(scores)
+
+
+def _stratum(scores: Sequence[Score]) -> dict[str, Any]:
+    found = next((score.stratum for score in scores if score.stratum), None)
+    return {} if found is None else {semconv.STRATUM: found}
 
 
 def _verdict(labels: Set[Label | None], *, pending: bool) -> Label | None:

@@ -202,12 +202,12 @@ class JobAtWork:
     def _ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up
             one = self._let_go(name)
-            self._finish(name, lambda: one.score(self.job.samples))
+            self._finish(name, one, lambda: one.score(self.job.samples))
 
     def _late(self, name: str) -> None:
         one = self._let_go(name)
         one.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
-        self._finish(name, one.late)
+        self._finish(name, one, one.late)
 
     def _let_go(self, name: str) -> MetricAtWork:
         one, deadline = self._unfinished.pop(name)
@@ -215,9 +215,10 @@ class JobAtWork:
         deadline.stop()
         return one
 
-    def _finish(self, name: str, score: Callable[[], Score]) -> None:
+    def _finish(self, name: str, one: MetricAtWork, come_to: Callable[[], Score]) -> None:
         try:
-            self.take_in(name, score())
+            score = come_to()
+            self.take_in(name, replace(score, stratum=score.stratum or one.asker.stratum))
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
             self.take_in(name, _broken(name, error))
         self._on_change()

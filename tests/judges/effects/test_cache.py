@@ -14,6 +14,7 @@ from spanscore.judges import ask, judge, recorded_calls
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import Cached, answers_kept, key_of
+from spanscore.judges.effects.gated import gates_of
 from spanscore.model.prompt import Reply
 
 GOOD = '{"verdict": 1}'
@@ -106,6 +107,15 @@ def test_a_chat_model_says_how_it_draws_its_answers() -> None:
     keys = {key_of(judge(Drawing(temperature=t, seed=s)), QUESTION) for t, s in ((0.0, None), (1.0, None), (0.0, 7))}
 
     assert len(keys) == 3
+
+
+async def test_the_state_of_the_account_counts_what_was_not_asked() -> None:
+    made = judge(PlainModel(), cache="memory")
+
+    for _ in range(3):
+        await made.ask(QUESTION)
+
+    assert [(gate.state.calls, gate.state.cached) for gate in gates_of(made)] == [(1, 2)]
 
 
 async def test_a_failure_is_not_kept() -> None:

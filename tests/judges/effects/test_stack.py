@@ -25,6 +25,7 @@ IN_FOLDER = {
 IN_STACK = {name: hint.__metadata__[0] for name, hint in get_type_hints(Effects, include_extras=True).items()}
 GATE: Effects = {"max_wait": 60.0, "requests_per_minute": 600.0, "tokens_per_minute": 1e6}
 LIMITS: Effects = {"attempts": 2, "max_concurrency": 4, "timeout": 9.0}
+FALLBACK: Effects = {"fallback": [Answers("other")]}
 SETTINGS: Effects = {"cache": "memory", **LIMITS, "max_input_tokens": 9_000, "prices": {"answers-1": (1, 10)}}
 
 
@@ -42,7 +43,7 @@ def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
     assert set(IN_STACK.values()) == IN_FOLDER - {
         Budgeted
     }  # which has no setting: the scorer's purse says what is left
-    assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys()
+    assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys() | FALLBACK.keys()
 
 
 def test_effects_stand_around_a_judge_in_their_order() -> None:
@@ -58,7 +59,7 @@ def test_a_gate_takes_the_place_of_the_limits_that_it_has(name: str) -> None:
 
     made: Any = judge(Reader("x"), **SETTINGS, **setting)
 
-    cached, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in LIMITS)
+    cached, *inside = dict.fromkeys(IN_STACK[name] for name in IN_STACK if name not in {**LIMITS, **FALLBACK})
     assert layers(made) == [cached, Budgeted, *inside, Reader]
     gated = made.judge.judge
     assert (gated.attempts, gated.gate.ceiling, gated.timeout) == (2, 4, 9.0)
@@ -67,12 +68,12 @@ def test_a_gate_takes_the_place_of_the_limits_that_it_has(name: str) -> None:
 @pytest.mark.parametrize("name", IN_STACK)
 def test_a_judge_shows_through_an_effect(name: str) -> None:
     plain, reader = Answers("x"), Reader("x")
-    setting: Any = {name: {**SETTINGS, **GATE}[name]}  # type: ignore[literal-required]  # a key of it
+    setting: Any = {name: {**SETTINGS, **GATE, **FALLBACK}[name]}  # type: ignore[literal-required]  # a key of it
 
     around = judge(plain, **setting), judge(reader, **setting)
 
     assert [layers(made)[0] for made in around] == [IN_STACK[name]] * 2
-    assert [reads_instructions(made) for made in around] == [False, True]
+    assert [reads_instructions(made) for made in around] == [False, name != "fallback"]  # of which this one does not
     assert [made.model for made in around] == ["answers", "answers"]
     assert [unwrapped(made) for made in around] == [plain, reader]
 
@@ -95,7 +96,9 @@ async def test_a_question_and_its_answer_pass_through_all_effects() -> None:
 
 
 def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
+    own = Answers("x")
     wrong: dict[str, Any] = {
+        "fallback": [own],
         "cache": "",
         **dict.fromkeys([*GATE, *LIMITS, "max_input_tokens"], 0),
         "prices": {"m": (1,)},
@@ -103,7 +106,7 @@ def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
 
     for name, setting in wrong.items():
         with pytest.raises(ConfigurationError):
-            judge(Answers("x"), **{name: setting})
+            judge(own, **{name: setting})
     assert wrong.keys() == IN_STACK.keys()
 
 

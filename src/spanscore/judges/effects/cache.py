@@ -19,6 +19,7 @@ from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.effects.answer_file import file_answers
 from spanscore.judges.effects.answers import AnswerStore, MemoryAnswers
 from spanscore.judges.effects.effect import Effect, unwrapped
+from spanscore.judges.effects.gated import gates_of
 from spanscore.judges.reader import read
 from spanscore.judges.render import render
 from spanscore.model.prompt import Prompt, Reply
@@ -74,7 +75,11 @@ class Cached(Effect):
         if store is None or prompt.step == REPAIR_STEP:
             return await self.judge.ask(prompt)
         key = key_of(self.judge, prompt)
-        return await store.flights.share(key, lambda: self._answer(store, key, prompt))
+        reply = await store.flights.share(key, lambda: self._answer(store, key, prompt))
+        if reply.cached:
+            for gate in gates_of(self.judge):
+                gate.cached += 1
+        return reply
 
     async def _answer(self, store: AnswerStore, key: bytes, prompt: Prompt) -> Reply:
         known = await store.find(key)

@@ -2,10 +2,10 @@
 
     Cached(Budgeted(Gated(Priced(LangChainJudge))))  around a chat model: attempts, deadlines and limits decide for one another
     Cached(Retrying(Limited(Timed(Priced(own)))))    around a user's own judge: what is asked for, and no more
+    FallingBack(…)                                   around either, where others stand in for it
 
 The order matters: a question that waits for its place is not on the clock yet, one that waits to be asked again holds no place,
-every attempt tells what it cost, and a
-question that was answered before goes past all of them.
+every attempt tells what it cost, and a question that was answered before goes past all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cache import Cached, CacheSetting
 from spanscore.judges.effects.concurrency import Limited
 from spanscore.judges.effects.cost import Priced
-from spanscore.judges.effects.gated import Gated
+from spanscore.judges.effects.fallback import FallingBack
+from spanscore.judges.effects.gated import Gated, gates_of
 from spanscore.judges.effects.retry import Retrying
 from spanscore.judges.effects.timeout import Timed
 from spanscore.judges.effects.window import Windowed
@@ -30,9 +31,11 @@ class Effects(TypedDict, total=False):
     """Keyword of ``judge()`` → the type of its setting, and the effect; the outermost first. A new effect is a line here.
 
     Around a chat model all limits are settings of one effect, ``Gated``; a user's own judge has it only where one of its own
-    is asked for. ``Cached`` stands around every chat model: whether it keeps answers, the caller of a run may say.
+    is asked for, or a fallback, which goes by its breaker. ``Cached`` stands around every chat model: whether it keeps answers,
+    the caller of a run may say.
     """
 
+    fallback: Annotated[Sequence[Any] | None, FallingBack]
     cache: Annotated[CacheSetting, Cached]
     max_wait: Annotated[float | None, Gated]
     requests_per_minute: Annotated[float | None, Gated]
@@ -69,12 +72,13 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
     if chat_model:
         given = {"cache": None, "prices": {}, **given}  # a run may bring a cache; and each attempt is paid for
-    if chat_model or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given):
+    lacks_breaker = "fallback" in given and not gates_of(judge)
+    if chat_model or lacks_breaker or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given):
         judge = Gated(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
     else:
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
-    # A budget is kept outside of what waits, and inside of what need not ask; without a cache ``judges/ask.py`` sees to it.
-    return _wrapped(budgeted(judge) if "cache" in given else judge, given, _OUTSIDE)
+    # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
+    return _wrapped(budgeted(judge) if {"cache", "fallback"} & given.keys() else judge, given, _OUTSIDE)
 
 
 def _wrapped(judge: Judge, given: Mapping[str, Any], keywords: Sequence[str]) -> Judge:

@@ -18,6 +18,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout
+from spanscore.judges.asker import asked_by, asker
+from spanscore.judges.effects.fallback import stand_in_for
 from spanscore.judges.record import EMBED_STEP, recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
@@ -119,7 +121,10 @@ class BaseMetric:
     @property
     def series(self) -> str:
         """Version, judge model and votes: a change starts a new series, it is not a drop."""
-        return f"{self.version}/{self._judge.model if self._judge else 'none'}/{self.votes}"
+        return self._series_of(self._judge)
+
+    def _series_of(self, judge: Judge | None) -> str:
+        return f"{self.version}/{judge.model if judge else 'none'}/{self.votes}"
 
     def missing(self, sample: Sample) -> str | None:
         """Say which required field is not there, None when all are. Called before the first paid call."""
@@ -127,7 +132,8 @@ class BaseMetric:
         return f"{self.name} needs {' and '.join(absent)}, which the sample does not have" if absent else None
 
     async def _scored(self, sample: Sample) -> Score:
-        with recorded_calls() as calls, suppressed():  # a user's metric may ask its model itself
+        # suppressed(): a user's metric may ask its model itself. asked_by(): scored by hand, it is a score of its own, too.
+        with recorded_calls() as calls, suppressed(), asked_by(asker()):
             return await self._outcome(sample, calls)
 
     async def _outcome(self, sample: Sample, calls: Sequence[JudgeCall]) -> Score:
@@ -190,7 +196,7 @@ class BaseMetric:
             score,
             metric=self.name,
             version=self.version,
-            series=self.series,
+            **self._asked(),
             usage=Usage(tuple(calls)) if calls else score.usage,
             judge_model=self._answered(calls, score.judge_model),
         )
@@ -204,11 +210,19 @@ class BaseMetric:
             version=self.version,
             outcome=outcome,
             scale=scale or self.scale,
-            series=self.series,
+            **self._asked(),
             usage=Usage(tuple(calls)),
             judge_model=self._answered(calls),
             **fields,
         )
+
+    def _asked(self) -> dict[str, Any]:
+        """Return the series and stratum of the score at hand: those of the judge that was asked for it."""
+        other = stand_in_for(self._judge)
+        return {
+            "series": self.series if other is None else self._series_of(other),
+            "stratum": asker().stratum,
+        }
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
         """Return the model that answered last; without one what is known, else the judge's own, None where there is none."""
