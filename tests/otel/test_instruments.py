@@ -190,6 +190,16 @@ def test_judge_calls_are_counted_with_tokens_cost_duration_and_errors(memory: Me
     assert memory.points("spanscore.judge.duration")[key(**by)].sum == 31.5
 
 
+def test_a_call_that_was_answered_without_a_request_is_one_and_took_no_time_of_the_judge(memory: Memory) -> None:
+    asked, cached = JudgeCall(step="a", model="judge", duration_s=1.5), JudgeCall(step="a", model="judge", cached=True)
+
+    telemetry_of(memory).record(None, score(usage=Usage((asked, cached))))
+
+    by = key(name="faithfulness", model="judge")
+    assert memory.values("spanscore.judge.calls") == {by: 2}
+    assert memory.points("spanscore.judge.duration")[by].count == 1
+
+
 def test_a_call_without_a_model_is_the_scores_judge_or_unknown(memory: Memory) -> None:
     telemetry = telemetry_of(memory)
     usage = Usage((JudgeCall(step="a"),))

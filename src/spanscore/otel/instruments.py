@@ -184,6 +184,8 @@ class Telemetry:
             self._sums.add(semconv.JUDGE_COST, labels, call.cost_usd)
         if call.error_type:
             self._sums.add(semconv.JUDGE_ERRORS, (*labels, (semconv.ERROR_TYPE, call.error_type)), 1)
+        if call.cached:  # no time of a judge's
+            return
         bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)

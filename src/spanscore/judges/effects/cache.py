@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.ask import REPAIR_STEP
+from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.answer_file import file_answers
 from spanscore.judges.effects.answers import AnswerStore, MemoryAnswers
 from spanscore.judges.effects.effect import Effect, unwrapped
@@ -97,12 +98,10 @@ def key_of(judge: Judge, prompt: Prompt) -> bytes:
     The account's key is no part of it: with a new one the same model answers.
     """
     inner = unwrapped(judge)
-    account = getattr(inner, "account", None)
-    who = (
-        [type(inner).__qualname__, judge.model]
-        if account is None
-        else [account.provider, account.address, account.model]
-    )
+    account: object = getattr(inner, "account", None)
+    who: tuple[str, ...] = type(inner).__qualname__, judge.model
+    if isinstance(account, Account):
+        who = account._replace(key="")
     asked = [prompt.step, *render(prompt), _schema(prompt.output), prompt.ballot]
     text = json.dumps([who, asked, getattr(inner, "drawing", None)], sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=32).digest()
