@@ -11,7 +11,7 @@ from tests.scoring.virtual_time import now_s, run
 
 from spanscore import evaluate
 from spanscore.errors import ConfigurationError, JudgeUnavailable
-from spanscore.judges import FallingBack, Gated, judge
+from spanscore.judges import Cached, FallingBack, Gated, judge
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.budget import Budgeted
@@ -185,6 +185,14 @@ def test_questions_are_joined_only_where_every_judge_reads_what_they_say() -> No
     assert not reads_instructions(FallingBack(model, [Answers("x")]))
     assert reads_instructions(FallingBack(model, [judge(PlainModel(model_name="other"))]))
     assert unwrapped(FallingBack(model, [Answers("x")])) is unwrapped(model)
+
+
+def test_each_judge_has_answers_of_its_own_and_a_cache_around_all_is_refused() -> None:
+    made: Any = judge(Of("a"), fallback=[Of("b")], cache="memory")
+
+    assert [type(one) for one in made.judges] == [Cached, Cached]
+    with pytest.raises(ConfigurationError, match="give both at once"):
+        judge(judge(Of("a"), fallback=[Of("b")]), cache="memory")
 
 
 def test_every_judge_keeps_to_the_budget() -> None:

@@ -19,7 +19,7 @@ from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.effects.account import Account
 from spanscore.judges.effects.answer_file import file_answers
 from spanscore.judges.effects.answers import AnswerStore, MemoryAnswers
-from spanscore.judges.effects.effect import Effect, unwrapped
+from spanscore.judges.effects.effect import Effect, layers, unwrapped
 from spanscore.judges.effects.gated import gates_of
 from spanscore.judges.reader import read
 from spanscore.judges.render import render
@@ -59,7 +59,7 @@ class Cached(Effect):
         cache: where the answers are kept. Nowhere when None, unless the run brings a place (``evaluate``).
 
     Raises:
-        ConfigurationError: the file cannot be written.
+        ConfigurationError: the file cannot be written, or others stand in for the judge: each of them needs its own.
     """
 
     judge: Judge
@@ -67,6 +67,8 @@ class Cached(Effect):
     _store: AnswerStore | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if any(len(layer.judges) > 1 for layer in layers(self.judge) if isinstance(layer, Effect)):
+            raise ConfigurationError("cache is given around a fallback, whose answers are another's: give both at once")
         object.__setattr__(self, "_store", _store_of(self.cache))  # frozen
 
     async def ask(self, prompt: Prompt) -> Reply:
