@@ -187,7 +187,7 @@ def failures(window: str, where: str = "") -> str:
 
 def declined_share(window: str, where: str = "") -> str:
     """Return the share of the evaluations that were to be judged which the judge declined, [0, 1]."""
-    asked = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"')))
+    asked = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"', POPULATION)))
     return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, asked)})"
 
 

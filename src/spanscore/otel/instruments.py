@@ -149,7 +149,7 @@ class Telemetry:
         elif score.outcome.failed:
             labels = labels_of_outcome(score.metric, score.outcome, score.stratum)
             self._sums.add(semconv.FAILED_WEIGHT, labels, _weight(score))
-            if score.error_type == _DECLINED:
+            if score.error_type == _DECLINED and not score.stratum:
                 self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
     def close(self) -> None:
