@@ -45,6 +45,7 @@ UNUSUAL: dict[str, Any] = {
     "judge.base_url": "http://127.0.0.1:9/unusual",
     "judge.api_key_env": "UNUSUAL_KEY",
     "judge.api_key_file": str(Path(__file__).parents[1] / "data" / "judge_key.txt"),
+    "judge.cache": "memory",
     "judge.model_kwargs": {"temperature": 0.4321},
     "judge.prices.*.cached_input": 0.4321,
     "judge.budget.*.metric": "faithfulness",

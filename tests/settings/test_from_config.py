@@ -63,10 +63,19 @@ WRONG = {
     "metrics: [exact_match": ["spanscore.yaml"],
     "metrics: [response_relevancy]\nembeddings: 'nonesuch:x'": ["nonesuch"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["nonesuch"],
-    "metrics: [exact_match]\njudge: {model: lexical, base_url: 'http://h/v1'}": ["base_url is for a judge"],
+    "metrics: [exact_match]\njudge: {model: lexical, base_url: 'http://h/v1'}": ["judge.base_url is for a judge"],
     "metrics: [exact_match]\njudge: {model: 'openai:m', api_key_env: J, api_key_file: k}": [
         "api_key_env and api_key_file"
     ],
+    "metrics: [exact_match]\njudge: {model: 'openai:m', base_url: 'gateway:80'}": [
+        "judge.base_url is 'gateway:80'",
+        "https://",
+    ],
+    "metrics: [exact_match]\njudge: {model: 'openai:m', api_key_env: NOWHERE}": [
+        "judge.api_key_env names",
+        "NOWHERE is not",
+    ],
+    "metrics: [exact_match]\njudge: {model: 'openai:m', cache: nowhere/c.sqlite}": ["judge.cache", "nowhere/c.sqlite"],
     "metrics: [exact_match]\njudge: {model: 'openai:m', temperature: 0}": [
         "judge.temperature",
         "write model_kwargs: {temp",

@@ -195,7 +195,9 @@ def named_problems(
     except NotReadyError as error:
         yield error
     except ConfigurationError as error:
-        if key is None:  # else it is the key that the client misses
+        if str(error).startswith("judge."):
+            yield error
+        elif key is None:  # else it is the key that the client misses
             yield ConfigurationError(f"{place}: {_why(named, error)}")
 
 

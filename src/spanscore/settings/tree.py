@@ -93,6 +93,7 @@ class JudgeSettings(SettingsPart):
     max_concurrency: int | None = Field(default=None, ge=1)
     timeout: Seconds | None = None
     attempts: int | None = Field(default=None, ge=1)
+    cache: str | None = None
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
 
 

@@ -173,7 +173,7 @@ def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
 def _connected(path: Path) -> sqlite3.Connection:
     import sqlite3
 
-    with writing(path), suppress(FileExistsError):
+    with writing(f"cache: {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from spanscore.errors import ConfigurationError
 from spanscore.judges import embedder, judge
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Judge, Metric
@@ -18,12 +19,17 @@ def judge_of(settings: Settings) -> Judge:
     """Return the judge that all metrics of a configuration share.
 
     Raises:
-        ConfigurationError: there is no such model, or its library or key is missing.
+        ConfigurationError: there is no such model, or its library or key is missing; or a setting cannot be.
     """
     asked = settings.judge
     effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share"})
     prices = {model: price.numbers() for model, price in asked.prices.items()}
-    return judge(asked.model, prices=prices or None, **effects)
+    try:
+        return judge(asked.model, prices=prices or None, **effects)
+    except ConfigurationError as error:
+        if str(error).split(" ", 1)[0].rstrip(":") in effects:  # the keyword that it is about
+            error.args = (f"judge.{error}",)
+        raise
 
 
 def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
