@@ -16,6 +16,7 @@ from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppressed_context
+from spanscore.line.accounts import Accounts
 from spanscore.line.budget import pacer_of, purse_of
 from spanscore.line.options import Options
 from spanscore.line.span_thread import SpanThread
@@ -78,9 +79,17 @@ class Line:
     def _make_parts(self) -> None:
         options = self.options
         self.ledger = Ledger(self.metrics)
+        self.accounts = Accounts(self.metrics.values())
         self.telemetry: Telemetry | None = None
         if "instruments" in options.attach:
-            self.telemetry = Telemetry(None, self.ledger, self._gauges(), segments=options.segments)
+            self.telemetry = Telemetry(
+                None,
+                self.ledger,
+                self._gauges(),
+                points=self.accounts.points,
+                waits=self.accounts.tell_waits,
+                segments=options.segments,
+            )
             self.telemetry.declare(self.metrics.values())
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
@@ -130,6 +139,11 @@ class Line:
         from spanscore.monitoring.running_mean import running_mean
 
         return {name: running_mean(name, metric.scale, self.telemetry.sums) for name, metric in self.metrics.items()}
+
+    def declined(self) -> dict[str, int]:
+        """Return metric → units that its judge declined; empty without instruments."""
+        found = {} if self.telemetry is None else self.telemetry.sums(semconv.DECLINED)
+        return {dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in found.items()}
 
     def _units(self) -> Units:
         hold_s = self.options.hold

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from shutil import get_terminal_size
 from typing import Any
 
+from spanscore.judges.effects.account import AccountState
+from spanscore.line.account_row import account_row
 from spanscore.line.build import Line
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
@@ -32,6 +34,7 @@ _GUESSED: Mapping[str, str] = {
 """Source of a sample → what a person should know of it."""
 _THEIRS = ("given", "global")
 _NOT_SEEN = "sent by your provider: how it went is not known here"
+_NEVER_CHOSEN = ("not_sampled", "filtered", "not_exported")
 _DOES_NOT_FIT = (
     "missing_field is no fault where a metric does not fit a unit; "
     "the unit's span says spanscore.status=partial if others scored it"
@@ -66,6 +69,8 @@ class Status:
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
+        accounts: whom the judges and embeddings ask, and what each is at: a row each; other scorers may ask them, too.
+        declined: metric → units that its judge declined to judge.
     """
 
     providers: Sequence[Sequence[str]]
@@ -86,6 +91,8 @@ class Status:
     means: Mapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     notes: Sequence[str] = ()
     sources: Mapping[str, int] = field(default_factory=dict)
+    accounts: Sequence[AccountState] = ()
+    declined: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -139,6 +146,7 @@ class Status:
             yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size or inbox_bytes, or lower the rates"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
+        yield from map(account_row, self.accounts)
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
 
@@ -153,8 +161,17 @@ class Status:
         if any(key.endswith(" missing_field") for key in self.reasons):
             yield _DOES_NOT_FIT
 
+    def _declined(self) -> Iterator[str]:
+        for metric, declined in self.declined.items():
+            if declined:
+                ended = {one: units for one, units in self.outcomes[metric].items() if one not in _NEVER_CHOSEN}
+                of = sum(ended.values())
+                told = f"{metric}: the judge declined {declined:,} of {_units(of)} ({100 * declined / of:.0f} %)"
+                yield f"{told}: these are no random ones, and the mean is of the others"
+
     def _remarks(self) -> Iterator[str]:
         yield from self.notes
+        yield from self._declined()
         if self._none_sampled():
             rates = {least for least, _ in self.rates.values()}
             rate = f"sample_rate={rates.pop():g}" if len(rates) == 1 else "the sampling rates are low"
@@ -224,6 +241,8 @@ def status_of(
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
         rates={name: line.options.rates_of(name) for name in line.metrics},
         means=line.means(),
+        accounts=line.accounts.states(),
+        declined=line.declined(),
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
 

@@ -118,6 +118,8 @@ class Telemetry:
 
     def abandon(self, meter: Meter) -> None:
         """Record on this meter no more, without touching it: in a forked child, where its locks may be held for ever."""
+        if meter in self._exported:
+            self._exported[meter].abandoned = True
         self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
 
     def declare(self, metrics: Iterable[Metric]) -> None:
@@ -285,9 +287,14 @@ _Reader: TypeAlias = Callable[[Telemetry], Mapping[Labels, float]]
 
 
 class _MeterInstruments:
-    """The instruments of one meter, and whose numbers they add up."""
+    """The instruments of one meter, and whose numbers they add up.
+
+    Attributes:
+        abandoned: nothing is recorded any more.
+    """
 
     def __init__(self, meter: Meter) -> None:
+        self.abandoned = False
         self._lock = Lock()
         self._members: list[Telemetry] = []
         self._gone: dict[str, dict[Labels, float]] = {}
@@ -313,7 +320,8 @@ class _MeterInstruments:
 
     def waited(self, provider: str, model: str, seconds: float) -> None:
         """Record that a question has waited to be sent."""
-        self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
+        if not self.abandoned:
+            self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
 
     def reset(self) -> None:
         self._lock, self._gone, self._left = Lock(), {}, {}

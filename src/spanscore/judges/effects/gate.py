@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
 from typing import TypeVar
@@ -55,6 +55,7 @@ class Gate:
         self.ceiling = ceiling
         self.cached = 0
         self._notes: tuple[str, ...] = ()
+        self._listeners: set[Callable[[str, str, float], None]] = set()
         self._allowed: dict[Kind, float] = {}
         self._asked: set[int] = set()
         self.reset()
@@ -95,6 +96,10 @@ class Gate:
         self._allow("requests", limits.requests_per_minute)
         self._allow("tokens", limits.tokens_per_minute)
 
+    def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
+        """Have a listener called with provider, model and seconds for each question that has waited; each listener once."""
+        self._listeners.add(listener)
+
     def note(self, text: str) -> None:
         """Have its state say what must be known of the account."""
         if text not in self._notes:
@@ -114,6 +119,16 @@ class Gate:
             JudgeError: the breaker is open, and a person must act.
         """
         assert self._loop is not None  # here()
+        began_s = self._loop.time()
+        try:
+            return await self._admitted(step, until_s, tokens, again=again)
+        finally:
+            waited_s = self._loop.time() - began_s
+            for hears in (*self._listeners,):
+                hears(self.account.provider, self.account.model, waited_s)
+
+    async def _admitted(self, step: str, until_s: float, tokens: float, *, again: bool) -> Ticket:
+        assert self._loop is not None
         now_s = self._loop.time()
         if not self._queue and self._wait_s(tokens, now_s) <= 0:
             return self._leave(tokens, now_s)

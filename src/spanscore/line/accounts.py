@@ -1,0 +1,65 @@
+"""The accounts that a scorer's metrics ask, for its status and its instruments. Any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+from spanscore import semconv
+from spanscore.judges.effects.account import AccountState, BreakerState
+from spanscore.judges.effects.gate import Gate
+from spanscore.judges.effects.gated import gates_of
+from spanscore.otel.points import Point
+from spanscore.protocols import Metric
+
+__all__ = ["Accounts"]
+
+_BREAKER: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
+_READS = 3
+"""The loop goes on while they are read; that it changes a list just then, each time, is no more than possible."""
+
+
+class Accounts:
+    """Whom the metrics of one scorer ask; others of the process may ask them, too."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        asked = (getattr(metric, name, None) for metric in metrics for name in ("_judge", "_embedder"))
+        gates = (gate for one in asked if one is not None for gate in gates_of(one))
+        self._gates: Sequence[Gate] = [*dict.fromkeys(gates)]
+
+    def states(self) -> list[AccountState]:
+        """Return what each is at."""
+        return [_state(gate) for gate in self._gates]
+
+    def points(self) -> dict[Hashable, Point]:
+        """Return the same as numbers."""
+        return {state.account: _point(state) for state in self.states()}
+
+    def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
+        """Have a listener hear how long each of their questions waits."""
+        for gate in self._gates:
+            gate.tell_waits(listener)
+
+
+def _state(gate: Gate) -> AccountState:
+    for _ in range(_READS - 1):
+        try:
+            return gate.state
+        except RuntimeError:  # its queue changed meanwhile
+            continue
+    return gate.state
+
+
+def _point(state: AccountState) -> Point:
+    """Return an account's numbers under its provider and model: its key is told nowhere."""
+    return Point(
+        ((semconv.PROVIDER_NAME, state.account.provider), (semconv.REQUEST_MODEL, state.account.model)),
+        {
+            semconv.JUDGE_PLACES: state.places,
+            semconv.JUDGE_INFLIGHT: state.inflight,
+            semconv.JUDGE_WAITING: state.waiting,
+            semconv.JUDGE_BREAKER: _BREAKER[state.breaker],
+            semconv.JUDGE_THROTTLED: state.throttled,
+            semconv.JUDGE_RETRIES: state.retries,
+            semconv.JUDGE_CACHED: state.cached,
+        },
+    )

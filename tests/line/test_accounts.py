@@ -1,0 +1,122 @@
+"""The accounts that a scorer's metrics ask, as ``status()`` and its instruments show them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.judges.models import QUESTION as PROMPT
+from tests.judges.models import Answers
+from tests.live import QUESTION, a_line, rag
+
+from spanscore.judges import judge
+from spanscore.judges.effects.account import Account, AccountState
+from spanscore.line.account_row import account_row
+from spanscore.metrics import AspectCritic
+from spanscore.protocols import Judge
+
+GOOD = '{"reason": "r", "verdict": 1}'
+KEY = "sk-Judge0123456789"
+BUSY = AccountState(
+    account=Account("openai", "gpt-4o-mini", "https://api.openai.com/v1", KEY),
+    places=11.3,
+    ceiling=64,
+    inflight=7,
+    waiting=12,
+    longest_wait_s=4.2,
+    throttled=31,
+    last_throttled_s=2.4,
+    calls=412,
+    cached=38,
+)
+
+
+def test_a_row_tells_all_that_an_account_is_at() -> None:
+    assert account_row(BUSY) == (
+        "openai gpt-4o-mini · 7 of 11 places (ceiling 64) · 12 waiting, longest 4 s · breaker closed"
+        " · limited 31 times, last 2 s ago · 412 calls · 38 from cache"
+    )
+
+
+def test_a_row_of_one_that_is_away_says_so_with_its_notes_and_never_its_key() -> None:
+    away = replace(
+        BUSY, places=0.25, breaker="open", waiting=1, longest_wait_s=240, throttled=1, cached=0, notes=("mind the gap",)
+    )
+
+    row = account_row(away)
+
+    assert row == (
+        "openai gpt-4o-mini · 7 of 0.25 places (ceiling 64) · 1 waiting, longest 4 min · breaker open: nothing is sent"
+        " · limited once, last 2 s ago · 412 calls\n  mind the gap"
+    )
+    assert "Judge" not in row
+
+
+def test_an_account_that_was_never_asked_is_there() -> None:
+    new = AccountState(account=Account("anthropic", "claude"), places=4, ceiling=64)
+
+    assert account_row(new) == (
+        "anthropic claude · 0 of 4 places (ceiling 64) · none waiting · breaker closed · 0 calls"
+    )
+
+
+def gated() -> Judge:
+    return judge(Answers(GOOD), max_wait=60.0)
+
+
+def critic(asked: Judge, name: str) -> AspectCritic:
+    return AspectCritic(asked, name=name, definition="Is it harmless?")
+
+
+def instruments(reader: InMemoryMetricReader) -> dict[str, float]:
+    data = reader.get_metrics_data()
+    points = [
+        (metric.name, point)
+        for resource in (data.resource_metrics if data else ())
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if "gen_ai.provider.name" in (point.attributes or {})
+    ]
+    return {name: getattr(point, "value", getattr(point, "count", 0)) for name, point in points}
+
+
+def test_metrics_that_ask_one_account_have_one_row_and_one_point_from_the_start() -> None:
+    reader, asked = InMemoryMetricReader(), gated()
+    with a_line(critic(asked, "a"), critic(asked, "b"), meter_provider=MeterProvider([reader])) as (scorer, _):
+        scorer._line.span_thread.ensure()
+        assert scorer.flush(5)
+        before = instruments(reader)
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(5)
+
+        (row,) = scorer.status().accounts
+        text = " ".join(str(scorer.status()).split())
+        after = instruments(reader)
+
+    assert (row.calls, row.inflight, row.waiting, row.breaker) == (2, 0, 0, "closed")
+    assert f"Answers answers · 0 of {row.places:.0f} places" in text
+    assert {name: before[name] for name in before if "places" not in name} == dict.fromkeys(
+        ("spanscore.judge." + name for name in ("inflight", "waiting", "breaker", "throttled", "retries", "cached")), 0
+    )
+    assert (after["spanscore.judge.wait"], after["spanscore.judge.places"]) == (2, row.places)
+
+
+def test_an_account_that_no_metric_asks_is_another_scorers() -> None:
+    with a_line(critic(gated(), "a")) as (scorer, _), a_line(critic(gated(), "b")) as (other, _):
+        asyncio.run(other._line.metrics["b"]._judge.ask(PROMPT))
+
+        assert [state.calls for state in scorer.status().accounts] == [0]
+
+
+def test_a_judge_that_declines_is_told_with_its_share() -> None:
+    answers = Answers(GOOD)
+    with a_line(critic(answers, "a")) as (scorer, _):
+        status = replace(
+            scorer.status(), declined={"a": 3}, outcomes={"a": {"scored": 9, "judge_error": 3, "not_sampled": 88}}
+        )
+
+    assert "a: the judge declined 3 of 12 units (25 %)" in str(status)
+    assert "declined" not in str(replace(status, declined={"a": 0}))
