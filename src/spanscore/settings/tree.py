@@ -91,8 +91,11 @@ class JudgeSettings(SettingsPart):
     api_key_file: str | None = None
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     max_concurrency: int | None = Field(default=None, ge=1)
-    timeout: Seconds | None = None
+    timeout: PositiveSeconds | None = None
+    max_wait: PositiveSeconds | None = None
     attempts: int | None = Field(default=None, ge=1)
+    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
+    tokens_per_minute: Annotated[float, Field(gt=0)] | None = None
     cache: str | None = None
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
 
