@@ -11,9 +11,11 @@ from tests.judges.models import QUESTION as PROMPT
 from tests.judges.models import Answers
 from tests.live import QUESTION, a_line, rag
 
+from spanscore import Budget
 from spanscore.judges import judge
 from spanscore.judges.effects.account import Account, AccountState
-from spanscore.line.account_row import account_row
+from spanscore.judges.effects.purse import BudgetState
+from spanscore.line.account_row import account_rows
 from spanscore.metrics import AspectCritic
 from spanscore.protocols import Judge
 
@@ -34,9 +36,26 @@ BUSY = AccountState(
 
 
 def test_a_row_tells_all_that_an_account_is_at() -> None:
-    assert account_row(BUSY) == (
+    budget = BudgetState("usd", "1h", None, limit=2.0, spent=1.934, factor=0.41)
+
+    assert [*account_rows([BUSY], [budget])] == [
         "openai gpt-4o-mini · 7 of 11 places (ceiling 64) · 12 waiting, longest 4 s · breaker closed"
-        " · limited 31 times, last 2 s ago · 412 calls · 38 from cache"
+        " · limited 31 times, last 2 s ago · 412 calls, 1.93 of 2.00 USD this hour, factor 0.41 · 38 from cache"
+    ]
+
+
+def test_budgets_beside_several_accounts_have_a_row_of_their_own() -> None:
+    budgets = [
+        BudgetState("tokens", "6h", None, limit=1e6, spent=1234.0, factor=1.0),
+        BudgetState("calls", "1m", "faithfulness", limit=500, spent=0, factor=0.004),
+        BudgetState("usd", "1d", None, limit=0.5, spent=0.0012, factor=1.0),
+    ]
+
+    *_, row = account_rows([BUSY, BUSY], budgets)
+
+    assert row == (
+        "budget · 1,234 of 1,000,000 tokens in this window of 6h, factor 1"
+        " · faithfulness: 0 of 500 calls this minute, factor 0.004 · 0.0012 of 0.5 USD this day, factor 1"
     )
 
 
@@ -45,7 +64,7 @@ def test_a_row_of_one_that_is_away_says_so_with_its_notes_and_never_its_key() ->
         BUSY, places=0.25, breaker="open", waiting=1, longest_wait_s=240, throttled=1, cached=0, notes=("mind the gap",)
     )
 
-    row = account_row(away)
+    (row,) = account_rows([away], [])
 
     assert row == (
         "openai gpt-4o-mini · 7 of 0.25 places (ceiling 64) · 1 waiting, longest 4 min · breaker open: nothing is sent"
@@ -57,9 +76,9 @@ def test_a_row_of_one_that_is_away_says_so_with_its_notes_and_never_its_key() ->
 def test_an_account_that_was_never_asked_is_there() -> None:
     new = AccountState(account=Account("anthropic", "claude"), places=4, ceiling=64)
 
-    assert account_row(new) == (
+    assert [*account_rows([new], [])] == [
         "anthropic claude · 0 of 4 places (ceiling 64) · none waiting · breaker closed · 0 calls"
-    )
+    ]
 
 
 def gated() -> Judge:
@@ -70,7 +89,11 @@ def critic(asked: Judge, name: str) -> AspectCritic:
     return AspectCritic(asked, name=name, definition="Is it harmless?")
 
 
-def instruments(reader: InMemoryMetricReader) -> dict[str, float]:
+def budgets(reader: InMemoryMetricReader) -> dict[str, float]:
+    return instruments(reader, "spanscore.budget.window")
+
+
+def instruments(reader: InMemoryMetricReader, attribute: str = "gen_ai.provider.name") -> dict[str, float]:
     data = reader.get_metrics_data()
     points = [
         (metric.name, point)
@@ -78,7 +101,7 @@ def instruments(reader: InMemoryMetricReader) -> dict[str, float]:
         for scope in resource.scope_metrics
         for metric in scope.metrics
         for point in metric.data.data_points
-        if "gen_ai.provider.name" in (point.attributes or {})
+        if attribute in (point.attributes or {})
     ]
     return {name: getattr(point, "value", getattr(point, "count", 0)) for name, point in points}
 
@@ -102,6 +125,24 @@ def test_metrics_that_ask_one_account_have_one_row_and_one_point_from_the_start(
         ("spanscore.judge." + name for name in ("inflight", "waiting", "breaker", "throttled", "retries", "cached")), 0
     )
     assert (after["spanscore.judge.wait"], after["spanscore.judge.places"]) == (2, row.places)
+
+
+def test_a_budget_is_told_from_the_start_and_as_it_is_spent() -> None:
+    reader, budget = InMemoryMetricReader(), Budget(calls=5, per="1h")
+    with a_line(critic(gated(), "a"), meter_provider=MeterProvider([reader]), budget=[budget]) as (scorer, _):
+        scorer._line.span_thread.ensure()
+        assert scorer.flush(5)
+        before = budgets(reader)
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(5)
+
+        text = " ".join(str(scorer.status()).split())
+        after = budgets(reader)
+
+    assert (before["spanscore.judge.budget.spent"], before["spanscore.judge.budget.limit"]) == (0, 5)
+    assert after["spanscore.judge.budget.spent"] == 1
+    assert 0 < after["spanscore.judge.budget.factor"] <= 1
+    assert "1 call, 1 of 5 calls this hour, factor" in text
 
 
 def test_an_account_that_no_metric_asks_is_another_scorers() -> None:

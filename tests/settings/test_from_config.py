@@ -75,7 +75,10 @@ WRONG = {
         "judge.api_key_env names",
         "NOWHERE is not",
     ],
-    "metrics: [exact_match]\njudge: {model: 'openai:m', cache: nowhere/c.sqlite}": ["judge.cache", "nowhere/c.sqlite"],
+    "metrics: [exact_match]\njudge: {model: 'openai:m', base_url: 'http://h/v1', cache: nowhere/c.sqlite}": [
+        "judge.cache",
+        "nowhere/c.sqlite",
+    ],
     "metrics: [exact_match]\njudge: {model: 'openai:m', temperature: 0}": [
         "judge.temperature",
         "write model_kwargs: {temp",

@@ -1,28 +1,51 @@
-"""An account → the row that ``status()`` has of it."""
+"""Accounts and budgets → the rows that ``status()`` has of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from spanscore.judges.effects.account import AccountState, BreakerState
+from spanscore.judges.effects.purse import BudgetState
 
-__all__ = ["account_row"]
+__all__ = ["account_rows"]
 
 _BREAKER: Mapping[BreakerState, str] = {"closed": "closed", "half_open": "half-open", "open": "open: nothing is sent"}
 
 
-def account_row(state: AccountState) -> str:
-    """Return what an account is at, and what must be known of it."""
-    return "\n  ".join([" · ".join([repr(state.account), *_parts(state)]), *state.notes])
+_THIS: Mapping[str, str] = {"1m": "this minute", "1h": "this hour", "1d": "this day"}
 
 
-def _parts(state: AccountState) -> Iterator[str]:
+def account_rows(accounts: Sequence[AccountState], budgets: Sequence[BudgetState]) -> Iterator[str]:
+    """Yield what each account is at, and what must be known of it; then the budgets, on the row of an only account."""
+    paid = [_budget(budget) for budget in budgets]
+    only = paid if len(accounts) == 1 else []
+    for state in accounts:
+        yield "\n  ".join([" · ".join([repr(state.account), *_parts(state, only)]), *state.notes])
+    if paid and not only:
+        yield " · ".join(["budget", *paid])
+
+
+def _budget(state: BudgetState) -> str:
+    whose = f"{state.metric}: " if state.metric else ""
+    spent, limit = (_amount(amount, state.unit) for amount in (state.spent, state.limit))
+    unit = "USD" if state.unit == "usd" else state.unit
+    window = _THIS.get(state.window, f"in this window of {state.window}")
+    return f"{whose}{spent} of {limit} {unit} {window}, factor {state.factor:.2g}"
+
+
+def _amount(amount: float, unit: str) -> str:
+    if unit != "usd":
+        return f"{amount:,.0f}"
+    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
+
+
+def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
     yield f"{state.inflight:,} of {_places(state.places)} places (ceiling {state.ceiling:,})"
     yield f"{state.waiting:,} waiting, longest {_span(state.longest_wait_s)}" if state.waiting else "none waiting"
     yield f"breaker {_BREAKER[state.breaker]}"
     if state.last_throttled_s is not None:
         yield f"limited {_times(state.throttled)}, last {_span(state.last_throttled_s)} ago"
-    yield f"{state.calls:,} call{'' if state.calls == 1 else 's'}"
+    yield ", ".join([f"{state.calls:,} call{'' if state.calls == 1 else 's'}", *paid])
     if state.cached:
         yield f"{state.cached:,} from cache"
 

@@ -1,4 +1,4 @@
-"""The accounts that a scorer's metrics ask, for its status and its instruments. Any thread."""
+"""The accounts that a scorer's metrics ask, and its budgets, for its status and its instruments. Any thread."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from spanscore import semconv
 from spanscore.judges.effects.account import AccountState, BreakerState
 from spanscore.judges.effects.gate import Gate
 from spanscore.judges.effects.gated import gates_of
+from spanscore.judges.effects.purse import BudgetState, Purse
 from spanscore.otel.points import Point
 from spanscore.protocols import Metric
 
@@ -19,9 +20,14 @@ _READS = 3
 
 
 class Accounts:
-    """Whom the metrics of one scorer ask; others of the process may ask them, too."""
+    """Whom the metrics of one scorer ask; others of the process may ask them, too.
 
-    def __init__(self, metrics: Iterable[Metric]) -> None:
+    Args:
+        purse: what the scorer may pay them; None = nobody asks.
+    """
+
+    def __init__(self, metrics: Iterable[Metric], purse: Purse | None = None) -> None:
+        self._purse = purse
         asked = (getattr(metric, name, None) for metric in metrics for name in ("_judge", "_embedder"))
         gates = (gate for one in asked if one is not None for gate in gates_of(one))
         self._gates: Sequence[Gate] = [*dict.fromkeys(gates)]
@@ -30,9 +36,16 @@ class Accounts:
         """Return what each is at."""
         return [_state(gate) for gate in self._gates]
 
+    def budgets(self) -> list[BudgetState]:
+        """Return what each budget is at; those of all metrics first."""
+        states = [] if self._purse is None else self._purse.states()
+        return sorted(states, key=lambda state: state.metric or "")
+
     def points(self) -> dict[Hashable, Point]:
         """Return the same as numbers."""
-        return {state.account: _point(state) for state in self.states()}
+        accounts: dict[Hashable, Point] = {state.account: _point(state) for state in self.states()}
+        budgets = {(id(self), position): _point_of(state) for position, state in enumerate(self.budgets())}
+        return accounts | budgets
 
     def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
         """Have a listener hear how long each of their questions waits."""
@@ -61,5 +74,17 @@ def _point(state: AccountState) -> Point:
             semconv.JUDGE_THROTTLED: state.throttled,
             semconv.JUDGE_RETRIES: state.retries,
             semconv.JUDGE_CACHED: state.cached,
+        },
+    )
+
+
+def _point_of(state: BudgetState) -> Point:
+    whose = () if state.metric is None else ((semconv.EVALUATION_NAME, state.metric),)
+    return Point(
+        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *whose),
+        {
+            semconv.BUDGET_SPENT: state.spent,
+            semconv.BUDGET_LIMIT: state.limit,
+            semconv.BUDGET_FACTOR: state.factor,
         },
     )

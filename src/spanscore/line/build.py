@@ -79,7 +79,8 @@ class Line:
     def _make_parts(self) -> None:
         options = self.options
         self.ledger = Ledger(self.metrics)
-        self.accounts = Accounts(self.metrics.values())
+        self.purse = purse_of(options, self.metrics)
+        self.accounts = Accounts(self.metrics.values(), self.purse)
         self.telemetry: Telemetry | None = None
         if "instruments" in options.attach:
             self.telemetry = Telemetry(
@@ -96,7 +97,6 @@ class Line:
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
         rates = {name: options.rates_of(name)[0] for name in self.metrics}
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
-        self.purse = purse_of(options, self.metrics)
         self.pacer = pacer_of(self.purse, lambda: len(self.queue))
         self.sampler = RateSampler(rates, rules=options.rules, key=key, pacer=self.pacer)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))

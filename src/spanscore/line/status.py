@@ -8,7 +8,8 @@ from shutil import get_terminal_size
 from typing import Any
 
 from spanscore.judges.effects.account import AccountState
-from spanscore.line.account_row import account_row
+from spanscore.judges.effects.purse import BudgetState
+from spanscore.line.account_row import account_rows
 from spanscore.line.build import Line
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
@@ -70,6 +71,7 @@ class Status:
         notes: what must be known of the numbers, a sentence each.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
         accounts: whom the judges and embeddings ask, and what each is at: a row each; other scorers may ask them, too.
+        budgets: what judges may be paid, and what each budget is at.
         declined: metric → units that its judge declined to judge.
     """
 
@@ -92,6 +94,7 @@ class Status:
     notes: Sequence[str] = ()
     sources: Mapping[str, int] = field(default_factory=dict)
     accounts: Sequence[AccountState] = ()
+    budgets: Sequence[BudgetState] = ()
     declined: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -146,7 +149,7 @@ class Status:
             yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size or inbox_bytes, or lower the rates"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
-        yield from map(account_row, self.accounts)
+        yield from account_rows(self.accounts, self.budgets)
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
 
@@ -242,6 +245,7 @@ def status_of(
         rates={name: line.options.rates_of(name) for name in line.metrics},
         means=line.means(),
         accounts=line.accounts.states(),
+        budgets=line.accounts.budgets(),
         declined=line.declined(),
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
