@@ -46,6 +46,7 @@ UNUSUAL: dict[str, Any] = {
     "judge.api_key_env": "UNUSUAL_KEY",
     "judge.api_key_file": str(Path(__file__).parents[1] / "data" / "judge_key.txt"),
     "judge.cache": "memory",
+    "judge.structured": "text",
     "judge.model_kwargs": {"temperature": 0.4321},
     "judge.prices.*.cached_input": 0.4321,
     "judge.budget.*.metric": "faithfulness",

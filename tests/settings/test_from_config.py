@@ -7,7 +7,9 @@ from tests.live import QUESTION, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.judges.effects.effect import unwrapped
+from spanscore.line.configuration import Configuration
 from spanscore.metrics import ContextRelevance
+from spanscore.settings.reading import read_settings
 
 WHOLE = """
 judge: {model: lexical}
@@ -83,6 +85,19 @@ WRONG = {
         "judge.temperature",
         "write model_kwargs: {temp",
     ],
+    "metrics: [exact_match]\njudge: {max_answer_bytes: 2 megs}": [
+        "judge.max_answer_bytes",
+        "'2 megs' is no size",
+        "2MB",
+    ],
+    "metrics: [exact_match]\njudge: {max_answer_bytes: 0B}": [
+        "judge.max_answer_bytes",
+        "greater than or equal to 1",
+        "0B",
+    ],
+    "metrics: [exact_match]\njudge: {structured: xml}": ["judge.structured", "'schema'", "'xml'"],
+    "metrics: [exact_match]\njudge: {requests_per_minute: 0}": ["judge.requests_per_minute", "greater than 0"],
+    "metrics: [exact_match]\njudge: {timeout: 0}": ["judge.timeout", "greater than 0"],
     "metrics: [exact_match, exact_match]": ["exact_match", "name="],
     "metrics: [exact_match]\nalerts: {exact_match: {baselin: 0.8}}": ["alerts.exact_match.baselin", "'baseline'"],
     "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.1, min_drop: 0.2}}": ["alerts.exact_match", "min_drop"],
@@ -160,6 +175,16 @@ def test_embeddings_have_a_name_too(tmp_path, monkeypatch):
 
     with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
         assert list(scorer.status().eligible) == ["response_relevancy"]
+
+
+SIZES = {"2MB": 2_000_000, "500 kB": 500_000, "1.5MiB": 1_572_864, "1kb": 1_000, "77": 77, "12B": 12}
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_a_size_is_written_with_its_unit(tmp_path, text):
+    file = write(tmp_path, f"metrics: [exact_match]\njudge: {{max_answer_bytes: {text}}}")
+
+    assert read_settings(file, Configuration).settings.judge.max_answer_bytes == SIZES[text]
 
 
 def test_a_missing_file_is_named(tmp_path):

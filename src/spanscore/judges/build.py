@@ -30,8 +30,8 @@ def judge(
     api_key_env: str | None = None,
     api_key_file: str | Path | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
-    structured: Structured | bool = "auto",
-    max_answer_bytes: int = 2_000_000,
+    structured: Structured = "auto",
+    max_answer_bytes: int | None = None,
     **effects: Unpack[Effects],
 ) -> Judge:
     """Return a judge. All that ask the same account share its limits, however they were made.
@@ -44,9 +44,9 @@ def judge(
         api_key_env: the variable of the environment that holds the key of a model that is given by name.
         api_key_file: the file that does.
         model_kwargs: what else a model that is given by name is made with: ``{"temperature": 0}``.
-        structured: how a chat model is asked for the form of an answer: ``auto``, its integration's way, and plain text where
-            its provider twice in a row did not know the schema; ``schema``, ``tools``, ``json``; or ``text``.
-        max_answer_bytes: an answer is read no further, inflated.
+        structured: how a chat model is asked for the form of an answer: ``auto`` (its integration's way; in text, where the
+            provider has none), ``schema``, ``tools``, ``json``, or ``text``.
+        max_answer_bytes: a chat model's answer is read no further, inflated; 2,000,000 when None.
         fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
             asked in their order while the judge is away (its breaker is open). What they say is a series of its own. What else
             is set here holds for each of them, but not address, key and parameters.
@@ -88,9 +88,9 @@ def judge(
         model = named_model(model.strip(), **client)
     if callable(getattr(model, "ask", None)):
         return stacked(model, effects)
-    timeout = effects.get("timeout") or 30.0
-    made = LangChainJudge(model, structured=structured, timeout=timeout, max_answer_bytes=max_answer_bytes)
-    return stacked(made, effects, chat_model=True)
+    asked = {"timeout": effects.get("timeout"), "max_answer_bytes": max_answer_bytes}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    return stacked(LangChainJudge(model, structured=structured, **given), effects, chat_model=True)
 
 
 def _stand_in(asked: Any, settings: Mapping[str, Any]) -> Judge:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from spanscore.settings.budget import Budget
 from spanscore.settings.durations import seconds_of
+from spanscore.settings.sizes import bytes_of
 
 __all__ = [
     "AlertSettings",
@@ -42,6 +43,15 @@ PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _bytes(value: Any) -> Any:
+    return bytes_of(value) if isinstance(value, str) else value
+
+
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
+"""In bytes."""
 
 
 def _named(value: Any) -> Any:
@@ -90,12 +100,14 @@ class JudgeSettings(SettingsPart):
     api_key_env: str | None = None
     api_key_file: str | None = None
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
-    max_concurrency: int | None = Field(default=None, ge=1)
+    max_concurrency: Count | None = None
     timeout: PositiveSeconds | None = None
     max_wait: PositiveSeconds | None = None
-    attempts: int | None = Field(default=None, ge=1)
-    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
-    tokens_per_minute: Annotated[float, Field(gt=0)] | None = None
+    attempts: Count | None = None
+    requests_per_minute: PerMinute | None = None
+    tokens_per_minute: PerMinute | None = None
+    max_answer_bytes: Size | None = None
+    structured: Literal["auto", "schema", "tools", "json", "text"] = "auto"
     cache: str | None = None
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
 
