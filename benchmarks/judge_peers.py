@@ -90,7 +90,11 @@ class Ragas:
             sleep=asyncio.sleep,
             reraise=True,
         )
-        reply: Reply = await retrying(lambda: self.judge.ask(prompt))
+
+        async def attempt() -> Reply:
+            return await self.judge.ask(prompt)
+
+        reply: Reply = await retrying(attempt)
         return reply
 
 
