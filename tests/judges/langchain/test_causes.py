@@ -9,11 +9,14 @@ from tests.judges.langchain.wire import Answer, Exchanged, Wire, chat
 from tests.judges.models import CRITIQUE_JSON, QUESTION
 
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
-from spanscore.judges import LangChainJudge
+from spanscore.judges import LangChainJudge, judge
 from spanscore.judges.record import recorded_calls
+from spanscore.metrics import AspectCritic
 from spanscore.model.prompt import Reply
+from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import JudgeCall
 
+SAMPLE = SingleTurnSample(user_input="Hello?", response="Good morning.")
 LONG = "This model's maximum context length is 8192 tokens"
 FILTERED = {"innererror": {"code": "ResponsibleAIPolicyViolation"}}
 
@@ -113,6 +116,14 @@ async def test_a_cut_answer_is_asked_once_more_with_twice_the_room() -> None:
     assert [(call.error_type, call.input_tokens, call.output_tokens) for call in calls] == [("cut", 20, 5)]
 
 
+def test_what_is_billed_without_an_answer_has_its_cost_on_its_call() -> None:
+    with Wire(lambda one: one.say("{", finish="length")) as wire:
+        priced = judge(chat(wire), prices={"gpt-4o-mini": (1.0, 2.0)})
+        score = AspectCritic(priced, definition="Polite?").score_sync(SAMPLE)
+
+    assert [(call.error_type, call.cost_usd) for call in score.usage.calls] == [("cut", 30e-6)] * 2
+
+
 async def test_an_answer_that_fits_into_twice_the_room_is_the_answer() -> None:
     def answer(one: Exchanged) -> None:
         one.say(*(("{", "length") if one.body["max_completion_tokens"] == 100 else (CRITIQUE_JSON, "stop")))
@@ -166,10 +177,10 @@ async def test_a_connection_that_breaks_in_the_middle_may_be_tried_again() -> No
 
 async def test_nobody_there_is_a_matter_of_connection() -> None:
     with Wire(lambda one: None) as wire:
-        judge = LangChainJudge(chat(wire))
+        away = LangChainJudge(chat(wire))
 
     with pytest.raises(JudgeUnavailable) as raised:
-        await judge.ask(QUESTION)
+        await away.ask(QUESTION)
 
     assert raised.value.error_type == "connection"
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import os
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import pytest
 from openai import DefaultHttpxClient
 from tests.judges.langchain.wire import Exchanged, Wire, chat
-from tests.judges.models import CRITIQUE_JSON, QUESTION
+from tests.judges.models import CRITIQUE_JSON, QUESTION, PlainModel
 
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnavailable
-from spanscore.judges import LangChainJudge
+from spanscore.judges import LangChainJudge, judge
+from spanscore.judges.effects.effect import layers
+from spanscore.judges.effects.gated import Gated
 
 
 async def refused(judge: LangChainJudge) -> JudgeError:
@@ -115,6 +120,78 @@ async def test_a_transport_of_the_user_s_own_is_asked_and_bounded() -> None:
         error = await refused(judge)
 
     assert (error.error_type, Counting.asked) == ("too_big", 1)
+
+
+def azure(wire: Wire) -> Any:
+    from langchain_openai import AzureChatOpenAI
+
+    where = wire.url.removesuffix("/v1")
+    return AzureChatOpenAI(azure_endpoint=where, azure_deployment="m", api_version="2024-10-21", api_key="none")
+
+
+def anthropic(wire: Wire) -> Any:
+    made = pytest.importorskip("langchain_anthropic").ChatAnthropic
+    return made(model="claude-haiku-4-5", base_url=wire.url.removesuffix("/v1"), api_key="none")
+
+
+def google(wire: Wire) -> Any:
+    made = pytest.importorskip("langchain_google_genai").ChatGoogleGenerativeAI
+    return made(model="gemini-2.0-flash", base_url=wire.url.removesuffix("/v1"), api_key="none")
+
+
+@pytest.mark.parametrize("made", [azure, anthropic, google])
+async def test_the_own_retries_of_every_client_that_is_known_are_off(made: Callable[[Wire], Any]) -> None:
+    with Wire(lambda asked: asked.refuse(500)) as wire:
+        judge = LangChainJudge(made(wire))
+        error = await refused(judge)
+
+    assert isinstance(error, JudgeUnavailable)
+    assert (len(wire.requests), judge.own_attempts, judge.notes) == (1, 1, ())
+
+
+def test_a_client_whose_retries_cannot_be_switched_off_says_so_and_the_attempts_are_divided() -> None:
+    class Stubborn(PlainModel):
+        max_retries: int = 3
+
+    made = LangChainJudge(Stubborn())
+    (gated,) = (layer for layer in layers(judge(Stubborn(), attempts=4)) if isinstance(layer, Gated))
+
+    assert (made.own_attempts, gated.attempts) == (4, 1)
+    assert made.notes == ("the own retries of Stubborn could not be switched off: an attempt may be 4 requests",)
+
+
+async def test_what_is_bound_to_a_model_stays_bound() -> None:
+    with Wire(lambda asked: asked.refuse(500)) as wire:
+        await refused(LangChainJudge(chat(wire).bind(temperature=0.5)))
+
+    assert [body["temperature"] for body in wire.requests] == [0.5]
+
+
+async def test_a_judge_asks_on_connections_of_its_own() -> None:
+    with Wire(lambda asked: asked.say(CRITIQUE_JSON)) as wire:
+        model = chat(wire)
+        await LangChainJudge(model).ask(QUESTION)
+
+        assert model.root_client._client._transport._pool.connections == []
+
+
+def test_a_forked_child_asks_on_no_connection_of_its_parent() -> None:
+    callers: list[int] = []
+
+    def answer(asked: Exchanged) -> None:
+        callers.append(asked.client_address[1])
+        asked.say(CRITIQUE_JSON)
+
+    with Wire(answer) as wire:
+        made = LangChainJudge(chat(wire))
+        for _ in range(2):
+            asyncio.run(made.ask(QUESTION))
+        if not (child := os.fork()):
+            asyncio.run(asyncio.wait_for(made.ask(QUESTION), 20))
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    assert callers[0] == callers[1] != callers[2]
 
 
 def everything(model: Any) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class LangChainJudge:
         self.in_process = is_in_process(asked)
         own, self.own_attempts, self.notes = own_client(model, timeout)
         self._plain = bound_to(own)
-        self._forms = Forms(own, structured)
+        self._forms = Forms(self._plain, structured)
         self._timeout_s = timeout
         self._max_bytes = max_answer_bytes
         self._calls = BlockingCalls()

@@ -116,7 +116,8 @@ def _guarded(theirs: Any) -> Any:
 
 
 def _around(transport: Any) -> GuardedTransport:
-    return GuardedTransport(own_connections(transport))
+    own = own_connections(transport)
+    return GuardedTransport(own, is_ours=own is not transport)
 
 
 def _library(model: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, Unpack
 from pydantic import BaseModel
 
 from spanscore.errors import JudgeError, JudgeUnparseable
+from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cost import Priced
 from spanscore.judges.effects.gated import Gated
 from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
@@ -64,7 +65,7 @@ class LangChainEmbedder:
         client = _EmbeddingsClient(embeddings, limits.get("timeout") or 30.0)
         self.account = client.account
         self.model = client.model
-        self._asked = Gated(client if prices is None else Priced(client, prices), **limits)
+        self._asked = budgeted(Gated(Priced(client, prices or {}), **limits))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, asked for at once.

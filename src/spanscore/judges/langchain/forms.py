@@ -134,19 +134,19 @@ class Forms:
         ConfigurationError: the model cannot be asked so.
     """
 
-    def __init__(self, model: Any, structured: Structured | bool) -> None:
+    def __init__(self, plain: Bound, structured: Structured | bool) -> None:
         mode = ("auto" if structured else "text") if isinstance(structured, bool) else structured
         if mode not in (*_METHODS, "text"):
             raise ConfigurationError(f"structured is {structured!r}; it is one of auto, schema, tools, json, text")
-        self._model = model
+        self._model, self._keywords = plain
         self._mode = mode
         self._known = Feature()
         self._bound: dict[type[BaseModel], Bound] = {}
-        self._has_none = mode == "text" or not hasattr(model, "with_structured_output")
+        self._has_none = mode == "text" or not hasattr(self._model, "with_structured_output")
         if not self._has_none and mode != "auto":
             self._try()
         elif mode not in ("auto", "text"):
-            raise ConfigurationError(f"structured is {mode!r}, and {type_name(model)} has no structured output")
+            raise ConfigurationError(f"structured is {mode!r}, and {type_name(self._model)} has no structured output")
 
     @property
     def may_change(self) -> bool:
@@ -184,7 +184,8 @@ class Forms:
         schema = {"description": output.__name__, **_inlined(output.model_json_schema())}
         shaped = self._model.with_structured_output(schema, **_METHODS[self._mode])
         # A sequence of the bound model and a parser. The parser is left out: ``read()`` is linear, LangChain's is quadratic.
-        return bound_to(shaped.first)
+        model, keywords = bound_to(shaped.first)
+        return Bound(model, {**self._keywords, **keywords})
 
     def _try(self) -> None:
         try:

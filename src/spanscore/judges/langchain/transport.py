@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from spanscore.errors import JudgeError, JudgeTimeout
@@ -27,11 +28,17 @@ class GuardedTransport:
     """Hands requests to another transport, and gives their answers back read and inflated. Any thread.
 
     Args:
-        inner: it stays its owner's, and open.
+        inner: the transport that sends.
+        is_ours: whether its connections end with this one; else it stays its owner's, and open.
     """
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, *, is_ours: bool = False) -> None:
         self._inner = inner
+        self._is_ours = is_ours
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may be exiting
+            self.close()
 
     def handle_request(self, request: Any) -> Any:
         """Send a request; outside of an exchange as it is.
@@ -60,7 +67,9 @@ class GuardedTransport:
         return type(answer)(answer.status_code, headers=kept, content=asked.body, extensions=answer.extensions)
 
     def close(self) -> None:
-        """Do nothing: the transport inside is another's."""
+        """Let go of the connections, where they are ours."""
+        if self._is_ours:
+            self._inner.close()
 
 
 def _raise_for_parameter(asked: Exchange) -> None:
