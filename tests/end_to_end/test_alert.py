@@ -7,7 +7,7 @@ that makes the operator's rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,8 @@ class Stage:
         return watch.query(f"count_over_time({alerts}[15m])")
 
 
-def config(applications: list[Application], notify: str | None = None) -> str:
-    """Return a Prometheus configuration that scrapes the applications each second."""
+def config(applications: Sequence[Any], notify: str | None = None) -> str:
+    """Return a Prometheus configuration that scrapes the applications (each has a name and a port) each second."""
     scraped = [
         {"job_name": one.name, "static_configs": [{"targets": [f"127.0.0.1:{one.port}"]}]} for one in applications
     ]
