@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from spanscore.model.job import Decision, Job
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import Sample, Samples
-from spanscore.model.score import Outcome, Scale, Score
+from spanscore.model.score import Counted, Outcome, Scale, Score
 from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 
 __all__ = [
@@ -270,11 +270,5 @@ class Sink(Protocol):
 class Counts(Protocol):
     """What the observable instruments read. Any thread."""
 
-    def eligible(self) -> Mapping[str, int]:
-        """Metric → units that entered."""
-
-    def outcomes_by_stratum(self) -> Mapping[tuple[str, Outcome, str | None], int]:
-        """(metric, outcome, stratum of the score) → units that ended so; None = the population. All of one moment."""
-
-    def pending(self) -> Mapping[str, int]:
-        """Metric → units between."""
+    def counted(self) -> Counted:
+        """Return how units stand, all of one moment."""

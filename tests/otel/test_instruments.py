@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics.export import (
@@ -17,7 +18,7 @@ from tests.sinks.memory import FixedCounts, Memory, telemetry_of
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
+from spanscore.model.score import UNIT_INTERVAL, Counted, JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import Unit
 from spanscore.monitoring.running_mean import running_mean
 from spanscore.otel.instrument_table import POINTS
@@ -307,6 +308,28 @@ def test_handed_in_readings_are_exported_and_a_failing_one_is_left_out(
     assert memory.values("spanscore.hold.released") == {(("reason", "deadline"),): 1, (("reason", "scored"),): 7}
     assert (memory.values("spanscore.hold.units"), memory.values("spanscore.queue.capacity")) == ({}, {})
     assert caplog.messages == []
+
+
+class Busy(FixedCounts):
+    """A unit enters, and another ends, whenever it is looked at."""
+
+    def counted(self) -> Counted:
+        self._eligible["faithfulness"] += 1
+        return super().counted()
+
+
+def test_what_entered_is_what_ended_and_what_is_between_at_every_collection(memory: Memory) -> None:
+    telemetry = Telemetry(memory.providers.meter(), Busy(faithfulness=0))
+
+    for _ in range(3):
+        data: Any = memory.reader.get_metrics_data()
+        found = {
+            metric.name: sum(getattr(point, "value", 0) for point in metric.data.data_points)
+            for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        }
+
+        assert found[semconv.ELIGIBLE] == found[semconv.EVALUATIONS] + found[semconv.PENDING] > 0
+    telemetry.close()
 
 
 def test_two_scorers_on_one_meter_add_up(memory: Memory) -> None:

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanscore.model.score import Outcome
+from spanscore.model.score import Counted, Outcome
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
 
@@ -69,14 +69,11 @@ class FixedCounts:
     def __init__(self, **eligible: int) -> None:
         self._eligible = eligible
 
-    def eligible(self) -> dict[str, int]:
-        return dict(self._eligible)
-
-    def outcomes_by_stratum(self) -> dict[tuple[str, Outcome, str | None], int]:
-        return {(name, Outcome.SCORED, None): count for name, count in self._eligible.items()}
-
-    def pending(self) -> dict[str, int]:
-        return dict.fromkeys(self._eligible, 0)
+    def counted(self) -> Counted:
+        ended: dict[tuple[str, Outcome, str | None], int] = {
+            (name, Outcome.SCORED, None): count for name, count in self._eligible.items()
+        }
+        return Counted(dict(self._eligible), ended, dict.fromkeys(self._eligible, 0))
 
 
 def telemetry_of(memory: Memory, **options: Any) -> Telemetry:

@@ -223,15 +223,16 @@ def status_of(
     notes: Sequence[str],
 ) -> Status:
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
+    counted = line.ledger.counted()
     outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}
-    for (metric, outcome), count in line.ledger.outcomes().items():
-        outcomes[metric][outcome.value] = count
+    for (metric, outcome, _), count in counted.outcomes.items():
+        outcomes[metric][outcome.value] = outcomes[metric].get(outcome.value, 0) + count
     return Status(
         providers=[tuple(row) for row in providers],
         units=units,
         refused=line.ledger.refused,
-        eligible=line.ledger.eligible(),
-        pending=line.ledger.pending(),
+        eligible=counted.eligible,
+        pending=counted.pending,
         outcomes=outcomes,
         reasons={f"{metric} {outcome}": why for (metric, outcome), why in list(line.units.reasons.items())},
         sources=dict(line.units.sources),

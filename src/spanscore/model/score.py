@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
@@ -21,6 +21,7 @@ __all__ = [
     "BINARY",
     "UNIT_INTERVAL",
     "Ballots",
+    "Counted",
     "Direction",
     "JudgeCall",
     "Kind",
@@ -78,6 +79,20 @@ _FAILED = frozenset(
         Outcome.BUDGET,
     }
 )
+
+
+class Counted(NamedTuple):
+    """How units stand at one moment: per metric, eligible = Σ outcomes + pending.
+
+    Attributes:
+        eligible: metric → units that entered.
+        outcomes: (metric, outcome, stratum of the score) → units that ended so; None = the population.
+        pending: metric → units between.
+    """
+
+    eligible: Mapping[str, int]
+    outcomes: Mapping[tuple[str, Outcome, str | None], int]
+    pending: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

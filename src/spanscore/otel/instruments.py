@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from threading import Lock
+from threading import Lock, local
 from typing import TypeAlias
 
 from opentelemetry.context import Context
@@ -22,7 +22,7 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import plain_text
-from spanscore.model.score import JudgeCall, Outcome, Score
+from spanscore.model.score import Counted, JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
 from spanscore.otel.instrument_table import INSTRUMENTS, POINTS, READ, SUMS
 from spanscore.otel.points import Point, Points, together
@@ -92,6 +92,7 @@ class Telemetry:
         max_sets: int = MAX_SETS,
     ) -> None:
         self.counts = counts
+        self._collected = local()
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
         self._segments = checked_segments(segments or {})
@@ -213,18 +214,23 @@ class Telemetry:
         return self._sums.read(name)
 
     def eligible(self) -> dict[Labels, float]:
-        """Return the units that entered, per metric."""
-        return self._per_metric(self.counts.eligible())
+        """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
+        self._collected.counted = counted = self.counts.counted()
+        return self._per_metric(counted.eligible)
 
     def evaluations(self) -> dict[Labels, float]:
         """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
         ended: dict[tuple[str, Outcome, str | None], int] = dict.fromkeys(product(self._names, Outcome, [None]), 0)
-        ended.update(self.counts.outcomes_by_stratum())
+        ended.update(self._counted().outcomes)
         return {labels_of_outcome(*told): count for told, count in ended.items()}
 
     def pending(self) -> dict[Labels, float]:
         """Return the units between, per metric."""
-        return self._per_metric(self.counts.pending())
+        return self._per_metric(self._counted().pending)
+
+    def _counted(self) -> Counted:
+        """Return what this thread's collection began with, so that its three instruments add up; else what is now."""
+        return getattr(self._collected, "counted", None) or self.counts.counted()
 
     def _per_metric(self, counted: Mapping[str, int]) -> dict[Labels, float]:
         return {labels_of_metric(name): counted.get(name, 0) for name in self._names | counted.keys()}

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from spanscore.model.score import Outcome
+from spanscore.model.score import Counted, Outcome
 from spanscore.model.span import UnitKey
 
 __all__ = ["Ledger"]
@@ -114,6 +114,11 @@ class Ledger:
             for (metric, outcome, _), units in self._of_strata.items():
                 counts[metric, outcome, None] -= units
             return counts
+
+    def counted(self) -> Counted:
+        """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
+        with self._lock:
+            return Counted(self.eligible(), self.outcomes_by_stratum(), self.pending())
 
     def pending(self) -> Mapping[str, int]:
         """Metric → units between entry and outcome."""
