@@ -195,3 +195,23 @@ async def test_calls_that_came_to_nothing_are_charged_to_who_pays_at_that_time()
     go.set()
 
     assert (await second, of_first, of_second) == (PAID, calls[:1], calls[1:])
+
+
+def test_what_is_out_on_a_loop_that_is_gone_as_after_a_fork_is_not_waited_for() -> None:
+    flights, inherited = SingleFlight(), asyncio.new_event_loop()
+
+    async def leave_one_out() -> asyncio.Task[Reply]:
+        task = asyncio.ensure_future(flights.share("key", Request(PAID)))
+        await settled()
+        return task
+
+    async def paid() -> Reply:
+        return PAID
+
+    out = inherited.run_until_complete(leave_one_out())
+    try:
+        assert asyncio.run(flights.share("key", paid)) == PAID
+    finally:
+        out.cancel()
+        inherited.run_until_complete(asyncio.gather(out, return_exceptions=True))
+        inherited.close()
