@@ -111,6 +111,14 @@ def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
     of_scores = r"\b(spanscore_(?:scored|weight|failed_weight|quality)\w*)(\{[^}]*\}|(?!\w))"
     selectors = re.findall(of_scores, asked)
 
+    rules = yaml.safe_load((INTEGRATIONS / "prometheus" / "spanscore.rules.yml").read_text(encoding="utf-8"))["groups"]
+    alerts_asked = "\n".join(rule["expr"] for group in rules for rule in group["rules"] if "alert" in rule)
+    selectors += [
+        one
+        for one in re.findall(r"\b(spanscore_evaluations_total)(\{[^}]*\})", alerts_asked)
+        if 'spanscore_outcome="queue_full"' not in one[1]  # never judged
+    ]
+
     assert len(selectors) > 100
     assert [name for name, matchers in selectors if 'spanscore_stratum=""' not in matchers] == []
 

@@ -194,7 +194,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if tables and told("PRAGMA user_version") != _VERSION:
         raise ConfigurationError(f"cache: {path} is of another version of spanscore; choose another file, or remove it")
     for ending in ("", "-wal", "-shm"):  # the others are made like the first; here from a time when it was not so
-        with suppress(FileNotFoundError):
+        with writing(f"cache: {path}"), suppress(FileNotFoundError):
             path.with_name(path.name + ending).chmod(0o600)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")  # after a crash of the machine the last answers may be missing
