@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from spanscore.errors import ConfigurationError
+from spanscore.judges.asker import asker
 from spanscore.judges.effects.effect import Effect
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
@@ -28,8 +29,16 @@ class Limited(Effect):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Wait for a place, then ask."""
-        async with self._semaphore():
+        places = self._semaphore()
+        if places.locked():
+            with asker().waits():
+                await places.acquire()
+        else:
+            await places.acquire()
+        try:
             return await self.judge.ask(prompt)
+        finally:
+            places.release()
 
     def _semaphore(self) -> asyncio.Semaphore:
         # Made anew on another loop: a forked child inherits a count of places its parent's questions hold, and a contended
