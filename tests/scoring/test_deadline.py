@@ -1,11 +1,13 @@
 """A score's time is that in which a judge works for it or it computes: what waits to be sent is not late."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from tests.scoring.parts import Answers, Computes, Critic, a_job
 from tests.scoring.virtual_time import now_s, run
 
+from spanscore.judges.effects.concurrency import Limited
 from spanscore.scoring.evaluation import Evaluation
 
 
@@ -33,6 +35,14 @@ def test_only_the_time_in_which_its_judge_works_is_a_scores(judge, outcome, at_s
     assert scored(Critic(judge)) == ({"critic": outcome}, at_s)
 
 
+def test_a_question_that_waits_for_its_place_at_a_judge_is_not_late():
+    judge = Limited(Answers(100), 1)
+
+    found = scored(*(Critic(judge, name) for name in ("one", "other", "third")))
+
+    assert found == ({"one": "scored", "other": "scored", "third": "scored"}, 300)
+
+
 def test_a_score_of_which_one_question_is_worked_for_does_not_wait():
     class OneByOne(Answers):
         async def ask(self, prompt):
@@ -53,11 +63,33 @@ def test_one_that_waits_keeps_no_other_from_its_end():
     assert found == ({"waits": "scored", "late": "timeout", "quick": "scored"}, 500)
 
 
-def test_what_asks_nobody_we_know_of_is_at_work_so_often_at_once_and_no_turn_that_it_waits_for_is_its_time():
-    evaluation = Evaluation({"own": Computes("own", 100)}, at_once=1)
+class Deaf(Computes):
+    """Goes on for long the first time, whatever is asked of it."""
+
+    async def measure(self, sample):
+        first = not self.begun
+        while first and now_s() < 1_000:
+            with suppress(asyncio.CancelledError):
+                self.begun = 1
+                await asyncio.sleep(1_000)
+        return await super().measure(sample)
+
+
+def of_three(metric):
+    evaluation = Evaluation({metric.name: metric}, at_once=1)
 
     async def three():
-        scores = await asyncio.gather(*(evaluation.scores(a_job("own")) for _ in range(3)))
+        scores = await asyncio.gather(*(evaluation.scores(a_job(metric.name)) for _ in range(3)))
         return [score.outcome.value for (score,) in scores], now_s()
 
-    assert run(three()) == (["scored"] * 3, 300)
+    return run(three())
+
+
+def test_what_asks_nobody_we_know_of_waits_for_its_turn_and_that_is_not_its_time():
+    assert of_three(Computes(for_s=100)) == (["scored"] * 3, 300)
+
+
+def test_a_turn_is_over_with_its_time_and_not_when_its_metric_ends():
+    outcomes, _ = of_three(Deaf(for_s=1))
+
+    assert outcomes == ["timeout", "scored", "scored"]

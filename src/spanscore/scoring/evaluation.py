@@ -8,7 +8,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spanscore.judges.asker import Asker, asked_by, asker
+from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.suppress import suppressed_context
@@ -20,6 +20,7 @@ from spanscore.protocols import Metric
 from spanscore.runtime.pool import DaemonPool, run_without_loop
 from spanscore.scoring.asked import accounts_asked
 from spanscore.scoring.deadline import Deadline
+from spanscore.scoring.metric_turn import MetricTurn
 
 __all__ = ["Evaluation", "JobAtWork"]
 
@@ -52,7 +53,7 @@ class Evaluation:
     def reset(self) -> None:
         """Forget the pool and who is at work: in a forked child their threads do not exist."""
         self._pool: DaemonPool | None = None
-        self._turns = {
+        self._places = {
             name: asyncio.Semaphore(self._at_once)
             for name, metric in self._metrics.items()
             if self._at_once is not None and not metric.cpu_bound and not accounts_asked(metric)
@@ -92,32 +93,22 @@ class Evaluation:
             return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
         one = Asker(name, job.taken_s, job.held_until_s, self._purse)
+        turn = MetricTurn(self._places[name]) if name in self._places else None
         with recorded_calls() as calls, asked_by(one):
             # Whatever a metric asks, and however: it is no run of the application.
-            task = asyncio.get_running_loop().create_task(self._guarded(metric, sample), context=suppressed_context())
-        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, one, task))
+            scoring = self._guarded(metric, sample, turn)
+            task = asyncio.get_running_loop().create_task(scoring, context=suppressed_context())
+        at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, one, turn, task))
 
-    async def _guarded(self, metric: Metric, sample: Sample) -> Score:
+    async def _guarded(self, metric: Metric, sample: Sample, turn: MetricTurn | None) -> Score:
         try:
-            score = await (self._computed if metric.cpu_bound else self._awaited)(metric, sample)
+            if turn is not None:
+                await turn.take()
+            score = await self._computed(metric, sample) if metric.cpu_bound else await metric.score(sample)
             return score if isinstance(score, Score) else _no_score(metric, score)
         except BaseException as error:  # noqa: BLE001  (SystemExit out of a task would end the loop of the whole process)
             name = type_name(error)
             return _unscored(metric, Outcome.METRIC_ERROR, f"the metric raised {name}", error_type=name)
-
-    async def _awaited(self, metric: Metric, sample: Sample) -> Score:
-        turns = self._turns.get(metric.name)
-        if turns is None:
-            return await metric.score(sample)
-        if turns.locked():
-            with asker().asks(), asker().waits():
-                await turns.acquire()
-        else:
-            await turns.acquire()
-        try:
-            return await metric.score(sample)
-        finally:
-            turns.release()
 
     async def _computed(self, metric: Metric, sample: Sample) -> Score:
         if self._pool is None:
@@ -139,6 +130,7 @@ class MetricAtWork:
     timeout_s: float
     calls: list[JudgeCall]
     asker: Asker
+    turn: MetricTurn | None
     task: asyncio.Task[Score]
 
     def score(self, samples: Samples) -> Score:
@@ -213,6 +205,8 @@ class JobAtWork:
         one, deadline = self._unfinished.pop(name)
         one.asker.on_change = None
         deadline.stop()
+        if one.turn is not None:
+            one.turn.give_back()
         return one
 
     def _finish(self, name: str, one: MetricAtWork, come_to: Callable[[], Score]) -> None:
