@@ -216,3 +216,28 @@ async def test_an_answer_is_read_to_its_two_hundred_thousandth_character() -> No
 
     assert isinstance(reply, Reply)
     assert len(reply.text) == 200_000
+
+
+@pytest.mark.parametrize(
+    "choices", [b"[" + b"[]," * 600_000 + b"[]]", b"[" + b"1," * 900_000 + b"1]", b'["' + b'a","' * 300_000 + b'"]']
+)
+async def test_an_answer_of_a_million_parts_reaches_no_parser(choices: bytes) -> None:
+    error, _, requests = await asked(lambda one: one.send(200, b'{"choices":' + choices + b"}"))
+
+    assert isinstance(error, JudgeError)
+    assert (error.error_type, len(requests)) == ("too_big", 1)
+
+
+async def test_what_looks_like_parts_inside_a_text_is_text() -> None:
+    text = '{"statements": [' + ", ".join('{"statement": "a"}' for _ in range(5_000)) + "]}"
+
+    reply, _, _ = await asked(lambda one: one.say(text))
+
+    assert isinstance(reply, Reply)
+    assert reply.text == text
+
+
+async def test_a_model_that_streams_is_asked_for_the_whole_answer() -> None:
+    _, _, requests = await asked(lambda one: one.say(CRITIQUE_JSON), streaming=True)
+
+    assert [bool(body.get("stream")) for body in requests] == [False]

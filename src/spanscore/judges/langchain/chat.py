@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError, JudgeError
@@ -30,6 +31,7 @@ __all__ = ["LangChainJudge"]
 
 # An inherited callback would see the judge's prompts, and the handler of the application would trace its own evaluation.
 _UNSEEN: RunnableConfig = {"callbacks": [], "tags": ["spanscore"], "run_name": "spanscore judge"}
+_MAX_PARTS = 2_000
 _DRAWING = ("temperature", "top_p", "seed", "n", "reasoning_effort", "model_kwargs", "extra_body")
 
 
@@ -178,7 +180,8 @@ class LangChainJudge:
 
     async def _request(self, prompt: Prompt, form: Form, ends_s: float) -> list[Reply]:
         started_s = time.perf_counter()
-        heard = Exchange(ends_s, self._max_bytes)
+        has_many_parts = getattr(form.bound.model, "logprobs", None)  # of each token, and the user wants them
+        heard = Exchange(ends_s, self._max_bytes, inf if has_many_parts else _MAX_PARTS)
         try:
             messages = await self._messages(prompt, form, heard)
         except Exception as error:

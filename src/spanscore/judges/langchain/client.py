@@ -66,6 +66,7 @@ def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
     if not callable(getattr(model, "model_copy", None)):
         return model, False
     mine, made = model.model_copy(), dict[int, Any]()
+    _set_first(mine, ("streaming",), False)  # an answer is read whole
     for name in _CLIENTS:
         theirs = getattr(mine, name, None)
         if theirs is not None and (own := _own(theirs, timeout_s, made)) is not None:
@@ -124,7 +125,7 @@ def _library(model: Any) -> str:
     return module_of(type(model)).partition(".")[0]
 
 
-def _set_first(model: Any, names: tuple[str, ...], value: float) -> None:
+def _set_first(model: Any, names: tuple[str, ...], value: Any) -> None:
     """Set the first of these fields that a model has."""
     for name in names:
         if name in type(model).model_fields:

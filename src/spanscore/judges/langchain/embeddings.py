@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel
@@ -19,7 +19,7 @@ from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
 from spanscore.judges.langchain.provider_errors import judge_error
-from spanscore.judges.record import EMBED_STEP, record
+from spanscore.judges.record import EMBED_STEP, failed_call, record
 from spanscore.judges.suppress import suppressed
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
@@ -79,8 +79,8 @@ class LangChainEmbedder:
             with suppressed():
                 reply = await self._asked.ask(question)
         except JudgeError as error:
-            took_s = time.perf_counter() - started_s
-            record(JudgeCall(step=EMBED_STEP, model=self.model, duration_s=took_s, error_type=error.error_type))
+            if error.was_asked:
+                record(failed_call(question, self.model, error, time.perf_counter() - started_s))
             raise
         assert isinstance(reply, _VectorsReply)
         record(
@@ -134,7 +134,7 @@ class _EmbeddingsClient:
     async def ask(self, prompt: Prompt) -> Reply:
         """Return the vectors of the question's texts."""
         texts: list[str] = prompt.evidence["texts"]
-        heard = Exchange(time.monotonic() + self._timeout_s, _BYTES + _BYTES_PER_TEXT * len(texts))
+        heard = Exchange(time.monotonic() + self._timeout_s, _BYTES + _BYTES_PER_TEXT * len(texts), inf)
         started_s = time.perf_counter()
         try:
             vectors = await self._vectors(texts, heard)

@@ -26,6 +26,7 @@ class Exchange:
     Attributes:
         ends_s: when the whole answer has to be there; ``time.monotonic``.
         max_bytes: of one answer, inflated.
+        max_parts: values in its JSON; a judge's has some 30.
         status: of the last answer; None where none began.
         headers: what the last answer said of the account's limits, names in lower case.
         body: of the last answer, inflated.
@@ -37,6 +38,7 @@ class Exchange:
 
     ends_s: float
     max_bytes: int
+    max_parts: float
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""

@@ -39,7 +39,7 @@ def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> J
     if refusal is not None:
         return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({name})")
     classes = {class_name(kind) for cause in causes for kind in bases_of(type(cause))}
-    return _failed(classes, f"{step}: the judge's client raised {name}", name, heard or Exchange(0.0, 0))
+    return _failed(classes, f"{step}: the judge's client raised {name}", name, heard or Exchange(0.0, 0, 0))
 
 
 def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
