@@ -27,6 +27,7 @@ _MARK = re.compile(r"\{|<(/?)think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _BRACKET_OR_STRING = re.compile(r'\\.|"[^"\\]*(?:\\.?[^"\\]*)*(?:"|\Z)|[{}]', re.DOTALL)
 """A string that never ends goes to the end of the text: looked for from each of its quotes, it would take quadratic time."""
+_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _MAX_PIECES = 50
 """Objects, thoughts and stray brackets of one answer. With the next one, the bound on the time that any text takes."""
 _MAX_TOKENS = 2_000
@@ -129,8 +130,11 @@ def _has_sentence(value: Any) -> bool:
 
 def _squeezed(text: str) -> str:
     """Return what is left of a text when spaces, quotes and escapes do not count: the same however often it was escaped."""
-    for escaped, plain in (("\\u003c", "<"), ("\\n", ""), ("\\r", ""), ("\\t", ""), ("\\", ""), ('"', "")):
-        text = text.replace(escaped, plain)
+    if "\\u" in text:  # by way of UTF-16, in which an emoji is two of them
+        text = _ESCAPED.sub(lambda sign: chr(int(sign[1], 16)), text)
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    for sign in ("\\n", "\\r", "\\t", "\\", '"'):
+        text = text.replace(sign, "")
     return "".join(text.split())
 
 
