@@ -116,3 +116,22 @@ def test_another_model_is_not_taken_for_a_date(model: str) -> None:
 def test_what_is_no_price_is_refused_with_its_model(price: object) -> None:
     with pytest.raises(ConfigurationError, match=r"'some-model'.*USD per million tokens \(input, output\)"):
         prices_of({"some-model": price})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("model", "price"),
+    [
+        ("gpt-4o-mini", 3.0),
+        ("gpt-4o", 2.0),
+        ("gpt-4o-2024-08-06", 2.5),
+        ("gpt-4.1", 1.0),
+        ("o3", None),
+        ("gpt-4o-x", 2.5),
+    ],
+)
+def test_the_longest_name_or_pattern_that_stands_for_a_model_wins(model: str, price: float | None) -> None:
+    table = prices_of({"gpt-4*": (1.0, 1), "gpt-4o": (2.0, 1), "gpt-4o-*": (2.5, 1), "gpt-4o-mini*": (3.0, 1)})
+
+    found = price_of(model, table)
+
+    assert (found and found.input) == price

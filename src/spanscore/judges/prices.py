@@ -28,11 +28,13 @@ class Price(NamedTuple):
         input: tokens that it reads.
         output: tokens that it writes, those of its reasoning included.
         cached_input: tokens that its provider reads from its own cache; None = as ``input``.
+        batch: share of all these that is billed for answers at the price of batches, [0, 1].
     """
 
     input: float
     output: float
     cached_input: float | None = None
+    batch: float = 0.5
 
 
 class Used(Protocol):
@@ -51,12 +53,12 @@ class Used(Protocol):
         """Tokens received."""
 
 
-def cost_usd(price: Price, used: Used) -> float:
+def cost_usd(price: Price, used: Used, *, at_batch_price: bool = False) -> float:
     """Return what a request is billed."""
     cached = min(used.cached_input_tokens, used.input_tokens)
     cached_price = price.input if price.cached_input is None else price.cached_input
     read = (used.input_tokens - cached) * price.input + cached * cached_price
-    return (read + used.output_tokens * price.output) / _MILLION
+    return (read + used.output_tokens * price.output) * (price.batch if at_batch_price else 1.0) / _MILLION
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -78,7 +80,7 @@ def prices_of(given: Mapping[str, Sequence[float]]) -> dict[str, Price]:
     """Return what a user gave as prices.
 
     Raises:
-        ConfigurationError: a price is not two or three numbers, 0 or more.
+        ConfigurationError: a price is not two to four numbers, 0 or more.
     """
     return {model: _price(model, numbers) for model, numbers in given.items()}
 
@@ -95,13 +97,18 @@ def _most(numbers: Iterable[float]) -> float:
 
 def _price(model: str, numbers: Sequence[float]) -> Price:
     try:
-        price = Price(*(float(number) for number in numbers))
+        price = Price(*(None if number is None else float(number) for number in numbers))
     except (TypeError, ValueError):
         price = Price(-1, -1)
-    known = [number for number in price if number is not None]
-    if not all(isfinite(number) and number >= 0 for number in known) or (price.cached_input or 0) > price.input:
+    if not _can_be(price):
         raise ConfigurationError(
             f"the price of {model!r} is {numbers!r}; it is USD per million tokens (input, output), such as (0.15, 0.60), or "
-            "(input, output, cached input), the last no more than the first"
+            "(input, output, cached input, share in batches), cached input no more than input, the share 0 to 1"
         )
     return price
+
+
+def _can_be(price: Price) -> bool:
+    numbers = price._replace(cached_input=price.input if price.cached_input is None else price.cached_input)
+    known = all(isinstance(number, float) and isfinite(number) and number >= 0 for number in numbers)
+    return known and numbers.cached_input <= price.input and price.batch <= 1  # type: ignore[operator]  # a number by now

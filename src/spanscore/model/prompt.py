@@ -77,6 +77,7 @@ class Reply:
         cached: nobody was asked: it was answered before. No tokens, no cost.
         finish: why the model stopped, as its provider names it (``stop``, ``length``); None when it does not tell.
         cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache, and bills for less.
+        at_batch_price: the provider bills it as it bills batches (service tier ``flex``).
         headers: what the answer said of the account's limits, names in lower case; for the gate.
     """
 
@@ -89,4 +90,5 @@ class Reply:
     cached: bool = False
     finish: str | None = None
     cached_input_tokens: int = 0
+    at_batch_price: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)

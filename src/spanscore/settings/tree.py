@@ -75,16 +75,18 @@ class SettingsPart(BaseModel):
 class PriceSettings(SettingsPart):
     """What a model costs: USD per million tokens, read (``input``) and written (``output``).
 
-    ``cached_input`` is for those that the provider reads from its cache; None = as ``input``.
+    ``cached_input`` is for those that the provider reads from its cache, None = as ``input``; ``batch`` is the share of it all
+    that is billed for answers at the price of batches (``service_tier: flex``).
     """
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
     cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    batch: Rate = 0.5
 
     def numbers(self) -> tuple[float, ...]:
         """Return it as ``judge(…, prices=…)`` takes it."""
-        return (self.input, self.output, *(() if self.cached_input is None else (self.cached_input,)))
+        return (self.input, self.output, self.input if self.cached_input is None else self.cached_input, self.batch)
 
 
 class JudgeSettings(SettingsPart):

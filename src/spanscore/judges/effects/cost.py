@@ -30,11 +30,11 @@ class Priced(Effect):
 
     Args:
         prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``) → USD per million tokens (input,
-            output, and cached input where that is cheaper). ``gpt-4o-mini`` is also the price of the dated
+            output, cached input, share in batches). ``gpt-4o-mini`` is also the price of the dated
             ``gpt-4o-mini-2024-07-18``, unless that has one of its own; the longest match wins.
 
     Raises:
-        ConfigurationError: a price is not two or three numbers, 0 or more.
+        ConfigurationError: a price is not two to four numbers, 0 or more.
     """
 
     judge: Judge
@@ -67,7 +67,7 @@ class Priced(Effect):
         price = price_of(reply.model or self.model, self.table)
         if price is None or reply.cost_usd is not None or not (reply.input_tokens or reply.output_tokens):
             return reply
-        return replace(reply, cost_usd=cost_usd(price, reply))
+        return replace(reply, cost_usd=cost_usd(price, reply, at_batch_price=reply.at_batch_price))
 
     def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
         """Return what requests came to; those of which nobody tells how much, what was reserved for one."""

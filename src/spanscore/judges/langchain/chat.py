@@ -14,7 +14,7 @@ from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
 from spanscore.judges.langchain.forms import Feature, Form, Forms, Structured, bound_to
-from spanscore.judges.langchain.message import CUT, choices_of, model_of, tokens_of
+from spanscore.judges.langchain.message import CUT, at_batch_price, choices_of, model_of, tokens_of
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.langchain.refusal import ParameterRefused
 from spanscore.judges.langchain.window import window_of
@@ -213,6 +213,7 @@ class LangChainJudge:
                 duration_s=took_s,
                 finish=choice.finish,
                 cached_input_tokens=0 if place else cached,
+                at_batch_price=at_batch_price(messages, heard),
                 headers=heard.headers,
             )
             for place, (choice, share) in enumerate(zip(good, shares, strict=True))

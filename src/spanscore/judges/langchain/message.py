@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from spanscore.judges.langchain.exchange import Exchange
 from spanscore.judges.langchain.usage import UNKNOWN, Tokens, tokens_in
 
-__all__ = ["CUT", "Choice", "choices_of", "model_of", "tokens_of"]
+__all__ = ["CUT", "Choice", "at_batch_price", "choices_of", "model_of", "tokens_of"]
 
 CUT = "cut"
 _MOST_CHARACTERS = 200_000
 """Of an answer that is read; no verdict is that long."""
 _FINISH = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _MODELS = ("model_name", "model")
+_BATCH_TIERS = ("flex", "batch")
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _DECLINED = frozenset(
     {
@@ -69,6 +70,12 @@ def model_of(messages: Sequence[Any], heard: Exchange) -> str | None:
     """Return the model that answered, as its provider names it; None where it does not tell."""
     told = [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
     return next((str(one[name]) for one in told for name in _MODELS if one.get(name)), None)
+
+
+def at_batch_price(messages: Sequence[Any], heard: Exchange) -> bool:
+    """Whether the provider bills the answer at its price for batches, as its service tier says."""
+    told = [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
+    return any(one.get("service_tier") in _BATCH_TIERS for one in told)
 
 
 def _choice(message: Any, finish: Any) -> Choice:
