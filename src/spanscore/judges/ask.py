@@ -8,7 +8,7 @@ from functools import partial
 
 from pydantic import BaseModel
 
-from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited, JudgeTimeout, JudgeUnparseable
+from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cost import table_of, with_cost
