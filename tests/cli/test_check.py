@@ -370,3 +370,79 @@ sampling: {rates: {nv_context_relevance: 0.5}}
         "nv_context_relevance",
         0.5,
     )
+
+
+PAID = """
+judge:
+  model: openai:gpt-4o-mini
+  budget: [{usd: 0.02, per: 1h}, {calls: 500, per: 1m, metric: faithfulness}]
+  prices: {gpt-4o*: {input: 0.15, output: 0.60}}
+embeddings: lexical
+sampling: {rate: 0.5}
+metrics: [faithfulness, exact_match, {aspect_critic: {name: harmless, definition: "Harm?"}}]
+alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1}}
+"""
+
+
+def test_what_a_score_costs_and_what_a_budget_buys_is_told(tmp_path: Path) -> None:
+    told = ran(tmp_path, PAID).stdout
+
+    assert "faithfulness: 2 questions, " in told
+    assert "harmless: 1 question, " in told
+    assert "exact_match: " not in told
+    assert "budget of 0.02 usd per 1h: " in told
+    assert "scores a day" not in told
+
+
+def test_with_the_traffic_it_is_told_whether_the_budget_is_enough_for_each_alert(tmp_path: Path) -> None:
+    told = ran(tmp_path, PAID, "--requests-per-day", "20000").stdout
+    costs = {
+        cost["metric"]: cost
+        for cost in json.loads(ran(tmp_path, PAID, "--requests-per-day", "20000", "--json").stdout)["costs"]
+    }
+
+    a_day = 0.95 * 0.02 * 24 / sum(cost["usd"] for cost in costs.values())
+    assert costs["faithfulness"]["factor"] == pytest.approx(a_day / 10_000)
+    assert f"faithfulness: {a_day:,.0f} of 10,000 scores a day, by a budget" in told
+    assert f"a window of 1 h will hold {a_day / 24:,.0f} scores, too few: it needs 480" in told
+    assert f"a window of 1 d will hold {a_day:,.0f} scores, enough: it needs 480" in told
+
+
+def test_where_one_metric_may_have_less_the_others_may_have_more(tmp_path: Path) -> None:
+    less = PAID.replace("calls: 500, per: 1m", "calls: 100, per: 1d")
+
+    both = [json.loads(ran(tmp_path, text, "--requests-per-day", "20000", "--json").stdout) for text in (PAID, less)]
+
+    factors = [{cost["metric"]: cost["factor"] for cost in told["costs"]} for told in both]
+    assert factors[1]["faithfulness"] < factors[0]["faithfulness"]
+    assert factors[1]["harmless"] > factors[0]["harmless"]
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ("budget: [{usd: 0, per: 1h}]", "judge.budget.0: a budget's usd is 0; allowed is any number above 0"),
+        ("budget: [{calls: 5, per: 30s}]", "judge.budget.0: a budget's per is '30s'; allowed is 1m to 30d"),
+        ("budget: [{usd: 1, tokens: 5, per: 1h}]", "judge.budget.0: a budget has exactly one of usd, tokens, calls"),
+        (
+            "budget: [{calls: 5, per: 1h, metric: faithfulnes}]",
+            "judge.budget.faithfulnes: no metric has this name; did you",
+        ),
+        ("budget: [{calls: 5}]", "judge.budget.0.per: is required"),
+        ("share: 0", "judge.share: "),
+        ("share: 1.5", "judge.share: "),
+        (
+            "{model: openai:m, budget: [{usd: 5, per: 1h}]}",
+            "'m' has no price; set judge.prices: {m: {input: …, output: …}}",
+        ),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused_with_its_key_and_what_is_allowed(
+    given: str, wrong: str, tmp_path: Path
+) -> None:
+    judge = given if given.startswith("{") else f"{{{given}}}"
+
+    refused = ran(tmp_path, f"metrics: [faithfulness]\nembeddings: lexical\njudge: {judge}\n")
+
+    assert refused.exit_code == 2
+    assert wrong in refused.stderr

@@ -16,6 +16,7 @@ from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
+from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import PLACES, Options, rules_in
 from spanscore.metrics.catalog.configured import entries, judge_of
@@ -146,9 +147,15 @@ def _name_errors(settings: Settings, made: Sequence[Metric], unmade: Sequence[st
     if any(":" in name for name in unmade):
         return  # from outside, and what such a metric calls its scores is not known
     known = [*names, *unmade]
-    for place, given in (("sampling.rates", value_at(settings, "sampling.rates")), ("alerts", settings.alerts)):
+    given_budgets = {
+        budget.metric: budget for budget in value_at(settings, "judge.budget") if budget.metric is not None
+    }
+    budgets = under_current_names(given_budgets, known)
+    rates = value_at(settings, "sampling.rates")
+    for place, given in (("sampling.rates", rates), ("alerts", settings.alerts), ("judge.budget", budgets)):
         for name in given:
-            if name not in known and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
+            misspelt = get_close_matches(name, unmade, n=1)  # and meant with it
+            if name not in known and not misspelt:
                 near = get_close_matches(name, names, n=1)
                 meant = f"did you mean {near[0]!r}? " if near else ""
                 yield f"{place}.{name}: no metric has this name; {meant}There are {', '.join(known) or 'none'}"
@@ -170,6 +177,18 @@ def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
     asked = settings.judge
     own = asked.api_key_env or asked.api_key_file or asked.base_url
     yield from named_problems("judge.model", asked.model, lambda: judge_of(settings), own_key=bool(own))
+    yield from _unpriced(settings)
+
+
+def _unpriced(settings: Settings) -> Iterator[ConfigurationError]:
+    """Yield that a budget in USD cannot be kept, as the judge's model has no price."""
+    if settings.judge.model == "lexical" or all(budget.usd is None for budget in value_at(settings, "judge.budget")):
+        return
+    model = settings.judge.model.partition(":")[2] or settings.judge.model
+    if price_of(model, prices_of({name: price.numbers() for name, price in settings.judge.prices.items()})) is None:
+        yield ConfigurationError(
+            f"judge.budget: it is in usd, and {model!r} has no price; set judge.prices: {{{model}: {{input: …, output: …}}}}"
+        )
 
 
 def named_problems(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from spanscore.cli._config_report import ConfigReport
+from spanscore.cli._cost_plan import CostPlan, asked_model, cost_lines, costs_of, enough
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
@@ -19,6 +20,7 @@ from spanscore.monitoring.alerts import DropPlan, plans_of
 from spanscore.monitoring.budget import least_scores
 from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
+from spanscore.settings.durations import duration
 from spanscore.settings.tree import AlertSettings, Settings
 
 __all__ = ["FOUND", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
@@ -101,6 +103,8 @@ class ConfigPlan:
     Attributes:
         prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
+        costs: of the metrics that ask a judge.
+        spending: what they and the budgets come to, in lines.
     """
 
     judge: str
@@ -109,13 +113,22 @@ class ConfigPlan:
     rules: tuple[str, ...]
     metrics: tuple[MetricPlan, ...]
     alerts: tuple[AlertPlan, ...]
+    costs: tuple[CostPlan, ...]
+    spending: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def plan_of(report: ConfigReport) -> ConfigPlan:
-    """Return the plan of a configuration that has no error, with what may be shown of it."""
+def plan_of(report: ConfigReport, *, requests_per_day: int | None = None) -> ConfigPlan:
+    """Return the plan of a configuration that has no error, with what may be shown of it.
+
+    Args:
+        report: the configuration.
+        requests_per_day: units that all replicas together are expected to see; None = nobody knows.
+    """
     settings, options, metrics = report.settings, report.options, report.metrics
     volumes = volumes_of(settings, options, metrics)
+    rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics}
+    costs = costs_of(settings, rates, options.budget, requests_per_day)
     plan = ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         embeddings=settings.embeddings,
@@ -123,8 +136,12 @@ def plan_of(report: ConfigReport) -> ConfigPlan:
         rules=tuple(_rules(options.rules)),
         metrics=tuple(_metric(metric, options) for metric in metrics),
         alerts=tuple(
-            _alert(metric, volumes[metric.name], settings) for metric in metrics if metric.name in settings.alerts
+            _alert(metric, volumes[metric.name], settings, costs)
+            for metric in metrics
+            if metric.name in settings.alerts
         ),
+        costs=costs,
+        spending=tuple(cost_lines(costs, options.budget)),
         notes=tuple(_notes(settings, options, metrics)),
     )
     return report.as_written.all(plan)
@@ -193,7 +210,7 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
     return FOUND.get(name) or _BY_HAND.format(field=name)
 
 
-def _alert(metric: Metric, volume: Volume, settings: Settings) -> AlertPlan:
+def _alert(metric: Metric, volume: Volume, settings: Settings, costs: Sequence[CostPlan]) -> AlertPlan:
     alert = settings.alerts[metric.name]
     return AlertPlan(
         metric=metric.name,
@@ -202,8 +219,17 @@ def _alert(metric: Metric, volume: Volume, settings: Settings) -> AlertPlan:
         threshold=alert.threshold,
         volume=volume,
         windows=tuple(settings.monitoring.windows),
-        notes=tuple(_alert_notes(alert, metric.scale)),
+        notes=(*_alert_notes(alert, metric.scale), *_enough(metric.name, volume, settings, costs)),
     )
+
+
+def _enough(metric: str, volume: Volume, settings: Settings, costs: Sequence[CostPlan]) -> Iterator[str]:
+    """Yield of each window whether it will hold the scores that it needs, where the traffic is told."""
+    cost = next((cost for cost in costs if cost.metric == metric), None)
+    needed = volume.scores_to_see or volume.min_scores
+    for window, scores, is_enough in enough(cost, needed, settings.monitoring.windows):
+        told = "enough" if is_enough else "too few"
+        yield f"a window of {duration(window)} will hold {scores:,.0f} scores, {told}: it needs {needed:,}"
 
 
 def _alert_notes(alert: AlertSettings, scale: Scale) -> Iterator[str]:
@@ -217,7 +243,7 @@ def _alert_notes(alert: AlertSettings, scale: Scale) -> Iterator[str]:
 
 def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:
     prices = prices_of({model: price.numbers() for model, price in settings.judge.prices.items()})
-    offline, model = settings.judge.model == "lexical", settings.judge.model.partition(":")[2] or settings.judge.model
+    offline, model = settings.judge.model == "lexical", asked_model(settings)
     if not offline and price_of(model, prices) is None:
         yield f"judge.prices has no price of {model}: what its answers cost is not counted"
     if not options.capture:

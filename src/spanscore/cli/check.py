@@ -16,6 +16,7 @@ from rich.text import Text
 from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.cli._plan import AlertPlan, ConfigPlan, plan_of
 from spanscore.errors import ConfigurationError
+from spanscore.settings.durations import duration
 from spanscore.settings.faults import wrong_settings
 
 __all__ = ["check"]
@@ -23,7 +24,6 @@ __all__ = ["check"]
 _WRONG = 2
 _NOT_READY = 3
 _KINDS = {"single_turn": "", "multi_turn": "of a conversation: "}
-_HOUR_S = 3_600.0
 
 
 def check(
@@ -35,6 +35,12 @@ def check(
             help="Exit with 3 where this environment lacks a key or a library: for the machine that will run it.",
         ),
     ] = False,
+    requests_per_day: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Requests that all replicas together are expected to see: for what the budgets will buy."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print ok, ready, faults, gaps and, without a fault, the plan as JSON.")
     ] = False,
@@ -54,7 +60,7 @@ def check(
             raise
         _tell_json(errors=[str(error)])
         raise typer.Exit(_WRONG) from None
-    plan = None if report.errors else plan_of(report)
+    plan = None if report.errors else plan_of(report, requests_per_day=requests_per_day)
     if as_json:
         _tell_json(errors=report.errors, missing=report.missing, **({} if plan is None else asdict(plan)))
     else:
@@ -116,6 +122,7 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
         yield f"embeddings: {plan.embeddings}"
     for model, price in plan.prices.items():
         yield f"price of {model}: {price['input']:g} USD per million tokens read, {price['output']:g} written"
+    yield from plan.spending
     yield from (f"sampling rule: {rule}" for rule in plan.rules)
     for alert in plan.alerts:
         yield f"alert on {alert.metric}: {_alert(alert)}"
@@ -134,7 +141,7 @@ def _alert(alert: AlertPlan) -> str:
     if alert.threshold is not None:
         watched.append(f"a mean below {alert.threshold:g}")
     told = " and ".join(watched) or "missing scores only"
-    windows = ", ".join(map(_span, alert.windows))
+    windows = ", ".join(map(duration, alert.windows))
     volume = alert.volume
     lines = [f"{told}; at its rate of {volume.rate:g}, a window ({windows}) needs"]
     lines.append(f"  to speak at all: {_needed(volume.min_scores, volume.min_requests)}")
@@ -146,10 +153,3 @@ def _alert(alert: AlertPlan) -> str:
 
 def _needed(scores: int, requests: int | None) -> str:
     return f"{scores:,} scores, {'never: its rate is 0' if requests is None else f'{requests:,} requests'}"
-
-
-def _span(seconds: float) -> str:
-    for unit, length in (("d", 24 * _HOUR_S), ("h", _HOUR_S), ("m", 60.0)):
-        if seconds >= length and seconds % length == 0:
-            return f"{seconds / length:g} {unit}"
-    return f"{seconds:g} s"

@@ -22,11 +22,11 @@ from typing import Final, Protocol
 
 from spanscore.settings.budget import Budget, Paid
 
-__all__ = ["BudgetPacer", "Spending"]
+__all__ = ["KEPT_BACK", "BudgetPacer", "Spending", "largest_factor"]
 
 STEPS: Final = 20
 """Steps of a window."""
-_KEPT_BACK: Final = 0.05
+KEPT_BACK: Final = 0.05
 """Share of a budget that is not planned for, but for a part: units cost more than expected, or more of them come."""
 _OF_THE_REST: Final = 0.25
 """Share of what is really left that is planned for in any case: a window that is nearly spent is thinned, not cut off."""
@@ -180,7 +180,7 @@ class _BudgetPace:
 
     def _left(self, spent: float) -> float:
         rest = self.budget.amount - spent
-        return max(rest - _KEPT_BACK * self.budget.amount, _OF_THE_REST * rest)
+        return max(rest - KEPT_BACK * self.budget.amount, _OF_THE_REST * rest)
 
     def _learn(self, now_s: float, spending: Spending, under_way: int) -> None:
         """Take what the last step had into what is expected; with it the time since, in which nothing came."""

@@ -23,9 +23,8 @@ def judge_of(settings: Settings) -> Judge:
     """
     asked = settings.judge
     effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share"})
-    prices = {model: price.numbers() for model, price in asked.prices.items()}
     try:
-        return judge(asked.model, prices=prices or None, **effects)
+        return judge(asked.model, prices=_prices(settings), **effects)
     except ConfigurationError as error:
         if str(error).split(" ", 1)[0].rstrip(":") in effects:  # the keyword that it is about
             error.args = (f"judge.{error}",)
@@ -43,8 +42,12 @@ def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric
         ConfigurationError: a metric, a parameter, the judge or the embeddings are none.
     """
     asked = judge or judge_of(settings)
-    vectors = None if settings.embeddings is None else embedder(settings.embeddings)
+    vectors = None if settings.embeddings is None else embedder(settings.embeddings, prices=_prices(settings))
     return [create(name, judge=asked, embeddings=vectors, **parameters) for name, parameters in entries(settings)]
+
+
+def _prices(settings: Settings) -> dict[str, tuple[float, ...]] | None:
+    return {model: price.numbers() for model, price in settings.judge.prices.items()} or None
 
 
 def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:

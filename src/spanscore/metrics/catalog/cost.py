@@ -94,11 +94,12 @@ class Cost:
     counted_by: str
 
 
-def cost_of(metric: str) -> Cost:
+def cost_of(metric: str, /, **params: Any) -> Cost:
     """Return what one score of a metric costs; nothing where it asks no judge.
 
     Args:
-        metric: as ``create`` reads it, with its defaults.
+        metric: as ``create`` reads it.
+        params: its own, where they are not its defaults.
 
     Raises:
         ConfigurationError: it cannot be made by its name alone, lacks a library (the message holds the ``pip`` line), or asks
@@ -107,7 +108,7 @@ def cost_of(metric: str) -> Cost:
     maker, judge = found(metric), _Counting()
     parameters = inspect.signature(maker).parameters if callable(maker) else {}
     if "judge" in parameters:
-        given = {name: value for name, value in _PARAMETERS.items() if name in parameters}
+        given = {**{name: value for name, value in _PARAMETERS.items() if name in parameters}, **params}
         made = create(metric, judge=judge, embeddings="lexical", **given)
         kind = "single_turn" if "single_turn" in made.requires else "multi_turn"
         score = loop.run(made.score(FIXED_SAMPLES[kind]))
