@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -147,18 +147,22 @@ def _name_errors(settings: Settings, made: Sequence[Metric], unmade: Sequence[st
     if any(":" in name for name in unmade):
         return  # from outside, and what such a metric calls its scores is not known
     known = [*names, *unmade]
-    given_budgets = {
-        budget.metric: budget for budget in value_at(settings, "judge.budget") if budget.metric is not None
-    }
-    budgets = under_current_names(given_budgets, known)
-    rates = value_at(settings, "sampling.rates")
-    for place, given in (("sampling.rates", rates), ("alerts", settings.alerts), ("judge.budget", budgets)):
-        for name in given:
-            misspelt = get_close_matches(name, unmade, n=1)  # and meant with it
-            if name not in known and not misspelt:
-                near = get_close_matches(name, names, n=1)
-                meant = f"did you mean {near[0]!r}? " if near else ""
-                yield f"{place}.{name}: no metric has this name; {meant}There are {', '.join(known) or 'none'}"
+    paid = {budget.metric: budget for budget in value_at(settings, "judge.budget") if budget.metric is not None}
+    for place, given in (
+        ("sampling.rates", value_at(settings, "sampling.rates")),
+        ("alerts", settings.alerts),
+        ("judge.budget", under_current_names(paid, known)),
+    ):
+        yield from (f"{place}.{told}" for told in _unknown(given, [*names], unmade))
+
+
+def _unknown(given: Iterable[str], names: Sequence[str], unmade: Sequence[str]) -> Iterator[str]:
+    known = [*names, *unmade]
+    for name in given:
+        if name not in known and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
+            near = get_close_matches(name, names, n=1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            yield f"{name}: no metric has this name; {meant}There are {', '.join(known) or 'none'}"
 
 
 # --- judge and embeddings -----------------------------------------------------------------------------------------
