@@ -114,6 +114,13 @@ WRONG: dict[str, list[str]] = {
 }
 LACKING: dict[str, list[str]] = {
     "metrics: [exact_match]\njudge: {model: 'openai:gpt-4o-mini'}": ["judge.model", "OPENAI_API_KEY is not set"],
+    "metrics: [exact_match]\njudge: {model: 'openai:m', api_key_env: NOWHERE}": [
+        "NOWHERE is not set in the environment"
+    ],
+    "metrics: [exact_match]\njudge: {model: lexical, fallback: ['anthropic:claude']}": [
+        "judge.fallback.0 'anthropic:claude'",
+        "ANTHROPIC_API_KEY",
+    ],
     "metrics: [exact_match]\njudge: {model: 'anthropic:claude'}": ["'anthropic:claude'", "ANTHROPIC_API_KEY"],
     "metrics: [response_relevancy]\nembeddings: 'openai:x'\njudge: {model: lexical}": [
         "embeddings 'openai:x'",
@@ -446,3 +453,27 @@ def test_a_budget_that_cannot_be_is_refused_with_its_key_and_what_is_allowed(
 
     assert refused.exit_code == 2
     assert wrong in refused.stderr
+
+
+def test_how_the_judge_is_asked_is_told_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", "hunter2")
+    monkeypatch.setenv("HEADER", "hunter3")
+    text = """
+metrics: [exact_match]
+judge:
+  model: openai:m
+  base_url: http://gateway/v1
+  api_key_env: GATEWAY_KEY
+  model_kwargs: {temperature: 0, default_headers: {x-api-key: "${HEADER}"}}
+  timeout: 5m
+  fallback: [{model: 'openai:n', base_url: 'http://other/v1'}]
+limits: {timeout: 3m}
+"""
+
+    told = " ".join(ran(tmp_path, text).stdout.split())
+
+    assert "judge.base_url: http://gateway/v1 judge.api_key_env: GATEWAY_KEY" in told
+    assert "judge.model_kwargs: {temperature: 0, default_headers: {x-api-key: …}} judge.timeout: 300" in told
+    assert "judge.fallback: [{model: openai:n, base_url: http://other/v1}]" in told
+    assert "judge.timeout is 300 s and limits.timeout 180 s: a score ends before the first attempt" in told
+    assert "hunter" not in told

@@ -6,7 +6,8 @@ import pytest
 from tests.live import QUESTION, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer
-from spanscore.judges.effects.effect import unwrapped
+from spanscore.judges.effects.effect import layers, unwrapped
+from spanscore.judges.effects.gated import Gated
 from spanscore.line.configuration import Configuration
 from spanscore.metrics import ContextRelevance
 from spanscore.settings.reading import read_settings
@@ -54,6 +55,7 @@ def test_the_environment_overrides_the_file(tmp_path, monkeypatch):
         assert scorer.status().outcomes == {"exact_match": {"not_sampled": 1}}
 
 
+GATEWAY = "metrics: [exact_match]\njudge: {model: 'openai:m', base_url: 'http://h/v1'"
 WRONG = {
     "metrics: [faithfullness]": ["faithfullness", "faithfulness"],
     "metrics: [exact_match]\nsampling: {rate: 3}": ["sampling.rate", "3"],
@@ -98,6 +100,11 @@ WRONG = {
     "metrics: [exact_match]\njudge: {structured: xml}": ["judge.structured", "'schema'", "'xml'"],
     "metrics: [exact_match]\njudge: {requests_per_minute: 0}": ["judge.requests_per_minute", "greater than 0"],
     "metrics: [exact_match]\njudge: {timeout: 0}": ["judge.timeout", "greater than 0"],
+    f"{GATEWAY}, fallback: [{{model: 'openai:m', base_url: 'http://h/v1'}}]}}": ["judge.fallback asks m again"],
+    f"{GATEWAY}, fallback: [{{base_url: 'http://h/v1'}}]}}": ["judge.fallback.0.model: is required"],
+    f"{GATEWAY}, fallback: [{{model: 'openai:n', fallbck: []}}]}}": ["judge.fallback.0.fallbck: no such setting"],
+    f"{GATEWAY}, fallback: 'openai:n'}}": ["judge.fallback", "list"],
+    f"{GATEWAY}, max_input_tokens: 0}}": ["judge.max_input_tokens", "greater than or equal to 1"],
     "metrics: [exact_match, exact_match]": ["exact_match", "name="],
     "metrics: [exact_match]\nalerts: {exact_match: {baselin: 0.8}}": ["alerts.exact_match.baselin", "'baseline'"],
     "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.1, min_drop: 0.2}}": ["alerts.exact_match", "min_drop"],
@@ -144,6 +151,20 @@ def test_a_key_in_the_file_is_refused_where_it_is_a_judges_and_never_told(tmp_pa
 
     assert KEYS[text] in str(raised.value)
     assert "Judge0123456789" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_judge_has_those_that_stand_in_for_it_by_name_and_with_settings_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    others = "['openai:n', {model: 'openai:o', base_url: 'http://h/v1', timeout: 5s}]"
+    text = f"metrics: [faithfulness]\njudge: {{model: 'openai:m', timeout: 7s, fallback: {others}}}"
+
+    with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
+        judge = scorer._line.metrics["faithfulness"]._judge
+        accounts = scorer.status().accounts
+
+    assert [one.model for one in judge.judges] == ["m", "n", "o"]
+    assert [gate.timeout for one in judge.judges for gate in layers(one) if isinstance(gate, Gated)] == [7.0, 7.0, 5.0]
+    assert [repr(one.account) for one in accounts] == ["openai m", "openai n", "openai o"]
 
 
 def test_a_key_that_the_environment_holds_may_be_in_a_header(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ from spanscore.scoring.queues import QUEUES
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
 from spanscore.settings.reading import examine_settings
-from spanscore.settings.tree import PlaceSettings, Settings
+from spanscore.settings.tree import JudgeSettings, PlaceSettings, Settings
 from spanscore.sinks.registry import SINKS
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
@@ -177,11 +177,21 @@ def _embeddings_problems(settings: Settings) -> Iterator[ConfigurationError]:
 
 
 def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
-    """Yield what keeps a configuration's judge from being made."""
+    """Yield what keeps a configuration's judge from being made, or one that stands in for it."""
     asked = settings.judge
-    own = asked.api_key_env or asked.api_key_file or asked.base_url
-    yield from named_problems("judge.model", asked.model, lambda: judge_of(settings), own_key=bool(own))
+    lacking = [*_lacking_keys(asked)]
+    yield from lacking
+    if lacking:  # the judge is looked at without them
+        settings = settings.model_copy(update={"judge": asked.model_copy(update={"fallback": []})})
+    yield from named_problems("judge.model", asked.model, lambda: judge_of(settings), own_key=asked.has_own_key)
     yield from _unpriced(settings)
+
+
+def _lacking_keys(asked: JudgeSettings) -> Iterator[ConfigurationError]:
+    for position, one in enumerate(asked.fallback):
+        key = None if one.has_own_key else missing_key(one.model)
+        if key is not None:
+            yield NotReadyError(f"{key} is not set; judge.fallback.{position} {one.model!r} needs it")
 
 
 def _unpriced(settings: Settings) -> Iterator[ConfigurationError]:

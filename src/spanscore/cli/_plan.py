@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import CostPlan, asked_model, cost_lines, costs_of, enough
@@ -20,8 +21,9 @@ from spanscore.monitoring.alerts import DropPlan, plans_of
 from spanscore.monitoring.budget import least_scores
 from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
+from spanscore.settings.credentials import without_credentials
 from spanscore.settings.durations import duration
-from spanscore.settings.tree import AlertSettings, Settings
+from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
 
 __all__ = ["FOUND", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
@@ -101,6 +103,7 @@ class ConfigPlan:
     """What a scorer of a configuration would do.
 
     Attributes:
+        judge_settings: key below ``judge`` → value, for those that are set; no key to a model is among them.
         prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
         costs: of the metrics that ask a judge.
@@ -108,6 +111,7 @@ class ConfigPlan:
     """
 
     judge: str
+    judge_settings: Mapping[str, Any]
     embeddings: str | None
     prices: Mapping[str, Mapping[str, float]]
     rules: tuple[str, ...]
@@ -131,6 +135,7 @@ def plan_of(report: ConfigReport, *, requests_per_day: int | None = None) -> Con
     costs = costs_of(settings, rates, options.budget, requests_per_day)
     plan = ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
+        judge_settings=_set(settings.judge),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
         rules=tuple(_rules(options.rules)),
@@ -145,6 +150,12 @@ def plan_of(report: ConfigReport, *, requests_per_day: int | None = None) -> Con
         notes=tuple(_notes(settings, options, metrics)),
     )
     return report.as_written.all(plan)
+
+
+def _set(judge: JudgeSettings) -> dict[str, Any]:
+    """Return what is set of how a judge is asked; what it may cost is told beside it."""
+    told: dict[str, Any] = judge.model_dump(exclude_unset=True, exclude={"model", "prices", "budget", "share"})
+    return {name: without_credentials(value) for name, value in told.items()}
 
 
 def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) -> dict[str, Volume]:
@@ -246,6 +257,12 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     offline, model = settings.judge.model == "lexical", asked_model(settings)
     if not offline and price_of(model, prices) is None:
         yield f"judge.prices has no price of {model}: what its answers cost is not counted"
+    attempt_s = settings.judge.timeout
+    if attempt_s is not None and attempt_s > options.timeout:
+        yield (
+            f"judge.timeout is {attempt_s:g} s and limits.timeout {options.timeout:g} s: a score ends before the first attempt "
+            "of its judge does; raise limits.timeout to some attempts"
+        )
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if "span" not in options.attach:

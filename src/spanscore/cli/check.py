@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -118,6 +118,7 @@ def _fields(plan: ConfigPlan) -> Table:
 
 
 def _lines(plan: ConfigPlan) -> Iterator[str]:
+    yield from (f"judge.{name}: {_plain(value)}" for name, value in plan.judge_settings.items())
     if plan.embeddings:
         yield f"embeddings: {plan.embeddings}"
     for model, price in plan.prices.items():
@@ -128,6 +129,15 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
         yield f"alert on {alert.metric}: {_alert(alert)}"
         yield from (f"  {note}" for note in alert.notes)
     yield from plan.notes
+
+
+def _plain(value: Any) -> str:
+    """Return a setting as it is written in a file."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_plain(one)}' for name, one in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_plain, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _told(kind: str, name: str) -> str:

@@ -89,15 +89,13 @@ class PriceSettings(SettingsPart):
         return (self.input, self.output, self.input if self.cached_input is None else self.cached_input, self.batch)
 
 
-class JudgeSettings(SettingsPart):
-    """Who judges, and how it is asked: the keywords of ``spanscore.judge()``, which says what each means.
+class AskedSettings(SettingsPart):
+    """A chat model by ``provider:model``, and how it is asked: keywords of ``spanscore.judge()``, which says what each means.
 
-    A key to the judge is in the environment or in a file of its own, never in this one. ``prices`` are by model as its provider
-    names it in the answer, or by patterns (``gpt-4o*``), of which the longest wins; a dated name has the price of the undated
-    one.
+    A key to it is in the environment or in a file of its own, never in this one.
     """
 
-    model: str = "lexical"
+    model: str
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_file: str | None = None
@@ -108,8 +106,30 @@ class JudgeSettings(SettingsPart):
     attempts: Count | None = None
     requests_per_minute: PerMinute | None = None
     tokens_per_minute: PerMinute | None = None
+    max_input_tokens: Count | None = None
     max_answer_bytes: Size | None = None
     structured: Literal["auto", "schema", "tools", "json", "text"] = "auto"
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether it is asked with another key than its provider's usual one, or with none."""
+        return bool(self.api_key_env or self.api_key_file or self.base_url)
+
+
+def _by_name(value: Any) -> Any:
+    return {"model": value} if isinstance(value, str) else value
+
+
+class JudgeSettings(AskedSettings):
+    """Who judges: a chat model, or ``lexical`` for the offline judge; and who does while it is away.
+
+    Of what stands in for it all that is not set is as of the judge, but for address, key and parameters. ``prices`` are by
+    model as its provider names it in the answer, or by patterns (``gpt-4o*``), of which the longest wins; a dated name has the
+    price of the undated one.
+    """
+
+    model: str = "lexical"
+    fallback: list[Annotated[AskedSettings, BeforeValidator(_by_name)]] = Field(default_factory=list)
     cache: str | None = None
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
 

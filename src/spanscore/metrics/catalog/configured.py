@@ -23,6 +23,7 @@ def judge_of(settings: Settings) -> Judge:
     """
     asked = settings.judge
     effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share"})
+    effects["fallback"] = [one.model_dump(exclude_unset=True) for one in asked.fallback]
     try:
         return judge(asked.model, prices=_prices(settings), **effects)
     except ConfigurationError as error:
