@@ -257,12 +257,7 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     offline, model = settings.judge.model == "lexical", asked_model(settings)
     if not offline and price_of(model, prices) is None:
         yield f"judge.prices has no price of {model}: what its answers cost is not counted"
-    attempt_s = settings.judge.timeout
-    if attempt_s is not None and attempt_s > options.timeout:
-        yield (
-            f"judge.timeout is {attempt_s:g} s and limits.timeout {options.timeout:g} s: a score ends before the first attempt "
-            "of its judge does; raise limits.timeout to some attempts"
-        )
+    yield from _hasty(settings.judge.timeout, options.timeout)
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if "span" not in options.attach:
@@ -270,3 +265,11 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     if offline:  # here all metrics are made with the offline judge, also where another one will be asked
         own = settings.embeddings not in (None, "lexical")
         yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
+
+
+def _hasty(attempt_s: float | None, score_s: float) -> Iterator[str]:
+    if attempt_s is not None and attempt_s > score_s:
+        yield (
+            f"judge.timeout is {attempt_s:g} s and limits.timeout {score_s:g} s: a score ends before the first attempt of its "
+            "judge does; raise limits.timeout to some attempts"
+        )
