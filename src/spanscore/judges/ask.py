@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.budget import budgeted
-from spanscore.judges.effects.cost import table_of, with_cost
+from spanscore.judges.effects.cost import with_cost
 from spanscore.judges.fit import bound_of, fit
 from spanscore.judges.reader import read
 from spanscore.judges.record import failed_call, priced_by, record, recorded_calls
@@ -86,8 +86,10 @@ async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None
 async def _asked(judge: Judge, prompt: Prompt, left_out: float = 0.0) -> tuple[str, BaseModel | None]:
     """Call the judge once and record the call: its text, and the answer in it where it can be read."""
     started = time.perf_counter()
-    prices = partial(with_cost, table_of(judge))
-    with priced_by(prices), recorded_calls() as attempts:  # a retrying judge records those it gave up
+    with (
+        priced_by(partial(with_cost, judge)),
+        recorded_calls() as attempts,
+    ):  # a retrying judge records those it gave up
         try:
             reply = await _reply(judge, prompt)
         except JudgeError as error:

@@ -12,6 +12,7 @@ from tests.judges.models import QUESTION
 from tests.scoring.virtual_time import now_s, run
 
 from spanscore.errors import (
+    JudgeBudgetSpent,
     JudgeError,
     JudgeOutOfQuota,
     JudgeOverloaded,
@@ -408,3 +409,17 @@ def test_a_key_is_shown_nowhere() -> None:
     judge = gated(Scripted(at_once, account="hash of a key"))
 
     assert "hash" not in f"{judge.gate.state} {judge} {judge.gate.account}"
+
+
+def test_a_probe_for_which_no_money_was_left_says_nothing_of_the_judge() -> None:
+    async def answer(number: int) -> Reply:
+        raise DOWN if number <= 12 else JudgeBudgetSpent("none left: nothing was sent")
+
+    async def breaker_after() -> str:
+        gated = Gated(Scripted(answer), attempts=1, max_wait=8.0)
+        await asyncio.gather(*(gated.ask(QUESTION) for _ in range(12)), return_exceptions=True)
+        with pytest.raises(JudgeBudgetSpent):
+            await gated.ask(QUESTION)
+        return gated.gate.state.breaker
+
+    assert run(breaker_after()) == "open"

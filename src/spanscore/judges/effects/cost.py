@@ -106,10 +106,12 @@ def _own_table(judge: Any) -> Mapping[str, Price]:
     return judge.table if isinstance(judge, Priced) else {}
 
 
-def with_cost(table: Mapping[str, Price], call: JudgeCall) -> JudgeCall:
-    """Return a call with what it cost, where that is not known yet and its model has a price."""
-    price = price_of(call.model, table) if call.input_tokens or call.output_tokens else None
-    return call if price is None or call.cost_usd is not None else replace(call, cost_usd=cost_usd(price, call))
+def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
+    """Return a call of a judge with what it cost, where that is not known yet and its model has a price."""
+    if call.cost_usd is not None or not (call.input_tokens or call.output_tokens):
+        return call
+    price = price_of(call.model, table_of(judge))
+    return call if price is None else replace(call, cost_usd=cost_usd(price, call))
 
 
 def _is_billed(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from spanscore.errors import (
+    JudgeBudgetSpent,
     JudgeError,
     JudgeOutOfQuota,
     JudgeOverloaded,
@@ -267,7 +268,7 @@ class Gate:
     def _ended(self, ticket: Ticket, call: asyncio.Future[T]) -> None:
         """Learn from a call that has ended, and give its place to the next."""
         if not ticket.left:
-            if call.cancelled():
+            if call.cancelled() or isinstance(call.exception(), JudgeBudgetSpent):  # nobody was asked: it says nothing
                 self.left_behind(ticket, None)
             else:
                 self._learn(ticket, call)
