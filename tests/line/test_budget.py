@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from tests.live import QUESTION, a_line, a_trace, rag
 
 from spanscore import Budget, ConfigurationError, OnlineScorer, judge, semconv
-from spanscore.metrics import AspectCritic, ExactMatch
+from spanscore.judges import embedder
+from spanscore.metrics import AspectCritic, ExactMatch, SemanticSimilarity
 from spanscore.model.prompt import Prompt, Reply
 
 MONTH = "30d"
@@ -26,6 +28,12 @@ class Counting:
     async def ask(self, prompt: Prompt) -> Reply:
         self.asked += 1
         return Reply(text='{"reason": "fine", "verdict": 1}', input_tokens=100, output_tokens=10)
+
+
+def named(model: str) -> Counting:
+    spare = Counting()
+    spare.model = model
+    return spare
 
 
 def polite(judge: Any, name: str = "polite") -> AspectCritic:
@@ -109,6 +117,16 @@ def test_money_for_a_model_without_a_price_is_refused_with_the_key_to_set() -> N
 
     with pytest.raises(ConfigurationError, match=r"'dear', which polite asks, has no price: set judge\.prices"):
         OnlineScorer(metrics, budget=budget, tracer_provider=a_trace().provider)
+
+
+def test_money_for_embeddings_or_a_stand_in_without_a_price_is_refused_too() -> None:
+    vectors = embedder(DeterministicFakeEmbedding(size=4), prices={"other": (1, 0)})
+    away = judge(Counting(), prices={"dear": (1, 2)}, fallback=[named("spare")])
+    asked = {"DeterministicFakeEmbedding": SemanticSimilarity(vectors), "spare": polite(away)}
+
+    for model, metric in asked.items():
+        with pytest.raises(ConfigurationError, match=f"'{model}', which {metric.name} asks, has no price"):
+            OnlineScorer([metric], budget=[Budget(usd=5, per="1h")], tracer_provider=a_trace().provider)
 
 
 def test_money_for_what_is_free_or_has_a_price_is_fine() -> None:

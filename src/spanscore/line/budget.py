@@ -8,13 +8,11 @@ from functools import partial
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget import Purse
-from spanscore.judges.effects.cost import table_of
-from spanscore.judges.lexical.judge import is_offline
-from spanscore.judges.prices import price_of
+from spanscore.judges.effects.cost import models_without_price
 from spanscore.judges.tiktoken_count import load_counter
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.registry import under_current_names
-from spanscore.protocols import Metric
+from spanscore.protocols import Judge, Metric
 from spanscore.runtime.threads import start_daemon
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget
@@ -69,17 +67,22 @@ def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
 
 
 def _load_counters(metrics: Sequence[Metric]) -> None:
-    for model in {judge.model for metric in metrics if (judge := getattr(metric, "_judge", None)) is not None}:
+    for model in {judge.model for metric in metrics for judge in _asked_by(metric)}:
         load_counter(model)
 
 
 def _check_prices(budget: Budget, metrics: Mapping[str, Metric]) -> None:
     for name, metric in metrics.items():
-        judge = getattr(metric, "_judge", None)
-        if not budget.holds_for(name) or judge is None or is_offline(judge):
-            continue
-        if price_of(judge.model, table_of(judge)) is None:
+        unpriced = [model for judge in _asked_by(metric) for model in models_without_price(judge)]
+        if unpriced and budget.holds_for(name):
+            model = unpriced[0]
             raise ConfigurationError(
-                f"judge.budget is in usd, and {judge.model!r}, which {name} asks, has no price: set judge.prices, "
-                f"{{{judge.model}: {{input: …, output: …}}}}, or judge(…, prices={{{judge.model!r}: (…, …)}})"
+                f"judge.budget is in usd, and {model!r}, which {name} asks, has no price: set judge.prices, "
+                f"{{{model}: {{input: …, output: …}}}}, or judge(…, prices={{{model!r}: (…, …)}})"
             )
+
+
+def _asked_by(metric: Metric) -> list[Judge]:
+    """Return the judges that a metric asks, that of its embeddings among them; a user's own embedder tells no cost."""
+    own = (getattr(metric, "_judge", None), getattr(getattr(metric, "_embedder", None), "asked", None))
+    return [judge for judge in own if judge is not None]

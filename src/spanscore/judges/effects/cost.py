@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeRateLimited
 from spanscore.judges.effects.effect import Effect
 from spanscore.judges.effects.purse import Purse, Reservation, attempt
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.prices import Price, cost_usd, dearest, price_of, prices_of
 from spanscore.judges.record import failed_call, recorded_calls
 from spanscore.judges.tokens import question_tokens
@@ -18,7 +20,7 @@ from spanscore.protocols import Judge
 from spanscore.runtime.log import log_once
 from spanscore.settings.budget import Spent
 
-__all__ = ["Priced", "estimated", "table_of", "with_cost"]
+__all__ = ["Priced", "estimated", "models_without_price", "table_of", "with_cost"]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -104,6 +106,14 @@ def table_of(judge: Judge) -> Mapping[str, Price]:
 
 def _own_table(judge: Any) -> Mapping[str, Price]:
     return judge.table if isinstance(judge, Priced) else {}
+
+
+def models_without_price(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})) -> list[str]:
+    """Return the models that a judge may ask, those that stand in for it too, and that have no price; a lexical one is free."""
+    if isinstance(judge, Effect):
+        table = _own_table(judge) or table
+        return [model for one in judge.judges for model in models_without_price(one, table)]
+    return [] if is_offline(judge) or price_of(judge.model, table) is not None else [judge.model]
 
 
 def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:

@@ -52,6 +52,7 @@ class LangChainEmbedder:
 
     Attributes:
         account: whom it asks, and who pays.
+        asked: its client as a judge, with a judge's effects around it.
         model: the model's configured name; the class where it has none.
     """
 
@@ -65,7 +66,7 @@ class LangChainEmbedder:
         client = _EmbeddingsClient(embeddings, limits.get("timeout") or 30.0)
         self.account = client.account
         self.model = client.model
-        self._asked = budgeted(Gated(Priced(client, prices or {}), **limits))
+        self.asked = budgeted(Gated(Priced(client, prices or {}), **limits))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, asked for at once.
@@ -77,7 +78,7 @@ class LangChainEmbedder:
         started_s = time.perf_counter()
         try:
             with suppressed():
-                reply = await self._asked.ask(question)
+                reply = await self.asked.ask(question)
         except JudgeError as error:
             if error.was_asked:
                 record(failed_call(question, self.model, error, time.perf_counter() - started_s))
