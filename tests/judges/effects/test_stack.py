@@ -95,6 +95,12 @@ async def test_a_question_and_its_answer_pass_through_all_effects() -> None:
     assert reply.cost_usd == pytest.approx((10 * 1 + 2 * 10) / 1e6)
 
 
+def test_whoever_stands_in_for_a_judge_keeps_to_budgets_as_it_does() -> None:
+    made: Any = judge(Reader("x"), fallback=[Answers("y")])
+
+    assert all(Budgeted in layers(one) for one in made.judges)
+
+
 def test_a_setting_that_cannot_be_is_refused_by_every_effect() -> None:
     own = Answers("x")
     wrong: dict[str, Any] = {
