@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeUnavailable
@@ -25,7 +23,7 @@ def opened(error: JudgeError = DOWN) -> Breaker:
 def probed(breaker: Breaker, now_s: float) -> float:
     """Let the probe fail; return for how long it is open then."""
     assert breaker.wait_s(now_s) == 0
-    assert breaker.sent()
+    assert breaker.sent(now_s)
     breaker.failed(DOWN, now_s, probe=True)
     return breaker.wait_s(now_s)
 
@@ -57,9 +55,24 @@ def test_only_the_last_twenty_count() -> None:
     for _ in range(100):
         breaker.answered(probe=False)
 
-    opened = [breaker.failed(DOWN, 0.0, probe=False) for _ in range(16)]
+    opened = []
+    for number in range(20):
+        if number % 5 == 4:
+            breaker.answered(probe=False)
+        else:
+            opened.append(breaker.failed(DOWN, 0.0, probe=False))
 
     assert opened.index(True) == 15
+
+
+def test_ten_failures_in_a_row_open_it_however_well_it_was_before() -> None:
+    breaker = Breaker()
+    for _ in range(100):
+        breaker.answered(probe=False)
+
+    opened = [breaker.failed(DOWN, 0.0, probe=False) for _ in range(10)]
+
+    assert opened == [False] * 9 + [True]
 
 
 def test_each_failed_probe_doubles_the_time_up_to_five_seconds() -> None:
@@ -68,25 +81,54 @@ def test_each_failed_probe_doubles_the_time_up_to_five_seconds() -> None:
     assert [probed(breaker, now_s) for now_s in (1.0, 3.0, 7.0, 12.0)] == [2.0, 4.0, 5.0, 5.0]
 
 
-def test_one_probe_is_out_at_a_time() -> None:
+def test_a_probe_that_hangs_is_followed_by_another_after_five_seconds() -> None:
     breaker = opened()
 
-    assert (breaker.sent(), breaker.state, breaker.wait_s(50.0)) == (True, "half_open", inf)
+    assert (breaker.sent(1.0), breaker.state) == (True, "half_open")
+    assert (breaker.wait_s(1.0), breaker.wait_s(5.0), breaker.wait_s(6.0)) == (5.0, 1.0, 0.0)
+
+
+def test_a_probe_that_hung_and_fails_does_not_put_the_next_one_off() -> None:
+    breaker = opened()
+    breaker.sent(1.0)
+    breaker.sent(6.0)
+
+    breaker.failed(DOWN, 11.0, probe=True)
+
+    assert breaker.wait_s(11.0) == 0.0
+
+
+def test_a_probe_that_fails_after_another_was_answered_is_one_failure_and_no_more() -> None:
+    breaker = opened()
+    breaker.sent(1.0)
+    breaker.sent(6.0)
+
+    assert breaker.answered(probe=True)
+    assert not breaker.failed(DOWN, 11.0, probe=True)
+    assert breaker.state == "closed"
+
+
+def test_of_two_probes_that_are_answered_the_first_closes_it() -> None:
+    breaker = opened()
+    breaker.sent(1.0)
+    breaker.sent(6.0)
+
+    assert [breaker.answered(probe=True) for _ in range(2)] == [True, False]
 
 
 def test_an_answered_probe_closes_it_as_new() -> None:
     breaker = opened()
-    breaker.sent()
+    breaker.sent(1.0)
 
     assert breaker.answered(probe=True)
-    assert (breaker.state, breaker.sent()) == ("closed", False)
+    assert (breaker.state, breaker.sent(2.0)) == ("closed", False)
     assert [breaker.failed(DOWN, 9.0, probe=False) for _ in range(10)] == [False] * 9 + [True]
     assert breaker.wait_s(9.0) == 1.0
 
 
 def test_a_probe_that_was_called_back_is_followed_by_another() -> None:
     breaker = opened()
-    breaker.sent()
+    breaker.sent(1.0)
 
     breaker.given_up()
 

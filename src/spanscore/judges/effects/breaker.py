@@ -23,9 +23,9 @@ LASTING = frozenset({"not_allowed", "no_such_model"})
 class Breaker:
     """A circuit breaker: closed, open for a time, half open for one probe.
 
-    Ten outcomes or more of the last twenty, four fifths of them failed, open it for 1 s; each failed probe doubles that, up to
-    5 s. What a person must mend opens it for 5 min. An answered probe closes it. Outcomes of calls that were out when it opened
-    say nothing new and are left out.
+    Ten outcomes or more of the last twenty, four fifths of them failed, open it for 1 s, and so do ten failures in a row; each
+    failed probe doubles that, up to 5 s, and after as long one that hangs is followed by another. What a person must mend opens
+    it for 5 min. An answered probe closes it. Outcomes of calls that were out when it opened say nothing new and are left out.
     """
 
     def __init__(self) -> None:
@@ -51,24 +51,27 @@ class Breaker:
         return isinstance(self.error, JudgeOutOfQuota)
 
     def wait_s(self, now_s: float) -> float:
-        """Return in how many seconds a call may be sent; infinite while the probe is out."""
+        """Return in how many seconds a call may be sent."""
         if self._open_until_s is None:
             return 0.0
-        return inf if self._probing else max(0.0, self._open_until_s - now_s)
+        return max(0.0, self._open_until_s - now_s)
 
-    def sent(self) -> bool:
+    def sent(self, now_s: float) -> bool:
         """Tell that a call is sent; return whether it is the probe."""
         self._probing = self._open_until_s is not None
+        if self._probing:  # one that hangs must not hold up the next for as long as an attempt may take
+            self._next_probe_s = now_s + _LONGEST_S
+            self._open_until_s = max(self._next_probe_s, now_s + self._open_for_s)
         return self._probing
 
     def answered(self, *, probe: bool) -> bool:
         """Tell that the judge answered, be it by a refusal for load; return whether that closed it."""
-        if probe:
-            self._close()
-            return True
         if self._open_until_s is None:
             self._in_a_row = 0
             self._failures.append(False)
+        elif probe:
+            self._close()
+            return True
         return False
 
     def failed(self, error: JudgeError, now_s: float, *, probe: bool) -> bool:
@@ -79,13 +82,19 @@ class Breaker:
         self._failures.append(True)
         if isinstance(error, JudgeOutOfQuota) or error.error_type in LASTING:
             return self._open(_UNTIL_A_PERSON_ACTS_S, now_s, error)
-        if probe or (len(self._failures) >= _FEWEST and sum(self._failures) >= _FAILED_SHARE * len(self._failures)):
-            return self._open(min(max(_FIRST_S, 2 * self._open_for_s), _LONGEST_S), now_s)
-        return False
+        was_open = self._open_until_s is not None
+        if not was_open and not self._is_away():
+            return False
+        self._open(min(max(_FIRST_S, 2 * self._open_for_s), _LONGEST_S), now_s)
+        if was_open:  # the last to fail of several probes that hung is not the last that was sent
+            self._open_until_s = min(now_s + self._open_for_s, self._next_probe_s)
+        return True
 
     def given_up(self) -> None:
         """Tell that the probe was called back by its asker: the next question is one."""
         self._probing = False
+        if self._open_until_s is not None:
+            self._open_until_s = -inf
 
     def excuses(self, failed: int) -> bool:
         """Whether so many failed attempts of one question say nothing of it: the breaker is open, or about to be.
@@ -94,10 +103,15 @@ class Breaker:
         """
         return self._open_until_s is not None or self._in_a_row > max(failed, _FEWEST // 2 - 1)
 
+    def _is_away(self) -> bool:
+        """Whether enough of the last outcomes failed. Ten in a row are enough, however well it was before."""
+        failed, outcomes = sum(self._failures), len(self._failures)
+        return self._in_a_row >= _FEWEST or (outcomes >= _FEWEST and failed >= _FAILED_SHARE * outcomes)
+
     def _close(self) -> None:
         self._failures: deque[bool] = deque(maxlen=_WINDOW)
         self._in_a_row = 0
-        self._open_for_s = 0.0
+        self._open_for_s = self._next_probe_s = 0.0
         self._open_until_s = self.error = None
         self._probing = False
 

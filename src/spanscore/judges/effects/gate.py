@@ -235,7 +235,7 @@ class Gate:
         return 0.0 if stuck and beyond and out < self.ceiling else wait_s
 
     def _leave(self, tokens: float, now_s: float) -> Ticket:
-        serial, probe = self._buckets.sent(tokens, now_s), self.breaker.sent()
+        serial, probe = self._buckets.sent(tokens, now_s), self.breaker.sent(now_s)
         ticket = Ticket(serial, now_s, len(self._out) + 1, probe)
         self._places.sent(ticket, now_s)
         self._out.add(ticket)

@@ -84,8 +84,8 @@ class Gated(Effect):
             JudgeRateLimited: it waited for longer than ``max_wait``.
             JudgeError: the last attempt's.
         """
-        gate, since_s = self.gate.here(), asker().taken_s
-        until_s = self.max_wait + (asyncio.get_running_loop().time() if since_s is None else since_s)
+        gate, since_s, clock = self.gate.here(), asker().taken_s, asyncio.get_running_loop().time
+        until_s = self.max_wait + (clock() if since_s is None else since_s)
         failed, again = 0, False
         while True:
             tokens = question_tokens(prompt, self.model) + gate.largest_answer if gate.counts_tokens else 0
@@ -97,7 +97,7 @@ class Gated(Effect):
                 again = True
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
             except (JudgeUnavailable, JudgeTimeout) as error:
-                excused = gate.breaker.excuses(failed + 1)
+                excused = gate.breaker.excuses(failed + 1) and clock() < until_s  # else it might be the probe for ever
                 failed += not excused
                 if failed >= self.attempts or not gate.may_repeat(excused=excused):
                     raise
