@@ -2,8 +2,8 @@
 
     python -m benchmarks.judge_answers
 
-Half a minute. A loopback server gives each answer to a ``ChatOpenAI``; the median of five questions. Exits with 1 where one takes
-more than 50 ms.
+Half a minute. A loopback server gives each answer to a ``ChatOpenAI``; the median of five questions. Exits with 1 where one
+takes more than 50 ms.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import spanscore
 
 
 def implementations(room: str, protocol: Any) -> list[type]:
-    """Return the classes of a room of spanscore that have every method of a protocol."""
+    """Return the classes of a room of spanscore that have every method of a protocol; what a module has for itself is none."""
     methods = {name: member for name, member in vars(protocol).items() if name[0] != "_" and callable(member)}
     found = [kind for kind in _classes(room) if all(_has(kind, name, like) for name, like in methods.items())]
     assert found, f"{room}/ holds nothing that has {[*methods]}"
@@ -32,7 +32,7 @@ def _classes(room: str) -> list[type]:
         kind
         for module in modules
         for kind in vars(module).values()
-        if isinstance(kind, type) and kind.__module__ == module.__name__
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and kind.__name__[0] != "_"
     ]
 
 
