@@ -72,8 +72,6 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
     if chat_model:
         given = {"cache": None, "prices": {}, **given}  # a run may bring a cache; and each attempt is paid for
-    if "fallback" in given:
-        given = {**given, "fallback": [budgeted(one) for one in given["fallback"]]}
     lacks_breaker = "fallback" in given and not gates_of(judge)
     if chat_model or lacks_breaker or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given):
         judge = Gated(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
