@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -34,6 +35,7 @@ class Limits:
         per_second: requests, by time.
         tokens_per_second: of questions and answers.
         latency_s: mean time of an answer.
+        lag_s: for so long after its answer a question still counts.
         headers: whether its answers say what is left.
         retry_after_s: what its refusals say.
         storm: when it refuses everything.
@@ -45,6 +47,7 @@ class Limits:
     per_second: Sequence[tuple[float, float]] = ((0.0, inf),)
     tokens_per_second: float = inf
     latency_s: float = 0.5
+    lag_s: float = 0.0
     headers: bool = False
     retry_after_s: float | None = None
     storm: Between = (inf, inf)
@@ -70,7 +73,7 @@ class Limits:
         if self.fault is not None and self.fault[0] <= now_s < self.fault[1]:
             return 0.0
         by_tokens = self.tokens_per_second / (TOKENS_PER_QUESTION + ANSWER_TOKENS)
-        return min(self.rate(now_s), by_tokens, min(self.at_once, askers) / self.latency_s)
+        return min(self.rate(now_s), by_tokens, min(self.at_once, askers) / (self.latency_s + self.lag_s))
 
 
 class Meter:
@@ -108,15 +111,14 @@ class Server:
     answered_s: list[float] = field(default_factory=list)
     model: str = "virtual"
     _working: int = 0
-    _free: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _waiting: int = 0
+    _waiters: deque[asyncio.Future[None]] = field(default_factory=deque)
     _requests: Meter = field(default_factory=Meter)
     _tokens: Meter = field(default_factory=Meter)
 
     @property
     def at_work(self) -> int:
         """Questions that it works on or lets wait."""
-        return self._working + self._waiting
+        return self._working + len(self._waiters)
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer, refuse or fail."""
@@ -145,7 +147,7 @@ class Server:
     def _admits(self, tokens: float, now_s: float) -> bool:
         if self.limits.storm[0] <= now_s < self.limits.storm[1]:
             return False
-        if self._working >= self.limits.at_once and self._waiting >= self.limits.queue:
+        if self._working >= self.limits.at_once and len(self._waiters) >= self.limits.queue:
             return False
         rate, tokens_rate = self.limits.rate(now_s), self.limits.tokens_per_second
         if rate < inf and self._requests.level(rate, now_s) < 1:
@@ -171,16 +173,22 @@ class Server:
         }
 
     async def _work(self) -> None:
-        self._waiting += 1
-        async with self._free:
-            await self._free.wait_for(lambda: self._working < self.limits.at_once)
-            self._waiting -= 1
+        if self._working < self.limits.at_once:
             self._working += 1
-        mean_s = self.limits.latency_s
-        await asyncio.sleep(mean_s * self.dice.lognormvariate(-(_SPREAD**2) / 2, _SPREAD))
-        async with self._free:
+        else:
+            self._waiters.append(asyncio.get_running_loop().create_future())
+            await self._waiters[-1]  # and has the place of one that has ended
+        await asyncio.sleep(self.limits.latency_s * self.dice.lognormvariate(-(_SPREAD**2) / 2, _SPREAD))
+        if self.limits.lag_s:
+            asyncio.get_running_loop().call_later(self.limits.lag_s, self._end)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if self._waiters:
+            self._waiters.popleft().set_result(None)
+        else:
             self._working -= 1
-            self._free.notify()
 
 
 def _told(meter: Meter, rate: float, now_s: float) -> list[tuple[str, str]]:

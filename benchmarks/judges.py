@@ -76,6 +76,7 @@ LIMITS = (
     Row("20 at once", Limits(at_once=20), 0.98, 0.02),
     Row("2 at once", Limits(at_once=2), 0.98, 0.10),
     Row("5 at once, slow", Limits(at_once=5, latency_s=2.0), 0.98, 0.06),
+    Row("8 at once, freed 20 ms late", Limits(at_once=8, lag_s=0.02), 0.95, 0.10),
     Row("8 places and a queue", Limits(at_once=8, queue=8), 0.99, 0.03),
     Row("10 requests/s", per_second(10), 0.95, 0.06),
     Row("10 requests/s, headers", per_second(10, headers=True), 0.98, 0.01),

@@ -54,7 +54,6 @@ class Gate:
     def __init__(self, account: Account, ceiling: int) -> None:
         self.account = account
         self.ceiling = ceiling
-        self.cached = 0
         self._notes: tuple[str, ...] = ()
         self._listeners: set[Callable[[str, str, float], None]] = set()
         self._allowed: dict[Kind, float] = {}
@@ -68,7 +67,7 @@ class Gate:
         self._places, self._buckets = Places(self.ceiling), Buckets(time.time)
         for kind, per_minute in self._allowed.items():
             self._buckets.allow(kind, per_minute)
-        self._calls = self._repeated = self._throttled = self.largest_answer = 0
+        self._calls = self._repeated = self._throttled = self.cached = self.largest_answer = 0
         self._throttled_s = -inf
         self._leave_loop(None)
         self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()

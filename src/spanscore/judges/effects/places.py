@@ -8,10 +8,13 @@ does for the other: a learned rate starves a provider that limits places, places
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from math import ceil, floor, inf
 
+from spanscore.judges.effects.goodput import Goodput
 from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.effects.trials import Trials
 
 __all__ = ["Places"]
 
@@ -28,6 +31,7 @@ _PASSED_S = 1.0
 """A rate past the known one that was not refused for so long has passed."""
 _PROVED_S = 30.0
 """For so long it counts that so many at once were answered."""
+_PROOFS = 3
 _PEACE = 4
 """Answers in a row after which refusals are of another time."""
 _DOUBTS = 2
@@ -58,7 +62,7 @@ class Places:
         self._round_trip_s = self._unit_s = 0.5
         self._last_sent_s = self._one_by_one_until_s = -inf
         self._last_serial = self._cut_serial = 0
-        self._proved: dict[int, float] = {}
+        self._proved: dict[int, deque[float]] = {}
         self._suspects_rate: bool | None = None
         self._doubts = 0
         self._probe_every_s = _PROBE_S
@@ -102,7 +106,7 @@ class Places:
             in_use: whether others wait for a place.
         """
         self._round_trip_s += _SMOOTHING * (now_s - ticket.sent_s - self._round_trip_s)
-        self._proved[ticket.out] = now_s
+        self._proved.setdefault(ticket.out, deque(maxlen=_PROOFS)).append(now_s)
         if ticket.serial > self._cut_serial:
             if self._trials.on:
                 self._resume(ticket, now_s)
@@ -149,8 +153,9 @@ class Places:
         self._rest(ticket)
         self._in_trouble = True
         self._grow_at_s = now_s + self._probe_every_s
-        proved = any(at_s > now_s - _PROVED_S for out, at_s in self._proved.items() if out >= ticket.out)
-        self._suspects_rate = proved or ticket.out == 1
+        self._suspects_rate = ticket.out == 1 or self._is_proved(ticket.out, now_s)
+        if not self._suspects_rate:
+            self._proved = {out: proofs for out, proofs in self._proved.items() if out < ticket.out}
         if not self._suspects_rate and not self.paced:
             self._wall = float(ticket.out)
             self.level = max(1.0, min(self._wall - 1, _KEPT * self._wall))
@@ -161,6 +166,11 @@ class Places:
             known = goodput * (self._unit_s if self.paced else self._round_trip_s)
             self.level = min(self.level, max(_NEAR * known, self.level / 4))
         self._wall = self.level / _KEPT
+
+    def _is_proved(self, out: int, now_s: float) -> bool:
+        """Whether so many at once were answered, lately and not once by luck: a place may be free before we hear of it."""
+        proofs = (proof for known, proofs in self._proved.items() if known >= out for proof in proofs)
+        return sum(proof > now_s - _PROVED_S for proof in proofs) >= _PROOFS
 
     def _rest(self, ticket: Ticket) -> None:
         """Try past the level twice as rarely, if it was a try that failed; sooner, if the provider allows less than before."""
@@ -231,90 +241,3 @@ class Places:
     def _pass(self) -> None:
         self._passed += 1
         self._probe_every_s = _PROBE_S
-
-
-class Trials:
-    """After two refusals with no answer between: one question at a time, 0.1 s later, twice as long each time, up to 4 s.
-
-    Attributes:
-        last_admitted_s: when the last question left that was answered.
-    """
-
-    _FIRST_S, _LONGEST_S = 0.1, 4.0
-    _MANY = 3
-    _STORM_S = 5.0
-    """A rate that lets in fewer than one question in so long is rarer than a provider that refuses everybody for a while."""
-
-    def __init__(self) -> None:
-        self.last_admitted_s = -inf
-        self._refusals = 0
-        self._trial: Ticket | None = None
-        self._next_s = -inf
-        self._answers = 0
-
-    @property
-    def on(self) -> bool:
-        """Whether questions go one at a time."""
-        return self._refusals > 1
-
-    @property
-    def were_many(self) -> bool:
-        """Whether so many were refused that the time until one was let in tells the rate."""
-        return self._refusals > self._MANY
-
-    def was_storm(self, admitted: Ticket) -> bool:
-        """Whether everything was refused for a while, where much was answered before."""
-        return admitted.sent_s - self.last_admitted_s >= self._STORM_S and self._answers > 2  # noqa: PLR2004  (a few)
-
-    def wait_s(self, now_s: float) -> float:
-        """Return in how many seconds the next may go; infinite while one is out."""
-        return inf if self._trial else max(0.0, self._next_s - now_s)
-
-    def sent(self, ticket: Ticket) -> None:
-        """Tell that a question is sent."""
-        if self.on:
-            self._trial = ticket
-
-    def ended(self, ticket: Ticket) -> None:
-        """Tell that a question is not out any more."""
-        if self._trial is ticket:
-            self._trial = None
-
-    def answered(self) -> None:
-        """Tell that a question was answered that was sent after the last refusal."""
-        self._answers = 1 if self.on else self._answers + 1
-        self._refusals = 0
-
-    def refused(self, now_s: float) -> bool:
-        """Tell that a question was refused that was sent after the last refusal; return whether they are on now."""
-        self._refusals += 1
-        if self.on:
-            self._next_s = now_s + min(self._FIRST_S * 2 ** (self._refusals - 2), self._LONGEST_S)
-        return self.on
-
-
-class Goodput:
-    """How many a second were let in while others were refused: the provider's rate. Of a time in which there was trouble."""
-
-    _FEWEST = 3
-    _TURNED_AWAY = 0.3
-    """Refused for each that was let in, below which the rate was asked for too little to be seen."""
-
-    def __init__(self) -> None:
-        self.begin(-inf)
-
-    def begin(self, now_s: float) -> None:
-        """Count from now on."""
-        self._since_s = now_s
-        self.offered = self.turned_away = 0
-
-    def per_s(self, refused: Ticket, later: int) -> float | None:
-        """Return the rate up to a question that was refused; None where too little is known.
-
-        Args:
-            later: questions that were sent after it, of which nothing is known yet.
-        """
-        admitted = self.offered - self.turned_away - later
-        if admitted < self._FEWEST or self.turned_away < self._TURNED_AWAY * admitted:
-            return None
-        return admitted / (refused.sent_s - self._since_s)

@@ -1,0 +1,51 @@
+"""Where everything is refused, one question at a time; by a clock that is wound by hand."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from spanscore.judges.effects.ticket import Ticket
+from spanscore.judges.effects.trials import Trials
+
+
+def refused(times: int, *, now_s: float = 0.0) -> Trials:
+    trials = Trials()
+    for _ in range(times):
+        trials.refused(now_s)
+    return trials
+
+
+def test_they_begin_with_the_second_refusal_without_an_answer_between() -> None:
+    answered = refused(1)
+    answered.answered()
+
+    assert [refused(times).on for times in (0, 1, 2)] == [False, False, True]
+    assert not answered.refused(0.0)
+
+
+def test_each_is_twice_as_long_after_the_last_up_to_four_seconds() -> None:
+    assert [refused(times).wait_s(0.0) for times in range(2, 9)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 4.0])
+
+
+def test_one_is_out_at_a_time() -> None:
+    trials, question = refused(2), Ticket(1, 1.0, 1)
+    trials.sent(question)
+    out_s = trials.wait_s(9.0)
+
+    trials.ended(question)
+
+    assert (out_s, trials.wait_s(9.0)) == (inf, 0.0)
+
+
+def test_a_long_silence_after_many_answers_was_a_storm_and_one_after_few_a_low_rate() -> None:
+    rare, busy = refused(5), Trials()
+    for _ in range(10):
+        busy.answered()
+    busy.refused(0.0)
+    for trials in (rare, busy):
+        trials.last_admitted_s = 0.0
+
+    assert [trials.was_storm(Ticket(1, 30.0, 1)) for trials in (rare, busy)] == [False, True]
+    assert not busy.was_storm(Ticket(1, 2.0, 1))
