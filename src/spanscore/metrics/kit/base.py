@@ -196,7 +196,7 @@ class BaseMetric:
             score,
             metric=self.name,
             version=self.version,
-            **self._asked(),
+            **self._judge_asked(),
             usage=Usage(tuple(calls)) if calls else score.usage,
             judge_model=self._answered(calls, score.judge_model),
         )
@@ -210,13 +210,13 @@ class BaseMetric:
             version=self.version,
             outcome=outcome,
             scale=scale or self.scale,
-            **self._asked(),
+            **self._judge_asked(),
             usage=Usage(tuple(calls)),
             judge_model=self._answered(calls),
             **fields,
         )
 
-    def _asked(self) -> dict[str, Any]:
+    def _judge_asked(self) -> dict[str, Any]:
         """Return the series and stratum of the score at hand: those of the judge that was asked for it."""
         other = stand_in_for(self._judge)
         return {
