@@ -35,7 +35,8 @@ from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
-from spanscore import OnlineScorer
+from spanscore import Budget, OnlineScorer
+from spanscore.judges import judge
 from spanscore.judges.record import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
 from spanscore.model.score import JudgeCall
@@ -129,6 +130,7 @@ def staged(
             service_name=SERVICE,
             rates={"grounded": 0.5},
             hold=HOLD_S,
+            budget=[Budget(calls=100_000, per="1h")],
         )
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
             stack.callback(end)
@@ -188,7 +190,8 @@ def _metrics() -> list[BaseMetric]:
     verdicts = [
         {"step": "critique", "output": {"reason": "read", "verdict": verdict}} for verdict in HARMLESS_VERDICTS * ROUNDS
     ]
-    harmless = AspectCritic(ScriptedJudge(verdicts), name="harmless", definition="Is the response free of harm?")
+    gated = judge(ScriptedJudge(verdicts), max_wait=60.0)  # an account, as every chat model has
+    harmless = AspectCritic(gated, name="harmless", definition="Is the response free of harm?")
     return [
         harmless,
         Faithfulness(ScriptedJudge()),  # its judge has nothing to say: judge_error
