@@ -18,6 +18,7 @@ from tests.servers.otlp import OtlpReceiver
 
 from spanscore import Extract, OnlineScorer
 from spanscore.errors import ConfigurationError
+from spanscore.judges import judge
 from spanscore.metrics import AspectCritic, BaseMetric
 from spanscore.model.prompt import Reply
 from spanscore.runtime import loop
@@ -77,7 +78,7 @@ def judged_by(answer):
     return lambda: [critic(Judge(answer))]
 
 
-def served(answer, **client):
+def served(answer, **limits):
     """A chat model behind HTTP that answers so."""
 
     def options(stack):
@@ -86,7 +87,8 @@ def served(answer, **client):
         return {"timeout": 1.0}
 
     def metrics():
-        return [critic(ChatOpenAI(base_url=LATER.url, api_key="none", model="m", max_retries=0, **client))]
+        model = ChatOpenAI(base_url=LATER.url, api_key="none", model="m", max_retries=0)
+        return [critic(judge(model, **limits))]
 
     return {"options": options, "metrics": metrics}
 
@@ -162,7 +164,9 @@ JUDGES = {
     "answers 10 MB of objects": Hazard(judged_by('{"a": {} ' * 1_000_000), outcomes={"judge_error": N}),
     "answers 10 MB of quotes": Hazard(judged_by('{"' * 5_000_000), outcomes={"judge_error": N}),
     "answers deep lists": Hazard(judged_by('{"reason": ' + "[" * 100_000), outcomes={"judge_error": N}),
-    "is rate limited": Hazard(**served(lambda _: (429, {"Retry-After": "30"})), outcomes={"timeout": N}),
+    "is rate limited": Hazard(
+        **served(lambda _: (429, {"Retry-After": "30"}), max_wait=0.5), outcomes={"rate_limited": N}
+    ),
     "is unknown": Hazard(
         **served(lambda _: (401, {})),
         outcomes={"judge_error": N},

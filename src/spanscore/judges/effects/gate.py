@@ -28,7 +28,6 @@ from spanscore.judges.effects.places import Places
 from spanscore.judges.effects.retry_budget import RetryBudget
 from spanscore.judges.effects.ticket import Ticket
 from spanscore.runtime.fork import reset_in_child
-from spanscore.runtime.log import log_once
 
 __all__ = ["Gate"]
 
@@ -308,9 +307,6 @@ class Gate:
         assert self._loop is not None
         opened = self.breaker.failed(error, self._loop.time(), probe=ticket.probe)
         if opened and self.breaker.refuses is not None:
-            log_once(
-                f"judge {self.account} {error.error_type}", f"{self.account}: {error}; it is asked again in 5 minutes"
-            )
             for waiter in self._queue:
                 if not waiter.comes.done():
                     waiter.comes.set_exception(_copy(self.breaker.refuses))
