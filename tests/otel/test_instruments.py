@@ -422,6 +422,16 @@ def test_a_wait_is_recorded_once_on_a_meter_that_two_scorers_share(memory: Memor
     assert (point.count, point.sum, dict(point.attributes)) == (1, 2.5, dict(of_account()))
 
 
+def test_no_wait_is_recorded_on_a_meter_that_was_abandoned(memory: Memory) -> None:
+    listeners = list[Callable[[str, str, float], None]]()
+    telemetry = telemetry_of(memory, waits=listeners.append)
+
+    telemetry.abandon(memory.providers.meter())
+    listeners[0]("openai", "m", 2.5)
+
+    assert memory.points("spanscore.judge.wait") == {}
+
+
 def test_tokens_are_of_one_type_each_and_answers_without_a_count_are_counted(memory: Memory) -> None:
     metered = JudgeCall(step="a", model="m", input_tokens=100, cached_input_tokens=80, output_tokens=7)
     silent = (JudgeCall(step="a", model="m"), JudgeCall(step="a", model="m", cached=True))
