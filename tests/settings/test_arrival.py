@@ -31,7 +31,7 @@ BASE: dict[str, Any] = {
     "metrics": ["faithfulness", "response_relevancy"],
     "judge": {
         "model": "openai:usual",
-        "fallback": [{"model": "openai:usual-2"}],
+        "fallback": [{"model": "openai:as-usual"}],
         "prices": {"*usual": {"input": 50.0, "output": 2.0}},
         "budget": [{"calls": 1_000, "per": "1h"}],
     },
