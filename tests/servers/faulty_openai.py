@@ -140,7 +140,8 @@ class FaultyOpenAI:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _listen(self) -> None:
-        self._listener = await asyncio.start_server(self._connected, "127.0.0.1", self.port, backlog=1024)
+        if self._listener is None or not self._listener.is_serving():
+            self._listener = await asyncio.start_server(self._connected, "127.0.0.1", self.port, backlog=1024)
 
     async def _stop_listening(self) -> None:
         if self._listener is not None:

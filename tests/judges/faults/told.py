@@ -1,0 +1,104 @@
+"""What a row of the fault matrix is played at, and what it came to beside what it must."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.judges.faults.stage import PRICE, Stage
+from tests.servers.faulty_openai import FaultyOpenAI
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a row lasts.
+
+    Attributes:
+        length: of a fault, and of the time after it, as a share of the full one.
+        timeout_s: of an attempt.
+        per_s: units.
+        units: of a row that submits them at once, as a share of the full number.
+        spare: requests that a short row may waste beyond its share of them: the first ones of an episode.
+    """
+
+    length: float = 1.0
+    timeout_s: float = 10.0
+    per_s: float = 5.0
+    units: float = 1.0
+    spare: int = 0
+
+
+FULL = Pace()
+SHORT = Pace(length=1 / 20, timeout_s=0.75, per_s=20.0, units=0.1, spare=20)
+
+
+@dataclass(slots=True)
+class Told:
+    """What a row came to.
+
+    Attributes:
+        missed: what is not as it must be, with the value and what was allowed.
+        seen: the values that were looked at.
+    """
+
+    scores: str
+    per_score: float
+    rest: dict[str, int]
+    seen: dict[str, str] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+
+    def most(self, what: str, value: float, allowed: float) -> None:
+        self._check(what, value, f"≤ {allowed:g}", holds=value <= allowed)
+
+    def least(self, what: str, value: float, allowed: float) -> None:
+        self._check(what, value, f"≥ {allowed:g}", holds=value >= allowed)
+
+    def same(self, what: str, value: Any, wanted: Any) -> None:
+        self._check(what, value, f"= {wanted}", holds=value == wanted)
+
+    def _check(self, what: str, value: Any, allowed: str, *, holds: bool) -> None:
+        shown = f"{value:.4g}" if isinstance(value, float) else f"{value}"
+        self.seen[what] = shown
+        if not holds:
+            self.missed.append(f"{what}: {shown}, {allowed}")
+
+
+def told_of(stage: Stage, *servers: FaultyOpenAI) -> Told:
+    """Wait for what was submitted, and check what holds in every row: each unit has one outcome, every request is a call."""
+    stage.ended(120)
+    asked = [one for server in servers for one in server.asked]
+    told = Told(
+        f"{stage.scored()} of {stage.submitted * len(stage.scorer.status().eligible)}",
+        len(asked) / max(1, stage.scored()),
+        stage.rest(),
+    )
+    status = stage.scorer.status()
+    ended = sum(stage.outcomes().values())
+    told.same(
+        "eligible − Σ outcomes − pending", sum(status.eligible.values()) - ended - sum(status.pending.values()), 0
+    )
+    told.same("collections that do not add up", stage.broken, [])
+    return told
+
+
+def check_billed(told: Told, stage: Stage, server: FaultyOpenAI) -> None:
+    """Check that tokens and money are what the server billed, and that there is a call for every request."""
+    calls = stage.calls()
+    told.same("calls for requests", sum(not call.cached for call in calls), len(server.asked))
+    known = [call for call in calls if not call.estimated]
+    billed = [one for one in server.asked if one.status == 200]
+    tokens = sum(one.input_tokens for one in billed), sum(one.output_tokens for one in billed)
+    told.same("tokens", (sum(c.input_tokens for c in known), sum(c.output_tokens for c in known)), tokens)
+    usd = sum(count * price for count, price in zip(tokens, PRICE, strict=True)) / 1e6
+    counted = sum(call.cost_usd or 0.0 for call in known)
+    told.most("money counted beside what was billed", abs(counted - usd) / max(usd, 1e-9), 0.01)
+
+
+def check_scored(told: Told, stage: Stage, share: float = 1.0) -> None:
+    units = stage.submitted * len(stage.scorer.status().eligible)
+    told.least("share scored", stage.scored() / units, share)
+
+
+def check_requests(told: Told, stage: Stage, server: FaultyOpenAI, per_score: float, pace: Pace) -> None:
+    wasted = len(server.asked) - stage.scored()
+    told.most("requests wasted", wasted, (per_score - 1) * stage.scored() + pace.spare)
