@@ -137,7 +137,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.purse = Purse([self.budget], clock=lambda: self.now_s)
-        pacer = BudgetPacer([self.budget], self.purse, clock=lambda: self.now_s, under_way=lambda: len(self.out))
+        pacer = BudgetPacer([self.budget], self.purse, lambda: {METRIC: len(self.out)}, clock=lambda: self.now_s)
         self.sampler = RateSampler({METRIC: 1.0}, pacer=pacer if self.paced else None)
 
     def day(self, units: Sequence[Arrival], random: Random) -> Day:

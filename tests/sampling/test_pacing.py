@@ -46,7 +46,7 @@ class Books:
 
 def spent_in(books: Books, budgets: list[Budget], *, wanted: int, steps: int, metric: str = "m") -> BudgetPacer:
     """Drive a pacer through steps in each of which so many units come, evenly."""
-    pacer, random = BudgetPacer(budgets, books, clock=lambda: books.now_s), Random(1)
+    pacer, random = BudgetPacer(budgets, books, dict, clock=lambda: books.now_s), Random(1)
     for number in range(wanted * steps):
         books.now_s = MIDNIGHT + number * STEP_S / wanted
         taken = random.random() < pacer.factor(metric)
@@ -108,21 +108,25 @@ def test_where_nothing_is_left_the_last_factor_above_0_chooses() -> None:
     assert pacer.factor("m") == before > 0
 
 
-def after_two_steps(under_way: int) -> float:
-    """Return the factor when so many of the units that were taken still wait for their judge."""
-    waiting, books = [0], Books()
-    pacer = BudgetPacer([Budget(calls=1_000, per="1h")], books, under_way=lambda: waiting[0], clock=lambda: books.now_s)
+def after_two_steps(under_way: int, metric: str = "m") -> float:
+    """Return the factor when so many of the units that a metric took still wait for their judge."""
+    waiting, books = {metric: 0}, Books()
+    pacer = BudgetPacer([Budget(calls=1_000, per="1h", metric="m")], books, lambda: waiting, clock=lambda: books.now_s)
     for second in range(int(2 * STEP_S)):
         books.now_s = MIDNIGHT + second
         pacer.factor("m")
         pacer.count("m", taken=True)
         books.pay("m")
-    books.now_s, waiting[0] = MIDNIGHT + 3 * STEP_S, under_way
+    books.now_s, waiting[metric] = MIDNIGHT + 3 * STEP_S, under_way
     return pacer.factor("m")
 
 
 def test_units_that_wait_for_their_judge_are_paid_from_what_is_left() -> None:
     assert after_two_steps(under_way=500) < after_two_steps(under_way=0) < 1
+
+
+def test_units_that_wait_for_the_judge_of_another_metric_take_nothing_from_a_budget() -> None:
+    assert after_two_steps(under_way=500, metric="other") == after_two_steps(under_way=0)
 
 
 def test_a_step_that_has_cost_its_share_ends_before_its_time() -> None:

@@ -36,16 +36,16 @@ def purse_of(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
     return purse
 
 
-def pacer_of(purse: Purse | None, under_way: Callable[[], int]) -> BudgetPacer | None:
+def pacer_of(purse: Purse | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:
     """Return what lowers the rates so that a purse lasts; None where there is none.
 
     Args:
         purse: what may be paid.
-        under_way: how many units are taken and not done yet.
+        under_way: metric → units that it took and that are not done yet.
     """
     if purse is None:
         return None
-    pacer = BudgetPacer(purse.budgets, purse, under_way=under_way)
+    pacer = BudgetPacer(purse.budgets, purse, under_way)
     purse.factors = pacer.factors
     return pacer
 

@@ -97,7 +97,7 @@ class Line:
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
         rates = {name: options.rates_of(name)[0] for name in self.metrics}
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
-        self.pacer = pacer_of(self.purse, lambda: len(self.queue))
+        self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
         self.sampler = RateSampler(rates, rules=options.rules, key=key, pacer=self.pacer)
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout, purse=self.purse, at_once=options.workers)

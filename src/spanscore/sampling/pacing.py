@@ -55,7 +55,7 @@ class BudgetPacer:
     Args:
         budgets: at least one; what is this process's of them.
         spending: what was spent of them.
-        under_way: how many units are taken and not done yet.
+        under_way: metric → units that it took and that are not done yet.
         clock: seconds since the epoch.
     """
 
@@ -63,8 +63,8 @@ class BudgetPacer:
         self,
         budgets: Sequence[Budget],
         spending: Spending,
+        under_way: Callable[[], Mapping[str, int]],
         *,
-        under_way: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._budgets = tuple(budgets)
@@ -124,6 +124,7 @@ class _Demand:
         wanted: units of this step that the rate without the factor takes.
         taken: of them, those that were taken.
         spent: what the metric had cost when the step began.
+        under_way: units that were taken and not done then.
         per_step: ``wanted`` in a whole step, of late.
         newest: the same, in the last step alone.
         per_unit: what a taken unit costs, of late.
@@ -132,6 +133,7 @@ class _Demand:
     wanted: int = 0
     taken: int = 0
     spent: float = 0.0
+    under_way: int = 0
     per_step: _RecentMean = field(default_factory=_RecentMean)
     newest: float = 0.0
     per_unit: _RecentMean = field(default_factory=_RecentMean)
@@ -153,7 +155,6 @@ class _BudgetPace:
         self._planned = inf  # of what the step may cost, what is left
         self._demands: dict[str, _Demand] = {}
         self._turned_away = 0
-        self._under_way = 0
         self._owed = 0.0
 
     def is_over(self, now_s: float) -> bool:
@@ -166,7 +167,9 @@ class _BudgetPace:
         demand.taken += taken
         self._planned -= taken * demand.per_unit.value
 
-    def begin(self, now_s: float, spending: Spending, under_way: int, limit: Callable[[str], float]) -> None:
+    def begin(
+        self, now_s: float, spending: Spending, under_way: Mapping[str, int], limit: Callable[[str], float]
+    ) -> None:
         """Begin a step; ``limit`` is what other budgets allow a metric."""
         highest = min(1.0, self.factor * (_FASTEST_RISE if self._is_next(now_s) else 1.0))
         self._learn(now_s, spending, under_way)
@@ -182,24 +185,22 @@ class _BudgetPace:
         rest = self.budget.amount - spent
         return max(rest - KEPT_BACK * self.budget.amount, _OF_THE_REST * rest)
 
-    def _learn(self, now_s: float, spending: Spending, under_way: int) -> None:
+    def _learn(self, now_s: float, spending: Spending, under_way: Mapping[str, int]) -> None:
         """Take what the last step had into what is expected; with it the time since, in which nothing came."""
         paid, turned_away = spending.paid(), spending.turned_away()
         steps = (now_s - self._since_s) / self._step_s
-        most = max((demand.taken for demand in self._demands.values()), default=0)
-        done = max(0, most - (under_way - self._under_way)) / most if most else 1.0
         self._owed = 0.0
         for metric, demand in self._demands.items():
             known = paid.get(metric, Paid())
             spent, reserved = known.spent.of(self.budget.unit), known.reserved.of(self.budget.unit)
             demand.newest = demand.wanted / steps
             demand.per_step.add(demand.wanted, steps)
+            waiting = under_way.get(metric, 0)
             if turned_away == self._turned_away:  # a unit that was turned away looks like one that costs nothing
-                demand.per_unit.add(spent - demand.spent, demand.taken * done)
-            share = demand.taken / most if most else 0.0
-            self._owed += max(0.0, under_way * share * demand.per_unit.value - reserved)
-            demand.spent, demand.wanted, demand.taken = spent, 0, 0
-        self._since_s, self._turned_away, self._under_way = now_s, turned_away, under_way
+                demand.per_unit.add(spent - demand.spent, max(0, demand.taken - (waiting - demand.under_way)))
+            self._owed += max(0.0, waiting * demand.per_unit.value - reserved)
+            demand.spent, demand.wanted, demand.taken, demand.under_way = spent, 0, 0, waiting
+        self._since_s, self._turned_away = now_s, turned_away
 
     def _is_next(self, now_s: float) -> bool:
         return now_s // self._step_s > self._since_s // self._step_s

@@ -9,6 +9,7 @@ Shared-Memory Packet Switches", 1998), with α = 3. Where there is one lane only
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -35,6 +36,9 @@ class _Held:
 class Lanes:
     """Which metrics a unit still finds room for in the queue. Owned by the span thread.
 
+    Attributes:
+        under_way: metric → units with a place of which its score is to come.
+
     Args:
         of: metric → its lane.
         capacity: places of the queue.
@@ -52,6 +56,7 @@ class Lanes:
         self._all = _Held()
         self._lanes: dict[Hashable, _Held] = {lane: _Held() for lane in self._of.values()}
         self._open: dict[UnitKey, tuple[int, dict[str, None]]] = {}
+        self.under_way: Counter[str] = Counter()
 
     def with_room(self, metrics: Collection[str]) -> list[str]:
         """Return those of the metrics whose lane has room for one more unit."""
@@ -64,6 +69,7 @@ class Lanes:
         """Note a unit that has a place in the queue, for as long as a score of it is to come."""
         self._open[key] = size_bytes, dict.fromkeys(metrics)
         self._all.add(1, size_bytes)
+        self.under_way.update([*metrics])
         for lane in self._lanes_of(metrics):
             self._lanes[lane].add(1, size_bytes)
 
@@ -71,8 +77,10 @@ class Lanes:
         """Note that scores of a unit are in."""
         size_bytes, left = self._open[key]
         before = self._lanes_of(left)
-        for name in metrics:
-            left.pop(name, None)
+        done = left.keys() & metrics
+        for name in done:
+            del left[name]
+        self.under_way.subtract(done)
         for lane in before - self._lanes_of(left):
             self._lanes[lane].add(-1, -size_bytes)
 
