@@ -154,6 +154,20 @@ def test_a_refusal_of_fewer_than_were_answered_is_about_the_rate_and_makes_a_pac
     assert 0 < account.places.wait_s(len(account.out), account.now_s) < 1
 
 
+def test_a_pace_is_given_up_where_refusals_are_about_places_after_all() -> None:
+    places = Places(64)
+    places.paced, places.level = True, 6.0
+
+    for now_s in (1.0, 2.0):
+        ninth, later = Ticket(int(10 * now_s), now_s, 9), Ticket(int(10 * now_s) + 1, now_s, 3)
+        places.sent(ninth, now_s)
+        places.refused(ninth, now_s)
+        places.sent(later, now_s)
+        places.answered(later, now_s + 0.5, in_use=True)
+
+    assert (places.paced, places.level) == (False, 8.0)
+
+
 def test_below_one_it_is_one_call_per_round_trip_divided_by_it() -> None:
     places = Places(64)
     places.level = 0.25

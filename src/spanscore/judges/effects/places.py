@@ -64,7 +64,7 @@ class Places:
         self._last_serial = self._cut_serial = 0
         self._proved: dict[int, deque[float]] = {}
         self._suspects_rate: bool | None = None
-        self._doubts = 0
+        self._doubts = self._refused_at = 0
         self._probe_every_s = _PROBE_S
         self._grow_at_s = inf
         self._passed = 0
@@ -153,6 +153,7 @@ class Places:
         self._rest(ticket)
         self._in_trouble = True
         self._grow_at_s = now_s + self._probe_every_s
+        self._refused_at = ticket.out
         self._suspects_rate = ticket.out == 1 or self._is_proved(ticket.out, now_s)
         if not self._suspects_rate:
             self._proved = {out: proofs for out, proofs in self._proved.items() if out < ticket.out}
@@ -202,7 +203,8 @@ class Places:
         if self._suspects_rate and not self.paced:
             self.paced, self._unit_s = True, self._round_trip_s
         elif self.paced and self._doubts >= _DOUBTS:
-            self.paced, self.level = False, max(1.0, self._wall - 1)
+            self.paced, self._wall = False, float(self._refused_at)
+            self.level = max(1.0, self._wall - 1)
         self._suspects_rate = None
 
     def _grow(self, ticket: Ticket, now_s: float) -> None:
