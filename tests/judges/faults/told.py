@@ -38,7 +38,7 @@ class Told:
 
     Attributes:
         missed: what is not as it must be, with the value and what was allowed.
-        seen: the values that were looked at.
+        seen: the values for which there is a bound.
     """
 
     scores: str
@@ -48,19 +48,19 @@ class Told:
     missed: list[str] = field(default_factory=list)
 
     def most(self, what: str, value: float, allowed: float) -> None:
-        self._check(what, value, f"≤ {allowed:g}", holds=value <= allowed)
+        self._bounded(what, value, f"≤ {allowed:g}", holds=value <= allowed)
 
     def least(self, what: str, value: float, allowed: float) -> None:
-        self._check(what, value, f"≥ {allowed:g}", holds=value >= allowed)
+        self._bounded(what, value, f"≥ {allowed:g}", holds=value >= allowed)
 
     def same(self, what: str, value: Any, wanted: Any) -> None:
-        self._check(what, value, f"= {wanted}", holds=value == wanted)
+        if value != wanted:
+            self.missed.append(f"{what}: {value}, = {wanted}")
 
-    def _check(self, what: str, value: Any, allowed: str, *, holds: bool) -> None:
-        shown = f"{value:.4g}" if isinstance(value, float) else f"{value}"
-        self.seen[what] = shown
+    def _bounded(self, what: str, value: float, allowed: str, *, holds: bool) -> None:
+        self.seen[what] = f"{value:.3g}"
         if not holds:
-            self.missed.append(f"{what}: {shown}, {allowed}")
+            self.missed.append(f"{what}: {value:.4g}, {allowed}")
 
 
 def told_of(stage: Stage, *servers: FaultyOpenAI) -> Told:
