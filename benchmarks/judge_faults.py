@@ -24,6 +24,8 @@ from tests.judges.faults.stage import Stage, critic
 from tests.judges.faults.told import FULL, SHORT, Pace, Told
 from tests.servers.faulty_openai import FaultyOpenAI, Limits
 
+from spanscore.line.status import Status
+
 _HEAD = "| fault | scores | requests per score | the rest | seen | missed | s |\n|---|---|---|---|---|---|---|"
 _LOOK_S = 5.0
 _PHASES = ((40.0, 20.0), (40.0, 5.0), (60.0, None), (100.0, 20.0))
@@ -90,10 +92,20 @@ def _recording() -> Iterator[str]:
             _turn(server, per_s)
             while stage.now_s() < until_s:
                 sleep(min(_LOOK_S, max(0.0, until_s - stage.now_s())))
-                yield f"--- {stage.now_s():.0f} s\n{stage.scorer.status()}"
+                yield f"--- {stage.now_s():.0f} s\n{_below_the_tables(stage.scorer.status())}"
         asking.join()
         stage.ended(60)
         yield f"=== {stage.now_s():.0f} s: all {stage.submitted} units have ended\n{stage.scorer.status()}"
+
+
+def _below_the_tables(status: Status) -> str:
+    """Return the part of a status that changes here: outcomes, what waits, and the account's row."""
+    ended = {outcome: units for counted in status.outcomes.values() for outcome, units in counted.items()}
+    counts = {**ended, "pending": sum(status.pending.values())}
+    told = f"{status}"
+    return (
+        ", ".join(f"{what} {units}" for what, units in counts.items()) + "\n" + told[told.index("running:") :].rstrip()
+    )
 
 
 def _turn(server: FaultyOpenAI, per_s: float | None) -> None:
