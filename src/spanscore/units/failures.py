@@ -27,6 +27,17 @@ _WHAT = {
     Outcome.BUDGET: "the judge's budget is spent",
 }
 
+_WHY = {
+    "declined": "the judge declined to answer",
+    "cut": "the judge's answer was cut at its longest",
+    "too_long": "the question was too long for the judge",
+    "too_big": "the judge's answer was too big to read",
+    "empty": "the judge's answer was empty",
+    "quota": "the judge's account has no money left",
+    "breaker_open": "the judge was away for too long",
+}
+"""Error types that say more than the class that a client raised."""
+
 
 def log_failures(scores: Iterable[Score]) -> None:
     """Log the failed ones of these, each cause once and at most hourly again; metrics that share a judge share its cause."""
@@ -39,6 +50,8 @@ def log_failures(scores: Iterable[Score]) -> None:
 
 
 def _cause(score: Score) -> str:
+    if score.error_type in _WHY:
+        return _WHY[score.error_type]
     found = _OURS.search(score.reason or "")
     if found:
         return found[0]

@@ -1,0 +1,30 @@
+"""Failed scores → one log line per cause, which says what it was and quotes nothing."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spanscore.model.score import Outcome, Score
+from spanscore.units.failures import log_failures
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error_type", "told"),
+    [
+        (Outcome.JUDGE_ERROR, "declined", "judge_error: the judge declined to answer: "),
+        (Outcome.JUDGE_ERROR, "cut", "judge_error: the judge's answer was cut at its longest: "),
+        (Outcome.RATE_LIMITED, "quota", "rate_limited: the judge's account has no money left: "),
+    ],
+)
+def test_a_cause_is_told_in_words_and_not_by_the_class_that_a_client_raised(
+    outcome: Outcome, error_type: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reason = f"critique: the judge's client raised Some{error_type.title()}Error"
+    score = Score(metric="m", version="1", outcome=outcome, reason=reason, error_type=error_type)
+
+    with caplog.at_level(logging.WARNING, "spanscore"):
+        log_failures([score])
+
+    assert [record.getMessage().removeprefix("spanscore: ").startswith(told) for record in caplog.records] == [True]
