@@ -69,7 +69,8 @@ class SettingsPart(BaseModel):
     """A section: keys with values, and no other keys."""
 
     # An application that reads no file builds none of them: 2 ms of its start.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    # A key of the judge is called ``model_kwargs``, which older pydantics would keep for themselves.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, protected_namespaces=())
 
 
 class PriceSettings(SettingsPart):
