@@ -17,7 +17,7 @@ from spanscore.errors import (
 from spanscore.judges import Priced, Retrying, Timed, ask, recorded_calls
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.budget import Budgeted, BudgetState, budgeted
-from spanscore.judges.effects.purse import Purse
+from spanscore.judges.effects.purse import Payment, Purse
 from spanscore.judges.record import record
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
@@ -170,6 +170,26 @@ async def test_a_question_given_up_by_its_deadline_keeps_its_reservation() -> No
     await asyncio.sleep(0)
 
     assert (found, purse.spent(CALLS)) == (["timeout"], 1)
+
+
+def test_a_question_that_waits_to_be_sent_keeps_no_other_from_what_is_left() -> None:
+    purse = Purse([Budget(calls=1, per="1h")])
+    waiting, other = (Payment(purse, "m", Spent(calls=1.0)) for _ in range(2))
+
+    other.send()
+
+    with pytest.raises(JudgeBudgetSpent):
+        waiting.send()
+
+
+def test_after_some_answers_the_longest_of_them_is_what_is_expected() -> None:
+    purse = Purse([Budget(tokens=1_000, per="1h")])
+
+    before = purse.longest_answer
+    for tokens in [*[20] * 19, 30]:
+        purse.note_answer(tokens)
+
+    assert (before, purse.longest_answer) == (500, 30)
 
 
 async def test_each_attempt_is_paid_for_when_it_is_sent() -> None:

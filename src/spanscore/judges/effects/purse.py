@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
@@ -21,6 +21,8 @@ __all__ = ["BudgetState", "Payment", "Purse", "Reservation", "attempt", "paid_fr
 
 _FIRST_ANSWER: Final = 500
 """Tokens; answers of our steps have some 20 to 400."""
+_KNOWN_AFTER: Final = 20
+"""Answers, after which the longest of them tells more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,6 @@ class Purse:
         budgets: as they were given.
         factors: gives the budgets' factors on the sampling rates, in their order.
         in_tokens: whether a budget needs a question's tokens to be estimated before it is sent.
-        longest_answer: tokens of the longest answer so far; before the first, what answers hardly exceed.
     """
 
     def __init__(self, budgets: Sequence[Budget], *, clock: Callable[[], float] = time.time) -> None:
@@ -71,7 +72,7 @@ class Purse:
         self._windows = {budget: _Window() for budget in self.budgets}
         self._paid: dict[str, Paid] = {}
         self._turned_away = 0
-        self.longest_answer = _FIRST_ANSWER
+        self._answers = self._longest = 0
 
     def reserve(self, metric: str, estimate: Spent) -> Reservation:
         """Set aside what a question may cost.
@@ -80,15 +81,20 @@ class Purse:
             JudgeBudgetSpent: a budget has not so much left.
         """
         with self._lock:
-            windows = self._of(metric)
-            for budget, window in windows:
-                if window.spent + estimate.of(budget.unit) > budget.amount:
-                    self._turned_away += 1
-                    raise JudgeBudgetSpent(f"the budget of {budget} is spent: nothing was sent")
+            windows = self._with_room(metric, estimate)
             for budget, window in windows:
                 window.spent += estimate.of(budget.unit)
             self._add(metric, estimate, estimate)
             return Reservation(self, metric, estimate, tuple(window.number for _, window in windows))
+
+    def check(self, metric: str, estimate: Spent) -> None:
+        """Set nothing aside yet: a question that waits to be sent keeps no other from what is left.
+
+        Raises:
+            JudgeBudgetSpent: a budget has not so much left.
+        """
+        with self._lock:
+            self._with_room(metric, estimate)
 
     def correct(self, reservation: Reservation, actual: Spent) -> None:
         """Put what a question cost in the place of what was reserved for it.
@@ -104,7 +110,13 @@ class Purse:
 
     def note_answer(self, tokens: int) -> None:
         """Take note of how long an answer was: questions that are asked later may get one as long."""
-        self.longest_answer = max(self.longest_answer, tokens)
+        self._answers += 1
+        self._longest = max(self._longest, tokens)
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest answer so far; of few answers, at least what others hardly exceed."""
+        return self._longest if self._answers >= _KNOWN_AFTER else max(self._longest, _FIRST_ANSWER)
 
     def spent(self, budget: Budget) -> float:
         """Return what was spent of a budget in the present window, what is reserved included."""
@@ -126,6 +138,14 @@ class Purse:
         return [
             BudgetState(one.unit, one.window, one.metric, one.amount, self.spent(one), factor) for one, factor in pairs
         ]
+
+    def _with_room(self, metric: str, estimate: Spent) -> list[tuple[Budget, _Window]]:
+        windows = self._of(metric)
+        for budget, window in windows:
+            if window.spent + estimate.of(budget.unit) > budget.amount:
+                self._turned_away += 1
+                raise JudgeBudgetSpent(f"the budget of {budget} is spent: nothing was sent")
+        return windows
 
     def _of(self, metric: str) -> list[tuple[Budget, _Window]]:
         """Return the budgets that a metric is paid from, with their present windows."""
@@ -182,37 +202,31 @@ class Reservation:
         self.settle(Spent())
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Payment:
-    """One question, over all its attempts: the first is reserved when it is asked, each further one when it is sent.
+    """One question, over all its attempts: each is reserved when it is sent, from the window that it falls into.
 
     Attributes:
         estimate: of one attempt.
-        reserved: for the first attempt; None once that was sent.
+
+    Raises:
+        JudgeBudgetSpent: nothing is left for it now.
     """
 
     purse: Purse
     metric: str
     estimate: Spent
-    reserved: Reservation | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reserved = self.purse.reserve(self.metric, self.estimate)
+        self.purse.check(self.metric, self.estimate)
 
     def send(self) -> Reservation:
-        """Return the reservation of an attempt that is sent now, from the window that it falls into.
+        """Return the reservation of an attempt that is sent now.
 
         Raises:
             JudgeBudgetSpent: nothing is left for it.
         """
-        self.close()  # one that has waited may be of an earlier window
         return self.purse.reserve(self.metric, self.estimate)
-
-    def close(self) -> None:
-        """Give back what was reserved and not sent."""
-        if self.reserved is not None:
-            self.reserved.release()
-            self.reserved = None
 
 
 _payment: ContextVar[Payment | None] = ContextVar("spanscore_payment", default=None)
@@ -226,7 +240,6 @@ def paid_from(payment: Payment) -> Iterator[None]:
         yield
     finally:
         _payment.reset(token)
-        payment.close()
 
 
 @contextmanager
