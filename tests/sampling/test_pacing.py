@@ -167,6 +167,17 @@ def test_of_several_budgets_the_smallest_factor_is_a_metrics() -> None:
     assert pacer.factor("other") == pacer.factors()[0]
 
 
+def test_a_first_answer_that_cost_more_than_the_budget_breaks_no_later_decision() -> None:
+    books = Books()
+    pacer = BudgetPacer([HOURLY], books, lambda: {"m": 1}, clock=lambda: books.now_s)
+    pacer.count("m", taken=True)  # and asks on: what a unit costs is not known yet
+    books.by_window[HOURLY, int(MIDNIGHT // 3600)] = 101
+
+    books.now_s += STEP_S
+
+    assert 0 < pacer.factor("m") <= 1
+
+
 @pytest.mark.parametrize(
     ("left", "wanted", "factor"),
     [
@@ -175,7 +186,8 @@ def test_of_several_budgets_the_smallest_factor_is_a_metrics() -> None:
         (10.0, [], float("inf")),
         (10.0, [(1.0, 0.0)], float("inf")),
         (10.0, [(0.1, 20.0), (1.0, 20.0)], 0.4),  # 2 go to the one that may have no more, 8 to the other
-        (-1.0, [(1.0, 20.0)], -0.05),
+        (-1.0, [(1.0, 20.0)], 0.0),
+        (-1.0, [(1.0, 0.0)], 0.0),
     ],
 )
 def test_what_one_metric_may_not_have_is_the_others(

@@ -210,9 +210,11 @@ def largest_factor(left: float, wanted: Sequence[tuple[float, float]]) -> float:
     """Return the largest factor at which what is wanted costs no more than is left; infinite where all can be had.
 
     Args:
-        left: what may be spent.
+        left: what may be spent; of nothing, or less, the factor is 0.
         wanted: of each metric the factor that other budgets allow it, and what it costs with none.
     """
+    if left <= 0:
+        return 0.0
     rest = sum(cost for _, cost in wanted)
     for limit, cost in sorted(wanted):
         if left < limit * rest:
