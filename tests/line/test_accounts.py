@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.judges.models import QUESTION as PROMPT
@@ -12,11 +13,11 @@ from tests.judges.models import Answers
 from tests.live import QUESTION, a_line, rag
 
 from spanscore import Budget
-from spanscore.judges import judge
+from spanscore.judges import embedder, judge
 from spanscore.judges.effects.account import Account, AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
-from spanscore.metrics import AspectCritic
+from spanscore.metrics import AspectCritic, ResponseRelevancy
 from spanscore.protocols import Judge
 
 GOOD = '{"reason": "r", "verdict": 1}'
@@ -150,6 +151,14 @@ def test_an_account_that_no_metric_asks_is_another_scorers() -> None:
         asyncio.run(other._line.metrics["b"]._judge.ask(PROMPT))
 
         assert [state.calls for state in scorer.status().accounts] == [0]
+
+
+def test_the_account_of_embeddings_is_there_too() -> None:
+    vectors = embedder(DeterministicFakeEmbedding(size=4))
+    with a_line(ResponseRelevancy(gated(), vectors)) as (scorer, _):
+        models = {state.account.model for state in scorer.status().accounts}
+
+    assert models == {"answers", "DeterministicFakeEmbedding"}
 
 
 def test_a_judge_that_declines_is_told_with_its_share() -> None:

@@ -29,7 +29,8 @@ class Accounts:
     def __init__(self, metrics: Iterable[Metric], purse: Purse | None = None) -> None:
         self._purse = purse
         asked = (getattr(metric, name, None) for metric in metrics for name in ("_judge", "_embedder"))
-        gates = (gate for one in asked if one is not None for gate in gates_of(one))
+        # Embeddings stand in a judge's effects, too.
+        gates = (gate for one in asked if one is not None for gate in gates_of(getattr(one, "asked", one)))
         self._gates: Sequence[Gate] = [*dict.fromkeys(gates)]
 
     def states(self) -> list[AccountState]:
