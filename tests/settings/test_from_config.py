@@ -6,6 +6,7 @@ import pytest
 from tests.live import QUESTION, a_trace, rag
 
 from spanscore import ConfigurationError, OnlineScorer
+from spanscore.judges.effects.cost import table_of
 from spanscore.judges.effects.effect import layers, unwrapped
 from spanscore.judges.effects.gated import Gated
 from spanscore.line.configuration import Configuration
@@ -244,3 +245,18 @@ def test_the_metrics_of_a_file_share_its_judge_and_its_embeddings(tmp_path, monk
 
     assert one._judge is other._judge
     assert one._embedder is other._embedder
+
+
+def test_embeddings_are_asked_at_the_prices_and_as_patiently_as_the_judge(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    text = (
+        "metrics: [response_relevancy]\nembeddings: 'openai:e'\njudge:\n  model: openai:m\n  timeout: 7s\n  max_wait: 1m\n"
+        "  attempts: 2\n  prices: {m: {input: 1, output: 2}, e: {input: 3, output: 0}}\n  budget: [{usd: 1, per: 1h}]"
+    )
+
+    with OnlineScorer.from_config(write(tmp_path, text), tracer_provider=a_trace().provider) as scorer:
+        asked = [*layers(scorer._line.metrics["response_relevancy"]._embedder.asked)]
+
+    [gated] = [one for one in asked if isinstance(one, Gated)]
+    assert (gated.timeout, gated.max_wait, gated.attempts) == (7.0, 60.0, 2)
+    assert table_of(asked[0])["e"].input == 3.0

@@ -21,7 +21,7 @@ from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.options import Options
-from spanscore.metrics.catalog.configured import entries, judge_of
+from spanscore.metrics.catalog.configured import embedder_of, entries, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.settings.environment import AsWritten
@@ -201,8 +201,10 @@ def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: st
 
 
 def _embedder(settings: Settings | None, asked: str) -> Embedder | None:
-    named = asked or (settings.embeddings if settings else None)
-    return embedder(named) if named else None
+    if settings is None:
+        return embedder(asked) if asked else None
+    named = asked or settings.embeddings
+    return embedder_of(settings, named) if named else None
 
 
 def _judge(settings: Settings | None, asked: str) -> Judge:

@@ -7,12 +7,13 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges import embedder, judge
+from spanscore.judges.langchain.embeddings import EmbedderLimits
 from spanscore.metrics.catalog.registry import create, current_name
-from spanscore.protocols import Judge, Metric
+from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.runtime import plugins
 from spanscore.settings.tree import Settings
 
-__all__ = ["entries", "judge_of", "metrics_of"]
+__all__ = ["embedder_of", "entries", "judge_of", "metrics_of"]
 
 
 def judge_of(settings: Settings) -> Judge:
@@ -32,6 +33,19 @@ def judge_of(settings: Settings) -> Judge:
         raise
 
 
+def embedder_of(settings: Settings, named: str) -> Embedder:
+    """Return embeddings by name, asked as patiently as a configuration's judge, at its prices.
+
+    Rates and places are an account's own, and theirs is another.
+
+    Raises:
+        ConfigurationError: there are none of this name, or their library or key is missing.
+    """
+    asked = settings.judge
+    limits: EmbedderLimits = {"attempts": asked.attempts, "timeout": asked.timeout, "max_wait": asked.max_wait}
+    return embedder(named, prices=_prices(settings), **limits)
+
+
 def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
     """Return the metrics of a configuration, in its order; they share one judge, and one embedder.
 
@@ -43,7 +57,7 @@ def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric
         ConfigurationError: a metric, a parameter, the judge or the embeddings are none.
     """
     asked = judge or judge_of(settings)
-    vectors = None if settings.embeddings is None else embedder(settings.embeddings, prices=_prices(settings))
+    vectors = None if settings.embeddings is None else embedder_of(settings, settings.embeddings)
     return [create(name, judge=asked, embeddings=vectors, **parameters) for name, parameters in entries(settings)]
 
 
