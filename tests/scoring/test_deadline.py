@@ -7,6 +7,7 @@ import pytest
 from tests.scoring.parts import Answers, Computes, Critic, a_job
 from tests.scoring.virtual_time import now_s, run
 
+from spanscore.judges import FallingBack, judge
 from spanscore.judges.effects.concurrency import Limited
 from spanscore.scoring.evaluation import Evaluation
 
@@ -93,3 +94,43 @@ def test_a_turn_is_over_with_its_time_and_not_when_its_metric_ends():
     outcomes, _ = of_three(Deaf(for_s=1))
 
     assert outcomes == ["timeout", "scored", "scored"]
+
+
+def late_score(judge):
+    """Return the score of a critic whose judge takes longer than it may."""
+    evaluation = Evaluation({"critic": Critic(judge)}, timeout_s=10.0)
+    [score] = run(evaluation.scores(a_job("critic")))
+    assert score.outcome == "timeout"
+    return score
+
+
+@pytest.mark.parametrize("more", [{}, {"cache": "memory"}], ids=["plain", "cached"])
+def test_a_question_that_is_out_when_its_score_is_late_is_a_call_of_it(more):
+    slow = judge(Answers(60), timeout=100.0, max_wait=600.0, prices={"answers": (1, 1)}, **more)
+
+    [call] = late_score(slow).usage.calls
+
+    assert (call.error_type, call.estimated, call.duration_s > 0) == ("timeout", True, True)
+    assert call.input_tokens > 0
+    assert call.cost_usd == pytest.approx(call.input_tokens / 1e6)
+
+
+def test_a_question_that_was_not_sent_when_its_score_ends_is_none():
+    slow = judge(Answers(60), timeout=100.0, max_wait=600.0, max_concurrency=1)
+    evaluation = Evaluation({name: Critic(slow, name) for name in "ab"}, timeout_s=10.0)
+
+    async def given_up():
+        begun = evaluation.begin(a_job("a", "b"), lambda: None)
+        await asyncio.sleep(11)
+        return [len(score.usage.calls) for score in begun.scores]
+
+    assert run(given_up()) == [1]
+
+
+def test_a_late_score_is_of_the_series_of_the_judge_that_stood_in():
+    other = Answers(60)
+    other.model = "other"
+
+    score = late_score(FallingBack(Answers(), [other], lambda one: one is not other))
+
+    assert (score.series.split("/")[1], score.stratum) == ("other", "fallback")

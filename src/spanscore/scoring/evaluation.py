@@ -24,6 +24,9 @@ from spanscore.scoring.metric_turn import MetricTurn
 
 __all__ = ["Evaluation", "JobAtWork"]
 
+_TURNS = 10
+"""Of the loop, in which what is cancelled tells of its questions that are out: from task to task, a turn each."""
+
 
 class Evaluation:
     """Scores jobs. Loop thread.
@@ -159,11 +162,12 @@ class JobAtWork:
     _on_change: Callable[[], None]
     scores: list[Score] = field(default_factory=list)
     _unfinished: dict[str, tuple[MetricAtWork, Deadline]] = field(default_factory=dict)
+    _late_ones: set[str] = field(default_factory=set)
 
     @property
     def is_over(self) -> bool:
         """Whether all scores are in."""
-        return not self._unfinished
+        return not self._unfinished and not self._late_ones
 
     @property
     def computes(self) -> bool:
@@ -188,6 +192,7 @@ class JobAtWork:
 
     def give_up(self) -> None:
         """Let every metric go that is still at work: an answer that no score will use is not paid for."""
+        self._late_ones.clear()
         for name in list(self._unfinished):
             self._let_go(name).task.cancel()
 
@@ -199,7 +204,13 @@ class JobAtWork:
     def _late(self, name: str) -> None:
         one = self._let_go(name)
         one.task.cancel()  # and abandoned: wait_for would wait for a judge that swallows its cancellation
-        self._finish(name, one, one.late)
+        self._late_ones.add(name)
+        _in_turns(_TURNS, lambda: self._ended_late(name, one))
+
+    def _ended_late(self, name: str, one: MetricAtWork) -> None:
+        if name in self._late_ones:  # else the job was given up meanwhile
+            self._late_ones.remove(name)
+            self._finish(name, one, one.late)
 
     def _let_go(self, name: str) -> MetricAtWork:
         one, deadline = self._unfinished.pop(name)
@@ -211,11 +222,20 @@ class JobAtWork:
 
     def _finish(self, name: str, one: MetricAtWork, come_to: Callable[[], Score]) -> None:
         try:
-            score = come_to()
+            with asked_by(one.asker):  # the series is that of the judge that was asked
+                score = come_to()
             self.take_in(name, replace(score, stratum=score.stratum or one.asker.stratum))
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
             self.take_in(name, _broken(name, error))
         self._on_change()
+
+
+def _in_turns(turns: int, call: Callable[[], None]) -> None:
+    """Call it after so many turns of the loop."""
+    if turns == 0:
+        call()
+    else:
+        asyncio.get_running_loop().call_soon(_in_turns, turns - 1, call)
 
 
 def _sample_for(metric: Metric, samples: Samples) -> Sample | None:

@@ -106,12 +106,15 @@ class Gated(Effect):
 
     async def _attempt(self, gate: Gate, ticket: Ticket, prompt: Prompt) -> Reply:
         """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""
+        began_s = time.perf_counter()
         call = gate.sent(ticket, self.judge.ask(prompt))
         try:
             done, _ = await asyncio.wait({call}, timeout=self.timeout)
         except asyncio.CancelledError:
             call.cancel()
             gate.left_behind(ticket, None)
+            given_up = JudgeTimeout(f"{prompt.step}: given up")
+            record(failed_call(prompt, self.model, given_up, time.perf_counter() - began_s))
             raise
         if done:
             return call.result()

@@ -120,10 +120,11 @@ class BaseMetric:
 
     @property
     def series(self) -> str:
-        """Version, judge model and votes: a change starts a new series, it is not a drop."""
-        return self._series_of(self._judge)
+        """Version, judge model and votes: a change starts a new series, it is not a drop.
 
-    def _series_of(self, judge: Judge | None) -> str:
+        Of a score at hand for which another judge stands in, that one's model.
+        """
+        judge = stand_in_for(self._judge) or self._judge
         return f"{self.version}/{judge.model if judge else 'none'}/{self.votes}"
 
     def missing(self, sample: Sample) -> str | None:
@@ -218,11 +219,7 @@ class BaseMetric:
 
     def _judge_asked(self) -> dict[str, Any]:
         """Return the series and stratum of the score at hand: those of the judge that was asked for it."""
-        other = stand_in_for(self._judge)
-        return {
-            "series": self.series if other is None else self._series_of(other),
-            "stratum": asker().stratum,
-        }
+        return {"series": self.series, "stratum": asker().stratum}
 
     def _answered(self, calls: Sequence[JudgeCall], known: str | None = None) -> str | None:
         """Return the model that answered last; without one what is known, else the judge's own, None where there is none."""
