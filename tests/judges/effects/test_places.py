@@ -176,6 +176,17 @@ def test_below_one_it_is_one_call_per_round_trip_divided_by_it() -> None:
     assert [places.wait_s(0, now_s) for now_s in (0.0, 1.5, 2.0)] == [2.0, 0.5, 0.0]  # a round trip is taken as 0.5 s
 
 
+def test_below_one_a_refused_question_is_not_waited_for_a_second_time() -> None:
+    places = Places(64)
+    places.level = 0.25
+    for serial, now_s in ((1, 0.0), (2, 2.0)):
+        places.sent(Ticket(serial, now_s, 1), now_s)
+
+    places.refused(Ticket(2, 2.0, 1), 2.05)
+
+    assert places.wait_s(0, 2.05) == pytest.approx(0.5 / (0.9 * 0.25) - 2.05)  # from the first one on
+
+
 def test_where_everything_is_refused_one_question_is_tried_at_a_time() -> None:
     account = Account()
     sent = []

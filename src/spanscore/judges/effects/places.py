@@ -60,7 +60,7 @@ class Places:
         self.paced = False
         self._wall = inf
         self._round_trip_s = self._unit_s = 0.5
-        self._last_sent_s = self._one_by_one_until_s = -inf
+        self._last_sent_s = self._sent_before_s = self._one_by_one_until_s = -inf
         self._last_serial = self._cut_serial = 0
         self._proved: dict[int, deque[float]] = {}
         self._suspects_rate: bool | None = None
@@ -91,7 +91,7 @@ class Places:
 
     def sent(self, ticket: Ticket, now_s: float) -> None:
         """Tell that one is sent."""
-        self._last_sent_s, self._last_serial = now_s, ticket.serial
+        self._sent_before_s, self._last_sent_s, self._last_serial = self._last_sent_s, now_s, ticket.serial
         self._goodput.offered += 1
         self._trials.sent(ticket)
 
@@ -128,6 +128,8 @@ class Places:
         for other in later:
             other.out -= 1
         self._goodput.turned_away += 1
+        if ticket.serial == self._last_serial and self.level < 1:  # a rate that refused it has lost nothing by it
+            self._last_sent_s = self._sent_before_s
         if ticket.serial <= self._cut_serial:
             return
         self._cut_serial = self._last_serial
