@@ -110,6 +110,7 @@ class Server:
     calls: int = 0
     answered_s: list[float] = field(default_factory=list)
     model: str = "virtual"
+    _began_s: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     _working: int = 0
     _waiters: deque[asyncio.Future[None]] = field(default_factory=deque)
     _requests: Meter = field(default_factory=Meter)
@@ -120,23 +121,27 @@ class Server:
         """Questions that it works on or lets wait."""
         return self._working + len(self._waiters)
 
+    @property
+    def now_s(self) -> float:
+        """Seconds since it is there: a loop in real time does not begin at 0."""
+        return asyncio.get_running_loop().time() - self._began_s
+
     async def ask(self, prompt: Prompt) -> Reply:
         """Answer, refuse or fail."""
         self.calls += 1
-        loop = asyncio.get_running_loop()
         tokens = len(prompt.evidence["response"]) / _CHARACTERS_PER_TOKEN + ANSWER_TOKENS
-        if self.limits.down[0] <= loop.time() < self.limits.down[1]:
+        if self.limits.down[0] <= self.now_s < self.limits.down[1]:
             await asyncio.sleep(_REFUSAL_S)
             raise JudgeUnavailable("down", error_type="connection")
-        if not self._admits(tokens, loop.time()):
-            headers = self._headers(loop.time())
+        if not self._admits(tokens, self.now_s):
+            headers = self._headers(self.now_s)
             await asyncio.sleep(_REFUSAL_S)
             raise JudgeOverloaded("limit", retry_after_s=self.limits.retry_after_s, headers=headers)
-        headers = self._headers(loop.time())
+        headers = self._headers(self.now_s)
         await self._work()
-        if self.limits.down[0] <= loop.time() < self.limits.down[1]:
+        if self.limits.down[0] <= self.now_s < self.limits.down[1]:
             raise JudgeUnavailable("gone", error_type="connection")
-        self.answered_s.append(loop.time())
+        self.answered_s.append(self.now_s)
         return Reply(
             text='{"verdict": 1}',
             input_tokens=round(tokens) - ANSWER_TOKENS,
