@@ -141,6 +141,11 @@ async def test_a_client_that_waited_in_vain_is_a_timeout(error: Exception) -> No
         ({"retry-after-ms": "250"}, 0.25),
         ({"retry-after": formatdate(time() - 60, usegmt=True)}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+        ({"retry-after": "1e9"}, 3_600.0),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 3_600.0),
         ({}, None),
     ],
 )

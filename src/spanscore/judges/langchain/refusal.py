@@ -10,6 +10,7 @@ import email.utils
 import re
 import time
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 from spanscore.errors import JudgeError
@@ -43,6 +44,8 @@ _PARAMETERS = {
 }
 _MOST_TEXT = 2_000
 _DEEPEST = 5
+_LONGEST_S = 3_600.0
+"""After which an account is asked again, whatever it said: by a wrong clock, or a date in year 9999, it never would be."""
 
 
 class ProviderRefusal(NamedTuple):
@@ -76,15 +79,11 @@ class ProviderRefusal(NamedTuple):
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds that it asks us to wait; None where it does not, or nobody can read it."""
+        """Seconds that it asks us to wait, an hour at most; None where it does not, or nobody can read it."""
         named = {str(name).lower(): str(value) for name, value in self.headers.items()}
-        try:
-            if millis := named.get("retry-after-ms"):
-                return max(0.0, float(millis) / 1000)
-            seconds = named.get("retry-after")
-            return _seconds(seconds) if seconds else None
-        except (TypeError, ValueError):
-            return None
+        millis = _seconds(named.get("retry-after-ms", ""))
+        waits_s = _seconds(named.get("retry-after", "")) if millis is None else millis / 1000
+        return None if waits_s is None else min(waits_s, _LONGEST_S)
 
 
 class ParameterRefused(JudgeError):
@@ -149,9 +148,13 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(value, depth + 1)
 
 
-def _seconds(value: str) -> float:
-    """Read both forms of RFC 9110: a number of seconds, or a date."""
+def _seconds(value: str) -> float | None:
+    """Read both forms of RFC 9110: a number of seconds, or a date; None for anything else."""
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if isfinite(seconds) else None
