@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from openai import DefaultHttpxClient
 from tests.judges.langchain.wire import Exchanged, Wire, chat
 from tests.judges.models import CRITIQUE_JSON, QUESTION, PlainModel
@@ -32,6 +33,22 @@ async def test_one_attempt_is_one_request(status: int) -> None:
         error = await refused(LangChainJudge(chat(wire)))
 
     assert isinstance(error, JudgeUnavailable)
+    assert len(wire.requests) == 1
+
+
+COMPOSED: dict[str, Callable[[Any], Any]] = {
+    "bound": lambda model: model.bind(stop=["x"]),
+    "in a sequence": lambda model: RunnableLambda(lambda messages: messages) | model,
+    "with a fallback": lambda model: model.with_fallbacks([model], exceptions_to_handle=(KeyError,)),
+    "configurable": lambda model: model.configurable_fields(temperature=ConfigurableField("temperature")),
+}
+
+
+@pytest.mark.parametrize("how", COMPOSED)
+async def test_one_attempt_is_one_request_wherever_the_model_is_inside(how: str) -> None:
+    with Wire(lambda asked: asked.refuse(500)) as wire:
+        await refused(LangChainJudge(COMPOSED[how](chat(wire))))
+
     assert len(wire.requests) == 1
 
 

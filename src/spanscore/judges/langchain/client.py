@@ -11,7 +11,9 @@ integrations' source:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
+from itertools import chain
 from typing import Any, NamedTuple
 
 from spanscore.judges.langchain.connections import own_connections
@@ -23,6 +25,8 @@ __all__ = ["OwnClient", "own_client"]
 _MAX_REDIRECTS = 3
 _CLIENTS = ("root_client", "client", "_client")
 _TIMEOUTS = ("request_timeout", "default_request_timeout", "timeout")
+_PARTS, _LISTS = ("bound", "first", "last", "runnable", "default"), ("middle", "fallbacks")
+"""Of LangChain's bindings, sequences, runnables with fallbacks, and configurable ones: where the models are."""
 _ATTEMPTS_AT_CALL_TIME = frozenset({"langchain_google_genai", "langchain_mistralai", "langchain_cohere"})
 """What they call ``max_retries`` is a number of attempts: 1 is none but the first (Google's documentation says so, too)."""
 
@@ -47,9 +51,8 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
     Args:
         timeout_s: of one attempt.
     """
-    if (bound := getattr(model, "bound", None)) is not None:  # a binding: the model is inside
-        inner = own_client(bound, timeout_s)
-        return inner._replace(model=model.model_copy(update={"bound": inner.model}))
+    if (made_of_others := _composed(model, timeout_s)) is not None:
+        return made_of_others
     try:
         mine, switched_off = _copied(model, timeout_s)
     except Exception:  # noqa: BLE001  (a client of its own kind: any of the calls above may be one it does not know)
@@ -59,6 +62,20 @@ def own_client(model: Any, timeout_s: float) -> OwnClient:
         return OwnClient(mine)
     note = f"the own retries of {type_name(model)} could not be switched off: an attempt may be {retries + 1} requests"
     return OwnClient(mine, retries + 1, (note,))
+
+
+def _composed(model: Any, timeout_s: float) -> OwnClient | None:
+    """Return a copy of a runnable that is made of others, and of these; None of one that is not."""
+    has: Mapping[str, Any] = getattr(model, "__dict__", {})
+    single = {name: own_client(has[name], timeout_s) for name in _PARTS if hasattr(has.get(name), "ainvoke")}
+    if not single:
+        return None
+    lists = {name: [own_client(one, timeout_s) for one in has[name]] for name in _LISTS if name in has}
+    parts = [*single.values(), *chain.from_iterable(lists.values())]
+    copies = {name: own.model for name, own in single.items()}
+    copies |= {name: [own.model for own in several] for name, several in lists.items()}
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    return OwnClient(model.model_copy(update=copies), max(part.attempts for part in parts), tuple(notes))
 
 
 def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
