@@ -154,6 +154,26 @@ def test_a_refusal_of_fewer_than_were_answered_is_about_the_rate_and_makes_a_pac
     assert 0 < account.places.wait_s(len(account.out), account.now_s) < 1
 
 
+def test_places_that_are_freed_a_moment_after_the_answer_make_no_pace() -> None:
+    account = Account()
+    for _ in range(20):
+        account.round_trip(8)
+    level = account.places.level
+    account.fill()
+    account.now_s += 1.0
+    first, second, *_ = account.out
+
+    account.answer(first)
+    (too_soon,) = account.fill()
+    account.now_s += 0.05
+    account.refuse(too_soon)
+    account.answer(second)
+
+    assert (account.places.level, account.places.paced) == (level, False)
+    assert len(account.fill()) == 1  # the first one's place; the second one's in a moment
+    assert 0 < account.places.wait_s(len(account.out), account.now_s) < 0.1
+
+
 def test_a_pace_is_given_up_where_refusals_are_about_places_after_all() -> None:
     places = Places(64)
     places.paced, places.level = True, 6.0

@@ -1,9 +1,10 @@
 """Places: how many questions may be out at once with one account, learned from its refusals.
 
 Providers limit what is out at once, or what comes per second, and do not say which. A refusal of the k-th question at once,
-where a k-th was answered a moment ago, can only be about the rate; one where none ever was is about the places. The first kind
-is answered by a pace, one call per (round trip ÷ level), the second by that many places. By ``benchmarks/judges.py`` neither
-does for the other: a learned rate starves a provider that limits places, places alone are refused again and again by a bucket.
+where a k-th was answered lately, is about the rate, or comes of a place that is freed a moment after its answer (``Lag``); one
+where none ever was is about the places. The first kind is answered by a pace, one call per (round trip ÷ level), the last by
+that many places. By ``benchmarks/judges.py`` neither does for the other: a learned rate starves a provider that limits places,
+places alone are refused again and again by a bucket.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from math import ceil, floor, inf
 
 from spanscore.judges.effects.goodput import Goodput
+from spanscore.judges.effects.lag import Lag
 from spanscore.judges.effects.ticket import Ticket
 from spanscore.judges.effects.trials import Trials
 
@@ -72,6 +74,7 @@ class Places:
         self._in_trouble = False
         self._trials = Trials()
         self._goodput = Goodput()
+        self._lag = Lag()
 
     def bound(self, ceiling: int) -> None:
         """Have another ceiling."""
@@ -82,18 +85,18 @@ class Places:
         """Return in how many seconds one more may be sent beside those that are out; infinite until one of them ends."""
         if self._trials.on:
             return self._trials.wait_s(now_s)
-        if out >= self._most():
-            return inf
+        place_s = self._lag.wait_s(self._most() - out, now_s)
         if self.level >= 1 and not self.paced and now_s >= self._one_by_one_until_s:
-            return 0.0
+            return place_s
         unit_s = self._unit_s if self.paced else self._round_trip_s
-        return max(0.0, self._last_sent_s + unit_s / self.level - now_s)
+        return max(place_s, self._last_sent_s + unit_s / self.level - now_s)
 
     def sent(self, ticket: Ticket, now_s: float) -> None:
         """Tell that one is sent."""
         self._sent_before_s, self._last_sent_s, self._last_serial = self._last_sent_s, now_s, ticket.serial
         self._goodput.offered += 1
         self._trials.sent(ticket)
+        self._lag.sent(ticket)
 
     def ended(self, ticket: Ticket) -> None:
         """Tell that one is not out any more, whatever came of it."""
@@ -106,6 +109,7 @@ class Places:
             in_use: whether others wait for a place.
         """
         self._round_trip_s += _SMOOTHING * (now_s - ticket.sent_s - self._round_trip_s)
+        self._lag.answered(now_s, self._round_trip_s)
         self._proved.setdefault(ticket.out, deque(maxlen=_PROOFS)).append(now_s)
         if ticket.serial > self._cut_serial:
             if self._trials.on:
@@ -127,12 +131,15 @@ class Places:
         later = [other for other in out if other.serial > ticket.serial]
         for other in later:
             other.out -= 1
+        ticket.out += ticket.held
         self._goodput.turned_away += 1
         if ticket.serial == self._last_serial and self.level < 1:  # a rate that refused it has lost nothing by it
             self._last_sent_s = self._sent_before_s
         if ticket.serial <= self._cut_serial:
             return
         self._cut_serial = self._last_serial
+        if not self.paced and self._is_proved(ticket.out, now_s) and self._lag.explains(ticket, self.level):
+            return
         if not self._trials.refused(now_s):
             self._cut(ticket, len(later), now_s)
 
@@ -187,6 +194,7 @@ class Places:
         self.pace(now_s)
         if self._trials.was_storm(ticket):
             self._suspects_rate = None
+            self._lag.forget()
             return
         if not self._trials.were_many:
             return
@@ -204,6 +212,7 @@ class Places:
         self._doubts = 0 if self._suspects_rate else self._doubts + 1
         if self._suspects_rate and not self.paced:
             self.paced, self._unit_s = True, self._round_trip_s
+            self._lag.forget()
         elif self.paced and self._doubts >= _DOUBTS:
             self.paced, self._wall = False, float(self._refused_at)
             self.level = max(1.0, self._wall - 1)

@@ -17,6 +17,8 @@ class Ticket:
         out: how many were out then, itself included.
         probe: it is the breaker's: whether the judge is back hangs on it.
         left: nobody waits for it any more; its request has not ended yet.
+        held: of those that were answered, how many were taken to be counted by the provider still.
+        doubtful: how many more it may have counted.
     """
 
     serial: int
@@ -24,3 +26,5 @@ class Ticket:
     out: int
     probe: bool = False
     left: bool = False
+    held: int = 0
+    doubtful: int = 0
