@@ -9,7 +9,8 @@ from weakref import WeakValueDictionary
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget import budgeted
-from spanscore.judges.effects.stack import Effects, stacked
+from spanscore.judges.effects.gated import gates_of
+from spanscore.judges.effects.stack import Effects, stacked, without_limits
 from spanscore.judges.langchain.chat import LangChainJudge
 from spanscore.judges.langchain.client_settings import ClientSettings
 from spanscore.judges.langchain.forms import Structured
@@ -49,7 +50,7 @@ def judge(
         max_answer_bytes: a chat model's answer is read no further, inflated; 2,000,000 when None.
         fallback: judges, models or their names, or a mapping of arguments of this function (``{"model": …, "base_url": …}``),
             asked in their order while the judge is away (its breaker is open). What they say is a series of its own. What else
-            is set here holds for each of them, but not address, key and parameters.
+            is set here holds for each of them, but not address, key and parameters; nor limits for a judge that has its own.
         cache: ``"memory"``: a question that was answered within the last hour is not asked again, and its answer costs nothing;
             or the path of a file, which processes may share, and which keeps answers (never questions) until it is removed.
         max_input_tokens: tokens of one question, by estimate; of a longer one, contexts and middle turns are left out. None:
@@ -94,7 +95,9 @@ def judge(
 
 
 def _stand_in(asked: Any, settings: Mapping[str, Any]) -> Judge:
-    return budgeted(judge(**{**settings, **(asked if isinstance(asked, Mapping) else {"model": asked})}))
+    if isinstance(asked, Mapping):
+        return budgeted(judge(**{**settings, **asked}))
+    return budgeted(judge(asked, **(without_limits(settings) if gates_of(asked) else settings)))
 
 
 def _refuse_client(client: ClientSettings) -> None:

@@ -13,6 +13,8 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges import LexicalJudge, effects, judge, shared_judge
 from spanscore.judges.effects.budget import Budgeted
 from spanscore.judges.effects.effect import Effect, reads_instructions, unwrapped
+from spanscore.judges.effects.gated import Gated
+from spanscore.judges.effects.retry import Retrying
 from spanscore.judges.effects.stack import Effects
 from spanscore.metrics import create
 
@@ -84,6 +86,21 @@ def test_a_judge_shows_through_all_effects_twice() -> None:
     made = judge(judge(reader, **SETTINGS), **SETTINGS)
 
     assert (made.model, reads_instructions(made), unwrapped(made)) == ("answers", True, reader)
+
+
+@pytest.mark.parametrize("name", [*GATE, *LIMITS])
+def test_limits_around_a_judge_that_has_its_own_are_refused(name: str) -> None:
+    setting: Any = {name: {**GATE, **LIMITS}[name]}
+
+    with pytest.raises(ConfigurationError, match=f"^{name} is given around a judge that has its limits"):
+        judge(judge(PlainModel()), **setting)
+
+
+def test_a_judge_that_stands_in_keeps_its_own_limits() -> None:
+    made: Any = judge(Reader("x"), attempts=2, fallback=[judge(PlainModel(), attempts=3)])
+
+    kinds = layers(made.judges[1])
+    assert (kinds.count(Gated), kinds.count(Retrying)) == (1, 0)
 
 
 async def test_a_question_and_its_answer_pass_through_all_effects() -> None:

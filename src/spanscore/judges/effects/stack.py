@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypedDict, get_type_hints
 
+from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cache import Cached, CacheSetting
 from spanscore.judges.effects.concurrency import Limited
@@ -24,7 +25,7 @@ from spanscore.judges.effects.timeout import Timed
 from spanscore.judges.effects.window import Windowed
 from spanscore.protocols import Judge
 
-__all__ = ["Effects", "stacked"]
+__all__ = ["Effects", "stacked", "without_limits"]
 
 
 class Effects(TypedDict, total=False):
@@ -72,13 +73,27 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
     if chat_model:
         given = {"cache": None, "prices": {}, **given}  # a run may bring a cache; and each attempt is paid for
-    lacks_breaker = "fallback" in given and not gates_of(judge)
+    has_gate = bool(gates_of(judge))
+    _refuse_limits(_part(given, _OF_A_GATE) if has_gate else {})
+    lacks_breaker = "fallback" in given and not has_gate
     if chat_model or lacks_breaker or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given):
         judge = Gated(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
     else:
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
     # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
     return _wrapped(budgeted(judge) if {"cache", "fallback"} & given.keys() else judge, given, _OUTSIDE)
+
+
+def without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a judge with a gate of its own can be given."""
+    return {keyword: setting for keyword, setting in settings.items() if keyword not in _OF_A_GATE}
+
+
+def _refuse_limits(given: Mapping[str, Any]) -> None:
+    if given:  # a question would hold one place, and wait for another
+        raise ConfigurationError(
+            f"{min(given)} is given around a judge that has its limits: give it where that is made"
+        )
 
 
 def _wrapped(judge: Judge, given: Mapping[str, Any], keywords: Sequence[str]) -> Judge:
