@@ -477,3 +477,16 @@ limits: {timeout: 3m}
     assert "judge.fallback: [{model: openai:n, base_url: http://other/v1}]" in told
     assert "judge.timeout is 300 s and limits.timeout 180 s: a score ends before the first attempt" in told
     assert "hunter" not in told
+
+
+@pytest.mark.parametrize("folder", [".", "nowhere"])
+def test_the_file_of_a_cache_is_looked_at_and_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    cache = tmp_path / folder / "answers.sqlite"
+
+    told = ran(tmp_path, f"metrics: [faithfulness]\njudge: {{model: 'openai:m', cache: {cache}}}\n")
+
+    assert ("judge.cache" in told.output and "cannot be written" in told.output) == (folder == "nowhere")
+    assert not cache.exists()

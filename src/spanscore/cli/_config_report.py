@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -183,8 +184,20 @@ def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
     yield from lacking
     if lacking:  # the judge is looked at without them
         settings = settings.model_copy(update={"judge": asked.model_copy(update={"fallback": []})})
-    yield from named_problems("judge.model", asked.model, lambda: judge_of(settings), own_key=asked.has_own_key)
+    looked_at = _without_new_cache(settings)
+    yield from named_problems("judge.model", asked.model, lambda: judge_of(looked_at), own_key=asked.has_own_key)
     yield from _unpriced(settings)
+
+
+def _without_new_cache(settings: Settings) -> Settings:
+    """Return settings without the file that a judge's cache would make: it is looked at only where it is, or cannot be."""
+    cache = settings.judge.cache
+    if cache in (None, "", "memory"):
+        return settings
+    file = Path(cache).expanduser()
+    if file.exists() or not os.access(file.parent, os.W_OK | os.X_OK):
+        return settings
+    return settings.model_copy(update={"judge": settings.judge.model_copy(update={"cache": None})})
 
 
 def _lacking_keys(asked: JudgeSettings) -> Iterator[ConfigurationError]:
