@@ -11,7 +11,7 @@ integrations' source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from itertools import chain
 from typing import Any, NamedTuple
@@ -71,11 +71,14 @@ def _composed(model: Any, timeout_s: float) -> OwnClient | None:
     if not single:
         return None
     lists = {name: [own_client(one, timeout_s) for one in has[name]] for name in _LISTS if name in has}
-    parts = [*single.values(), *chain.from_iterable(lists.values())]
     copies = {name: own.model for name, own in single.items()}
     copies |= {name: [own.model for own in several] for name, several in lists.items()}
+    return _together(model.model_copy(update=copies), [*single.values(), *chain.from_iterable(lists.values())])
+
+
+def _together(model: Any, parts: Sequence[OwnClient]) -> OwnClient:
     notes = dict.fromkeys(note for part in parts for note in part.notes)
-    return OwnClient(model.model_copy(update=copies), max(part.attempts for part in parts), tuple(notes))
+    return OwnClient(model, max(part.attempts for part in parts), tuple(notes))
 
 
 def _copied(model: Any, timeout_s: float) -> tuple[Any, bool]:
