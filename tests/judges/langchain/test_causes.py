@@ -10,6 +10,7 @@ from tests.judges.models import CRITIQUE_JSON, QUESTION
 
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, judge
+from spanscore.judges.langchain.usage import UNKNOWN, tokens_in
 from spanscore.judges.record import recorded_calls
 from spanscore.metrics import AspectCritic
 from spanscore.model.prompt import Reply
@@ -209,6 +210,13 @@ async def test_tokens_from_a_provider_s_cache_are_told() -> None:
 
     assert isinstance(reply, Reply)
     assert (reply.input_tokens, reply.cached_input_tokens) == (2_000, 1_024)
+
+
+@pytest.mark.parametrize("cached", [-5, 1e30, "many"])
+def test_cached_tokens_of_an_integration_that_cannot_be_leave_all_unknown(cached: Any) -> None:
+    usage = {"input_tokens": 90, "output_tokens": 5, "input_token_details": {"cache_read": cached}}
+
+    assert tokens_in(usage) == UNKNOWN
 
 
 async def test_an_answer_is_read_to_its_two_hundred_thousandth_character() -> None:

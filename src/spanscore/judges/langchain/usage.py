@@ -46,7 +46,7 @@ def _counts(usage: Mapping[str, Any]) -> Iterator[Any]:
     for name, value in usage.items():
         if isinstance(value, Mapping):
             yield from _counts(value)
-        elif str(name).endswith("tokens"):
+        elif name in _CACHED or str(name).endswith("tokens"):
             yield value
 
 
