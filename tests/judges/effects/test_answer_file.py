@@ -198,3 +198,13 @@ def test_a_forked_child_has_a_thread_and_a_connection_of_its_own(tmp_path: Path)
 
     assert os.waitpid(child, 0)[1] == 0
     assert asyncio.run(found(store, b"child")) == KEPT
+
+
+def test_what_is_no_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o644)
+
+    with pytest.raises(ConfigurationError, match="pipe cannot be written: it is no file"):
+        FileAnswers(pipe)
+
+    assert stat.S_IMODE(pipe.stat().st_mode) == 0o644

@@ -173,6 +173,8 @@ def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
 def _connected(path: Path) -> sqlite3.Connection:
     import sqlite3
 
+    if path.exists() and not path.is_file():  # /dev/null would be closed to everybody but us
+        raise ConfigurationError(f"cache: {path} cannot be written: it is no file")
     with writing(f"cache: {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
