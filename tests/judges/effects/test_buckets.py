@@ -95,7 +95,11 @@ def test_an_older_answer_tells_nothing_new() -> None:
 
 @pytest.mark.parametrize(
     ("reset", "seconds"),
-    [("1s", 1.0), ("120ms", 0.12), ("6m0s", 360.0), ("1m30.5s", 90.5), ("1h0m1s", 3601.0), ("2", 2.0)],
+    [
+        *[("1s", 1.0), ("120ms", 0.12), ("6m0s", 360.0), ("1m30.5s", 90.5), ("1h0m1s", 3601.0), ("2", 2.0)],
+        *[(f"{UTC_S + 30:.0f}", 30.0), (f"{1000 * (UTC_S + 30):.0f}", 30.0)],
+        *[("1e9", 60.0), (f"{UTC_S - 5:.0f}", 60.0)],  # neither a time to wait nor a date to come: per minute, then
+    ],
 )
 def test_every_form_of_a_reset_is_read(reset: str, seconds: float) -> None:
     told_s = {**OPENAI, "x-ratelimit-limit-requests": "1", "x-ratelimit-remaining-requests": "0"}

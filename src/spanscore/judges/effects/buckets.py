@@ -27,6 +27,8 @@ _MINUTE_S = 60.0
 """Limits of providers that do not say in how long all is back are per minute."""
 _BURST_S = 1.0
 """Of a limit that the user gives: so much of it may leave at once. Providers check a limit per minute per second, too."""
+_LONGEST_RESET_S = 86_400.0
+"""Some gateways tell a date in (milli)seconds since 1970; taken for a duration, an account would be full for decades."""
 _ROUNDING = 1e-6
 
 
@@ -144,12 +146,21 @@ class Buckets:
 
     def _reset_s(self, headers: Mapping[str, str], kind: Kind) -> float | None:
         if text := headers.get(f"x-ratelimit-reset-{kind}"):
-            return _duration_s(text)
+            return _until_reset_s(_duration_s(text), self._utc_s())
         try:
-            back = datetime.fromisoformat(headers.get(f"anthropic-ratelimit-{kind}-reset", "")).timestamp()
-        except ValueError:
+            back_s = datetime.fromisoformat(headers.get(f"anthropic-ratelimit-{kind}-reset", "")).timestamp()
+        except (ValueError, OverflowError):
             return None
-        return max(0.0, back - self._utc_s())
+        left_s = max(0.0, back_s - self._utc_s())
+        return left_s if left_s <= _LONGEST_RESET_S else None
+
+
+def _until_reset_s(told: float | None, utc_s: float) -> float | None:
+    """Return for how long to wait, where a duration is told or a date; None where it can be neither."""
+    if told is None:
+        return None
+    meant = (told, told - utc_s, told / 1000 - utc_s)
+    return next((seconds for seconds in meant if 0 <= seconds <= _LONGEST_RESET_S), None)
 
 
 def _number(headers: Mapping[str, str], *names: str) -> float | None:
