@@ -107,6 +107,15 @@ async def test_embeddings_that_hang_end_at_their_deadline() -> None:
     assert len(wire.requests) == 1
 
 
+async def test_embeddings_that_were_given_up_have_their_estimated_cost_each_time() -> None:
+    prices = {"text-embedding-3-small": (1.0, 0.0)}
+    with Wire(lambda asked: wire.closing.wait(10)) as wire, recorded_calls() as calls, pytest.raises(JudgeTimeout):
+        await embedder(openai_embeddings(wire), timeout=0.2, attempts=2, prices=prices).embed(["one"])
+
+    assert len(calls) == 2
+    assert all(call.estimated and call.cost_usd == pytest.approx(call.input_tokens / 1e6) for call in calls)
+
+
 async def test_too_few_vectors_are_no_answer() -> None:
     with Wire(lambda asked: asked.send(200, {**embedded(asked.body), "data": []})) as wire, pytest.raises(JudgeError):
         await embedder(openai_embeddings(wire), attempts=1).embed(["one"])

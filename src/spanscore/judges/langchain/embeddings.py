@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
 from typing import Any, TypedDict, Unpack
 
@@ -12,14 +13,14 @@ from pydantic import BaseModel
 
 from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.judges.effects.budget import budgeted
-from spanscore.judges.effects.cost import Priced
+from spanscore.judges.effects.cost import Priced, with_cost
 from spanscore.judges.effects.gated import Gated
 from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
 from spanscore.judges.langchain.provider_errors import judge_error
-from spanscore.judges.record import EMBED_STEP, failed_call, record
+from spanscore.judges.record import EMBED_STEP, failed_call, priced_by, record
 from spanscore.judges.suppress import suppressed
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
@@ -76,13 +77,13 @@ class LangChainEmbedder:
         """
         question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
         started_s = time.perf_counter()
-        try:
-            with suppressed():
+        with suppressed(), priced_by(partial(with_cost, self.asked)):
+            try:
                 reply = await self.asked.ask(question)
-        except JudgeError as error:
-            if error.was_asked:
-                record(failed_call(question, self.model, error, time.perf_counter() - started_s))
-            raise
+            except JudgeError as error:
+                if error.was_asked:
+                    record(failed_call(question, self.model, error, time.perf_counter() - started_s))
+                raise
         assert isinstance(reply, _VectorsReply)
         record(
             JudgeCall(
