@@ -490,3 +490,17 @@ def test_the_file_of_a_cache_is_looked_at_and_not_made(
 
     assert ("judge.cache" in told.output and "cannot be written" in told.output) == (folder == "nowhere")
     assert not cache.exists()
+
+
+def test_a_stand_in_without_a_price_is_a_fault_of_a_budget_in_money(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    judge = (
+        "{model: 'openai:m', fallback: ['openai:n'], prices: {m: {input: 1, output: 1}}, budget: [{usd: 2, per: 1h}]}"
+    )
+
+    told = ran(tmp_path, f"metrics: [faithfulness]\njudge: {judge}\n")
+
+    assert told.exit_code == 2
+    assert "'n' has no price" in told.output

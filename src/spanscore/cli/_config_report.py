@@ -208,14 +208,17 @@ def _lacking_keys(asked: JudgeSettings) -> Iterator[ConfigurationError]:
 
 
 def _unpriced(settings: Settings) -> Iterator[ConfigurationError]:
-    """Yield that a budget in USD cannot be kept, as the judge's model has no price."""
-    if settings.judge.model == "lexical" or all(budget.usd is None for budget in value_at(settings, "judge.budget")):
+    """Yield that a budget in USD cannot be kept, as the judge's model has no price, or that of one that stands in for it."""
+    if all(budget.usd is None for budget in value_at(settings, "judge.budget")):
         return
-    model = settings.judge.model.partition(":")[2] or settings.judge.model
-    if price_of(model, prices_of({name: price.numbers() for name, price in settings.judge.prices.items()})) is None:
-        yield ConfigurationError(
-            f"judge.budget: it is in usd, and {model!r} has no price; set judge.prices: {{{model}: {{input: …, output: …}}}}"
-        )
+    prices = prices_of({name: price.numbers() for name, price in settings.judge.prices.items()})
+    for asked in (settings.judge, *settings.judge.fallback):
+        model = asked.model.partition(":")[2] or asked.model
+        if model != "lexical" and price_of(model, prices) is None:
+            yield ConfigurationError(
+                f"judge.budget: it is in usd, and {model!r} has no price; set judge.prices: "
+                f"{{{model}: {{input: …, output: …}}}}"
+            )
 
 
 def named_problems(
