@@ -246,7 +246,7 @@ def too_big(pace: Pace, *, play: Play) -> Told:
 
 def equal_questions(pace: Pace) -> Told:
     """A thousand equal questions at once, with a cache."""
-    with FaultyOpenAI(latency_s=0.2) as server, Stage(_critic(server, pace, cache="memory")) as stage:
+    with FaultyOpenAI(latency_s=0.2) as server, Stage(critic(server, cache="memory")) as stage:
         units = round(1_000 * pace.units)
         stage.submit(units, same=True)
         told = told_of(stage, server)

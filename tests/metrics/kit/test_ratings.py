@@ -178,10 +178,10 @@ def test_two_answers_that_change_places_are_two_questions_to_any_judge() -> None
     assert asked(judge) == [("judge_accuracy_1", 0), ("judge_accuracy_2", 0)]
 
 
-@pytest.mark.parametrize("wrap", [lambda judge: judge, lambda judge: limited(judge, timeout=9, attempts=2, prices={})])
-def test_a_chat_model_reads_whatever_stands_around_it(wrap: Any) -> None:
-    assert reads_instructions(wrap(limited(PlainModel())))
-    assert not reads_instructions(wrap(ScriptedJudge()))
+@pytest.mark.parametrize("settings", [{}, {"timeout": 9, "attempts": 2, "prices": {}}])
+def test_a_chat_model_reads_whatever_stands_around_it(settings: Any) -> None:
+    assert reads_instructions(limited(PlainModel(), **settings))
+    assert not reads_instructions(limited(ScriptedJudge(), **settings))
 
 
 def test_the_offline_judge_gives_the_same_ratings_at_once() -> None:
