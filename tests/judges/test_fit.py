@@ -11,8 +11,9 @@ from tests.judges.models import Answer, Answers
 
 from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.judges import ask, judge, recorded_calls, render
-from spanscore.judges.fit import LEFT_OUT, bound_of, estimate, fit
+from spanscore.judges.fit import LEFT_OUT, bound_of, fit
 from spanscore.judges.render import fenced
+from spanscore.judges.tokens import estimate
 from spanscore.metrics import AspectCritic, Faithfulness
 from spanscore.model.prompt import Passages, Prompt
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 
 from spanscore.errors import JudgeError
 from spanscore.judges.render import fenced, render
+from spanscore.judges.tokens import BYTES_PER_TOKEN, bytes_of
 from spanscore.model.prompt import Passages, Prompt
 from spanscore.protocols import Judge
 
-__all__ = ["LEFT_OUT", "Fit", "bound_of", "estimate", "fit", "less_answer"]
+__all__ = ["LEFT_OUT", "Fit", "bound_of", "fit", "less_answer"]
 
 LEFT_OUT = "[… left out …]"
 _GAP: Mapping[str, Any] = {"role": "note", "content": LEFT_OUT}
 
-_BYTES_PER_TOKEN = 3.5
 _WINDOW = 100_000
 """Tokens that a model reads of which nothing is known."""
 _ANSWER = 4_000
@@ -51,11 +51,6 @@ class Fit(NamedTuple):
     left_out: float
 
 
-def estimate(text: str) -> int:
-    """Return about how many tokens a text has. By its bytes, which hold for any script: one of Chinese is worth a word."""
-    return ceil(_bytes(text) / _BYTES_PER_TOKEN)
-
-
 def less_answer(window: int) -> int:
     """Return what a window leaves for the question."""
     return window - min(_ANSWER, window // 4)
@@ -73,7 +68,7 @@ def fit(prompt: Prompt, max_tokens: int) -> Fit:
     Raises:
         JudgeError: it is ``too_long`` also without any context and middle turn.
     """
-    room = max_tokens * _BYTES_PER_TOKEN
+    room = max_tokens * BYTES_PER_TOKEN
     if _at_most([prompt.instruction, prompt.evidence, *(example.evidence for example in prompt.examples)]) <= room:
         return Fit(prompt, 0.0)
     before = size = _size(prompt)
@@ -82,7 +77,7 @@ def fit(prompt: Prompt, max_tokens: int) -> Fit:
             prompt = replace(prompt, evidence=shorter(prompt.evidence, size - room))
             size = _size(prompt)
     if size > room:
-        has = ceil(size / _BYTES_PER_TOKEN)
+        has = ceil(size / BYTES_PER_TOKEN)
         raise JudgeError(
             f"{prompt.step}: the question is too long: about {has} tokens that must stay, where {max_tokens} are read",
             error_type="too_long",
@@ -169,16 +164,12 @@ def _capped(turn: Mapping[str, Any], cap: float) -> Mapping[str, Any]:
 
 
 def _size(prompt: Prompt) -> int:
-    return sum(map(_bytes, render(prompt)))
+    return sum(map(bytes_of, render(prompt)))
 
 
 def _json_bytes(value: Any) -> int:
     """Return the bytes of a value inside a fence, with the comma behind it."""
-    return _bytes(fenced(value)) - _FENCE + 1
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return bytes_of(fenced(value)) - _FENCE + 1
 
 
 def _at_most(value: Any) -> float:
@@ -192,4 +183,4 @@ def _at_most(value: Any) -> float:
     return 30 if value is None or isinstance(value, int | float) else float("inf")
 
 
-_FENCE = _bytes(fenced("")) - 2  # without the quotes
+_FENCE = bytes_of(fenced("")) - 2  # without the quotes
