@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
-from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import PLACES, Options, rules_in
 from spanscore.metrics.catalog.configured import entries, judge_of
@@ -211,10 +211,9 @@ def _unpriced(settings: Settings) -> Iterator[ConfigurationError]:
     """Yield that a budget in USD cannot be kept, as the judge's model has no price, or that of one that stands in for it."""
     if all(budget.usd is None for budget in value_at(settings, "judge.budget")):
         return
-    prices = prices_of({name: price.numbers() for name, price in settings.judge.prices.items()})
     for asked in (settings.judge, *settings.judge.fallback):
-        model = asked.model.partition(":")[2] or asked.model
-        if model != "lexical" and price_of(model, prices) is None:
+        model = asked_model(asked)
+        if model != "lexical" and price_in(settings, asked) is None:
             yield ConfigurationError(
                 f"judge.budget: it is in usd, and {model!r} has no price; set judge.prices: "
                 f"{{{model}: {{input: …, output: …}}}}"

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spanscore.errors import ConfigurationError
-from spanscore.judges.prices import Price, price_of, prices_of
-from spanscore.metrics.catalog.configured import entries
+from spanscore.judges.prices import Price, cost_usd, price_of, prices_of
+from spanscore.metrics.catalog.configured import entries, prices_in
 from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor
 from spanscore.settings.budget import Budget, Spent
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import AskedSettings, Settings
 
-__all__ = ["CostPlan", "asked_model", "cost_lines", "costs_of", "enough"]
+__all__ = ["CostPlan", "asked_model", "cost_lines", "costs_of", "enough", "price_in"]
 
 _DAY_S = 86_400.0
 
@@ -62,14 +62,14 @@ def costs_of(
     """
     if settings.judge.model == "lexical":
         return ()
-    price = price_of(asked_model(settings), prices_of({m: p.numbers() for m, p in settings.judge.prices.items()}))
+    price = price_in(settings, settings.judge)
     costs = [
         CostPlan(
             metric=metric,
             calls=cost.calls,
             input_tokens=cost.input_tokens,
             output_tokens=cost.output_tokens,
-            usd=None if price is None else _usd(cost, price),
+            usd=None if price is None else cost_usd(price, cost.input_tokens, cost.output_tokens),
             per_day=None if requests_per_day is None else requests_per_day * rates[metric],
             factor=1.0,
         )
@@ -102,9 +102,14 @@ def enough(cost: CostPlan | None, needed: int, windows: Sequence[float]) -> list
     return [(window, scores, scores >= needed) for window, scores in held]
 
 
-def asked_model(settings: Settings) -> str:
-    """Return the model that a configuration's judge asks, without its provider."""
-    return settings.judge.model.partition(":")[2] or settings.judge.model
+def asked_model(asked: AskedSettings) -> str:
+    """Return the model that a judge asks, without its provider."""
+    return asked.model.partition(":")[2] or asked.model
+
+
+def price_in(settings: Settings, asked: AskedSettings) -> Price | None:
+    """Return the price that a configuration has for the model of one of its judges; None where it has none."""
+    return price_of(asked_model(asked), prices_of(prices_in(settings)))
 
 
 def _known_costs(settings: Settings, metrics: Sequence[str]) -> Iterator[tuple[str, Cost]]:
@@ -115,10 +120,6 @@ def _known_costs(settings: Settings, metrics: Sequence[str]) -> Iterator[tuple[s
             continue  # it asks what the offline judge cannot answer
         if cost.calls:
             yield metric, cost
-
-
-def _usd(cost: Cost, price: Price) -> float:
-    return (cost.input_tokens * price.input + cost.output_tokens * price.output) / 1_000_000
 
 
 def _bought(budget: Budget, costs: Sequence[CostPlan]) -> str:

@@ -8,11 +8,10 @@ from math import ceil
 from typing import Any
 
 from spanscore.cli._config_report import ConfigReport
-from spanscore.cli._cost_plan import CostPlan, asked_model, cost_lines, costs_of, enough
+from spanscore.cli._cost_plan import CostPlan, asked_model, cost_lines, costs_of, enough, price_in
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
-from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
@@ -253,10 +252,9 @@ def _alert_notes(alert: AlertSettings, scale: Scale) -> Iterator[str]:
 
 
 def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:
-    prices = prices_of({model: price.numbers() for model, price in settings.judge.prices.items()})
-    offline, model = settings.judge.model == "lexical", asked_model(settings)
-    if not offline and price_of(model, prices) is None:
-        yield f"judge.prices has no price of {model}: what its answers cost is not counted"
+    offline = settings.judge.model == "lexical"
+    if not offline and price_in(settings, settings.judge) is None:
+        yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
     yield from _hasty(settings.judge.timeout, options.timeout)
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import isfinite
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from spanscore.errors import ConfigurationError
 
-__all__ = ["Price", "Used", "cost_usd", "dearest", "price_of", "prices_of"]
+__all__ = ["Price", "cost_usd", "dearest", "price_of", "prices_of"]
 
 _DATED = re.compile(r"[-@:](?:\d{3,}(?:-\d\d){0,2}|latest)(?:-v\d+(?::\d+)?)?")
 """What providers append to a model's name: -2024-07-18, -20250514, @20240620, -0613, -002, -latest, -20240620-v1:0. Not -mini,
@@ -37,28 +37,18 @@ class Price(NamedTuple):
     batch: float = 0.5
 
 
-class Used(Protocol):
-    """What a request used: a reply, or a call."""
+def cost_usd(price: Price, read: int, written: int, *, cached: int = 0, at_batch_price: bool = False) -> float:
+    """Return what a request is billed.
 
-    @property
-    def input_tokens(self) -> int:
-        """Tokens sent."""
-
-    @property
-    def cached_input_tokens(self) -> int:
-        """Of them, those that the provider read from its cache."""
-
-    @property
-    def output_tokens(self) -> int:
-        """Tokens received."""
-
-
-def cost_usd(price: Price, used: Used, *, at_batch_price: bool = False) -> float:
-    """Return what a request is billed."""
-    cached = min(used.cached_input_tokens, used.input_tokens)
+    Args:
+        read: tokens sent.
+        written: tokens received.
+        cached: of those sent, what the provider read from its cache.
+    """
+    cached = min(cached, read)
     cached_price = price.input if price.cached_input is None else price.cached_input
-    read = (used.input_tokens - cached) * price.input + cached * cached_price
-    return (read + used.output_tokens * price.output) * (price.batch if at_batch_price else 1.0) / _MILLION
+    usd = (read - cached) * price.input + cached * cached_price + written * price.output
+    return usd * (price.batch if at_batch_price else 1.0) / _MILLION
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:

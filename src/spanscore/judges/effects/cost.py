@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeRateLimited
 from spanscore.judges.effects.effect import Effect
@@ -21,6 +21,9 @@ from spanscore.runtime.log import log_once
 from spanscore.settings.budget import Spent
 
 __all__ = ["Priced", "estimated", "models_without_price", "table_of", "with_cost"]
+
+
+R = TypeVar("R", Reply, JudgeCall)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -50,13 +53,13 @@ class Priced(Effect):
         """Ask, and say what it cost."""
         with attempt() as reservation:
             if reservation is None:
-                return self._with_cost(await self.judge.ask(prompt))
+                return _with_cost(await self.judge.ask(prompt), self.model, self.table)
             return await self._paid(prompt, reservation)
 
     async def _paid(self, prompt: Prompt, reservation: Reservation) -> Reply:
         with recorded_calls() as calls:  # requests before the last, for the same answer
             try:
-                reply = self._with_cost(await self.judge.ask(prompt))
+                reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
             except BaseException as error:
                 last = failed_call(prompt, self.model, error, 0.0)
                 reservation.settle(self._spent([*calls, last] if _is_billed(error) else calls, reservation.estimate))
@@ -64,12 +67,6 @@ class Priced(Effect):
             reservation.purse.note_answer(reply.output_tokens)
             reservation.settle(self._spent([*calls, reply], reservation.estimate))
         return reply
-
-    def _with_cost(self, reply: Reply) -> Reply:
-        price = price_of(reply.model or self.model, self.table)
-        if price is None or reply.cost_usd is not None or not (reply.input_tokens or reply.output_tokens):
-            return reply
-        return replace(reply, cost_usd=cost_usd(price, reply, at_batch_price=reply.at_batch_price))
 
     def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
         """Return what requests came to; those of which nobody tells how much, what was reserved for one."""
@@ -82,7 +79,7 @@ class Priced(Effect):
     def _of(self, used: Reply | JudgeCall) -> Spent:
         usd = used.cost_usd
         if usd is None and self.table:
-            usd = cost_usd(self._price(used.model or self.model), used)
+            usd = _cost_of(used, self._price(used.model or self.model))
         return Spent(usd or 0.0, used.input_tokens + used.output_tokens, 1.0)
 
     def _price(self, model: str) -> Price:
@@ -118,10 +115,20 @@ def models_without_price(judge: Judge, table: Mapping[str, Price] = MappingProxy
 
 def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
     """Return a call of a judge with what it cost, where that is not known yet and its model has a price."""
-    if call.cost_usd is not None or not (call.input_tokens or call.output_tokens):
-        return call
-    price = price_of(call.model, table_of(judge))
-    return call if price is None else replace(call, cost_usd=cost_usd(price, call))
+    return _with_cost(call, "", table_of(judge)) if call.cost_usd is None else call
+
+
+def _with_cost(used: R, model: str, table: Mapping[str, Price]) -> R:
+    if used.cost_usd is not None or not (used.input_tokens or used.output_tokens):
+        return used
+    price = price_of(used.model or model, table)
+    at_batch_price = getattr(used, "at_batch_price", False)  # of a reply
+    return used if price is None else replace(used, cost_usd=_cost_of(used, price, at_batch_price=at_batch_price))
+
+
+def _cost_of(used: Reply | JudgeCall, price: Price, *, at_batch_price: bool = False) -> float:
+    read, written, cached = used.input_tokens, used.output_tokens, used.cached_input_tokens
+    return cost_usd(price, read, written, cached=cached, at_batch_price=at_batch_price)
 
 
 def _is_billed(error: BaseException) -> bool:
@@ -143,4 +150,4 @@ def estimated(judge: Judge, prompt: Prompt, purse: Purse) -> Spent:
     read, written = question_tokens(prompt, judge.model), purse.longest_answer
     table = table_of(judge)
     price = price_of(judge.model, table) or dearest(table)
-    return Spent((read * price.input + written * price.output) / 1_000_000, read + written, 1.0)
+    return Spent(cost_usd(price, read, written), read + written, 1.0)

@@ -13,7 +13,7 @@ from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.runtime import plugins
 from spanscore.settings.tree import Settings
 
-__all__ = ["embedder_of", "entries", "judge_of", "metrics_of"]
+__all__ = ["embedder_of", "entries", "judge_of", "metrics_of", "prices_in"]
 
 
 def judge_of(settings: Settings) -> Judge:
@@ -26,7 +26,7 @@ def judge_of(settings: Settings) -> Judge:
     effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share"})
     effects["fallback"] = [one.model_dump(exclude_unset=True) for one in asked.fallback]
     try:
-        return judge(asked.model, prices=_prices(settings), **effects)
+        return judge(asked.model, prices=prices_in(settings), **effects)
     except ConfigurationError as error:
         if str(error).split(" ", 1)[0].rstrip(":") in effects:  # the keyword that it is about
             error.args = (f"judge.{error}",)
@@ -43,7 +43,7 @@ def embedder_of(settings: Settings, named: str) -> Embedder:
     """
     asked = settings.judge
     limits: EmbedderLimits = {"attempts": asked.attempts, "timeout": asked.timeout, "max_wait": asked.max_wait}
-    return embedder(named, prices=_prices(settings), **limits)
+    return embedder(named, prices=prices_in(settings), **limits)
 
 
 def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric]:
@@ -61,8 +61,9 @@ def metrics_of(settings: Settings, *, judge: Judge | None = None) -> list[Metric
     return [create(name, judge=asked, embeddings=vectors, **parameters) for name, parameters in entries(settings)]
 
 
-def _prices(settings: Settings) -> dict[str, tuple[float, ...]] | None:
-    return {model: price.numbers() for model, price in settings.judge.prices.items()} or None
+def prices_in(settings: Settings) -> dict[str, tuple[float, ...]]:
+    """Return a configuration's prices as ``judge(…, prices=…)`` takes them."""
+    return {model: price.numbers() for model, price in settings.judge.prices.items()}
 
 
 def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
