@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from math import hypot
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.servers.openai_api import embedded
 from spanscore.context import is_judging
 from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainEmbedder, LangChainJudge, LexicalEmbedder, embedder
+from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.effect import account_of
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.record import recorded_calls
@@ -52,6 +55,27 @@ async def test_langchain_embeddings_are_asked_once_for_all_texts_and_unseen() ->
 
     assert vectors == [[3.0, 1.0], [5.0, 1.0]]
     assert fake.suppressed == [True]
+
+
+async def test_while_a_question_for_vectors_waits_the_clock_of_its_score_stands_still() -> None:
+    free, changed = Event(), asyncio.Event()
+    score = Asker(metric="m", on_change=changed.set)
+
+    class Slow(Fake):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            free.wait(10)
+            return super().embed_documents(texts)
+
+    made = embedder(Slow())  # one at once, as it computes in this process
+    first = asyncio.ensure_future(made.embed(["one"]))
+    with asked_by(score):
+        second = asyncio.ensure_future(made.embed(["three"]))
+    await asyncio.wait_for(changed.wait(), 5)
+
+    assert score.is_waiting
+    free.set()
+    assert await asyncio.gather(first, second) == [[[3.0, 1.0]], [[5.0, 1.0]]]
+    assert not score.is_waiting
 
 
 async def test_a_failing_provider_is_a_judge_s_error_that_quotes_nothing() -> None:

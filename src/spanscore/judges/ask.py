@@ -22,7 +22,7 @@ from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 from spanscore.protocols import Judge
 
-__all__ = ["REPAIR_STEP", "ask"]
+__all__ = ["REPAIR_STEP", "ask", "replied"]
 
 REPAIR_STEP = "fix_output_format"
 
@@ -86,17 +86,7 @@ async def _repaired(judge: Judge, prompt: Prompt, text: str) -> BaseModel | None
 async def _asked(judge: Judge, prompt: Prompt, left_out: float = 0.0) -> tuple[str, BaseModel | None]:
     """Call the judge once and record the call: its text, and the answer in it where it can be read."""
     started = time.perf_counter()
-    with (
-        priced_by(partial(with_cost, judge)),
-        recorded_calls() as attempts,
-    ):  # a retrying judge records those it gave up
-        try:
-            reply = await _reply(judge, prompt)
-        except JudgeError as error:
-            left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
-            if error.was_asked:
-                record(failed_call(prompt, judge.model, error, left_s))
-            raise
+    reply = await replied(judge, prompt)
     text = reply.text[:_MAX_READ]
     answer = read(text, prompt.output, prompt.evidence)
     error_type = None if answer is not None else JudgeUnparseable.error_type if text.strip() else _EMPTY
@@ -117,6 +107,26 @@ async def _asked(judge: Judge, prompt: Prompt, left_out: float = 0.0) -> tuple[s
     if error_type == _EMPTY:
         raise JudgeUnparseable(f"{prompt.step}: the answer was empty", error_type=_EMPTY)
     return text, answer
+
+
+async def replied(judge: Judge, prompt: Prompt) -> Reply:
+    """Call the judge once; what it was asked in vain on the way is recorded, and its failure too.
+
+    Raises:
+        JudgeError: there is no answer.
+    """
+    started = time.perf_counter()
+    with (
+        priced_by(partial(with_cost, judge)),
+        recorded_calls() as attempts,
+    ):  # a retrying judge records those it gave up
+        try:
+            return await _reply(judge, prompt)
+        except JudgeError as error:
+            left_s = time.perf_counter() - started - sum(call.duration_s for call in attempts)
+            if error.was_asked:
+                record(failed_call(prompt, judge.model, error, left_s))
+            raise
 
 
 async def _reply(judge: Judge, prompt: Prompt) -> Reply:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import ceil, inf
+from math import inf
 from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel
 
-from spanscore.errors import JudgeError, JudgeUnparseable
+from spanscore.errors import JudgeUnparseable
+from spanscore.judges.ask import replied
 from spanscore.judges.effects.budget import budgeted
-from spanscore.judges.effects.cost import Priced, with_cost
+from spanscore.judges.effects.cost import Priced
 from spanscore.judges.effects.gated import Gated
 from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
 from spanscore.judges.langchain.provider_errors import judge_error
-from spanscore.judges.record import EMBED_STEP, failed_call, priced_by, record
-from spanscore.judges.suppress import suppressed
+from spanscore.judges.record import EMBED_STEP, record
+from spanscore.judges.tokens import estimate
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 
@@ -29,7 +29,6 @@ __all__ = ["EmbedderLimits", "LangChainEmbedder"]
 
 _BYTES, _BYTES_PER_TEXT = 2_000_000, 200_000
 """Of an answer: a vector of 8,000 numbers is some 170 kB where it is written in digits."""
-_CHARACTERS_PER_TOKEN = 3.5
 
 
 class EmbedderLimits(TypedDict, total=False):
@@ -76,14 +75,7 @@ class LangChainEmbedder:
             JudgeError: as a judge's; its text quotes nothing.
         """
         question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
-        started_s = time.perf_counter()
-        with suppressed(), priced_by(partial(with_cost, self.asked)):
-            try:
-                reply = await self.asked.ask(question)
-            except JudgeError as error:
-                if error.was_asked:
-                    record(failed_call(question, self.model, error, time.perf_counter() - started_s))
-                raise
+        reply = await replied(self.asked, question)
         assert isinstance(reply, _VectorsReply)
         record(
             JudgeCall(
@@ -148,7 +140,7 @@ class _EmbeddingsClient:
         return _VectorsReply(
             text="",
             model=str(heard.said.get("model") or self.model),
-            input_tokens=told or ceil(sum(map(len, texts)) / _CHARACTERS_PER_TOKEN),
+            input_tokens=told or estimate("".join(texts)),
             duration_s=time.perf_counter() - started_s,
             headers=heard.headers,
             vectors=[[float(number) for number in vector] for vector in vectors],
