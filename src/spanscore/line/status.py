@@ -13,6 +13,7 @@ from spanscore.line.account_row import account_rows
 from spanscore.line.build import Line
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
+from spanscore.model.score import Outcome
 from spanscore.protocols import Metric
 
 __all__ = ["Status", "status_of"]
@@ -35,7 +36,6 @@ _GUESSED: Mapping[str, str] = {
 """Source of a sample → what a person should know of it."""
 _THEIRS = ("given", "global")
 _NOT_SEEN = "sent by your provider: how it went is not known here"
-_NEVER_CHOSEN = ("not_sampled", "filtered", "not_exported")
 _DOES_NOT_FIT = (
     "missing_field is no fault where a metric does not fit a unit; "
     "the unit's span says spanscore.status=partial if others scored it"
@@ -167,8 +167,7 @@ class Status:
     def _declined(self) -> Iterator[str]:
         for metric, declined in self.declined.items():
             if declined:
-                ended = {one: units for one, units in self.outcomes[metric].items() if one not in _NEVER_CHOSEN}
-                of = sum(ended.values())
+                of = sum(units for one, units in self.outcomes[metric].items() if not Outcome(one).turned_away)
                 told = f"{metric}: the judge declined {declined:,} of {_units(of)} ({100 * declined / of:.0f} %)"
                 yield f"{told}: these are no random ones, and the mean is of the others"
 

@@ -68,6 +68,11 @@ class Outcome(StrEnum):
         """Whether this is the failure of an evaluation that was begun: ``error.type`` is set, never a value."""
         return self in _FAILED
 
+    @property
+    def turned_away(self) -> bool:
+        """Whether no score was asked for: by the dice, a filter, or as the trace is not exported."""
+        return self in _TURNED_AWAY
+
 
 _FAILED = frozenset(
     {
@@ -93,6 +98,9 @@ class Counted(NamedTuple):
     eligible: Mapping[str, int]
     outcomes: Mapping[tuple[str, Outcome, str | None], int]
     pending: Mapping[str, int]
+
+
+_TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring.names import label, series
+from spanscore.otel.instrument_table import MOMENTS
 
 __all__ = [
     "FAILED",
@@ -60,21 +61,10 @@ LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
-TURNED_AWAY = "|".join((Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED))
-"""Those that never asked for a score."""
+TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.turned_away)
+"""Those of which no score was asked."""
 
-_OF_STRATA = frozenset(
-    {
-        semconv.SCORED,
-        semconv.WEIGHT,
-        semconv.WEIGHT_QUALITY,
-        semconv.WEIGHT_QUALITY2,
-        semconv.WEIGHT2,
-        semconv.WEIGHT2_QUALITY,
-        semconv.WEIGHT2_QUALITY2,
-        semconv.FAILED_WEIGHT,
-    }
-)
+_OF_STRATA = frozenset({semconv.SCORED, *MOMENTS, semconv.FAILED_WEIGHT})
 """Sums of which only the population's are asked. Outcomes are those of all units, so that they add up."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from spanscore import semconv
 
-__all__ = ["INSTRUMENTS", "POINTS", "READ", "SUMS", "Instrument"]
+__all__ = ["INSTRUMENTS", "MOMENTS", "POINTS", "READ", "SUMS", "Instrument"]
 
 
 class Instrument(NamedTuple):
@@ -39,6 +39,15 @@ SUMS: Mapping[str, Instrument] = {
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
 }
 """What is added up of scores."""
+MOMENTS = (
+    semconv.WEIGHT,
+    semconv.WEIGHT_QUALITY,
+    semconv.WEIGHT_QUALITY2,
+    semconv.WEIGHT2,
+    semconv.WEIGHT2_QUALITY,
+    semconv.WEIGHT2_QUALITY2,
+)
+"""Of them, those from which a mean and its variance come."""
 READ: Mapping[str, Instrument] = {
     semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
     semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),

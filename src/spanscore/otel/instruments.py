@@ -24,7 +24,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import plain_text
 from spanscore.model.score import Counted, JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
-from spanscore.otel.instrument_table import INSTRUMENTS, POINTS, READ, SUMS
+from spanscore.otel.instrument_table import INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
 from spanscore.otel.points import Point, Points, together
 from spanscore.otel.sums import (
     MAX_SETS,
@@ -53,15 +53,6 @@ WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 6
 """Seconds; the last is the usual ``max_wait``."""
 UNKNOWN = "unknown"
 _REASON = "reason"
-
-_MOMENTS = (
-    semconv.WEIGHT,
-    semconv.WEIGHT_QUALITY,
-    semconv.WEIGHT_QUALITY2,
-    semconv.WEIGHT2,
-    semconv.WEIGHT2_QUALITY,
-    semconv.WEIGHT2_QUALITY2,
-)
 
 
 class Telemetry:
@@ -129,7 +120,7 @@ class Telemetry:
             self._names.add(metric.name)
             for labels in self._closed_set(metric):
                 self._sums.add(semconv.SCORED, labels, 0)
-                self._sums.add_all(labels, ((name, 0.0) for name in _MOMENTS))
+                self._sums.add_all(labels, ((name, 0.0) for name in MOMENTS))
             for outcome in _FAILURES:
                 self._sums.add(semconv.FAILED_WEIGHT, labels_of_outcome(metric.name, outcome), 0.0)
             self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
@@ -168,7 +159,7 @@ class Telemetry:
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
             return
         moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
-        self._sums.add_all(labels, zip(_MOMENTS, moments, strict=True))
+        self._sums.add_all(labels, zip(MOMENTS, moments, strict=True))
         bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
