@@ -86,7 +86,7 @@ def limited(pace: Pace, *, limits: Limits, per_score: float) -> Told:
     """300 units at once."""
     with FaultyOpenAI(latency_s=0.3, limits=limits) as server, Stage(_critic(server, pace)) as stage:
         stage.begin(server)
-        stage.submit(round(300 * pace.units))
+        stage.submit(round(300 * max(0.2, pace.units)))  # of fewer, most are wasted while the level is found
         told = told_of(stage, server)
         check_scored(told, stage)
         check_requests(told, stage, server, per_score, pace)
