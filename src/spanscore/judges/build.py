@@ -72,7 +72,7 @@ def judge(
     """
     if fallback := effects.pop("fallback", None):
         likewise = {"structured": structured, "max_answer_bytes": max_answer_bytes, **effects}
-        effects["fallback"] = [budgeted(_stand_in(one, likewise)) for one in fallback]
+        effects["fallback"] = [_stand_in(one, likewise) for one in fallback]
     client: ClientSettings = {
         "base_url": base_url,
         "api_key_env": api_key_env,
