@@ -202,7 +202,7 @@ class LangChainJudge:
                 input_tokens=sent,
                 output_tokens=received,
             )
-        model = model_of(messages, heard) or self.model
+        model, is_cheap = model_of(messages, heard) or self.model, at_batch_price(messages, heard)
         shares = [received // len(good) + (place < received % len(good)) for place in range(len(good))]
         return [
             Reply(
@@ -213,7 +213,7 @@ class LangChainJudge:
                 duration_s=took_s,
                 finish=choice.finish,
                 cached_input_tokens=0 if place else cached,
-                at_batch_price=at_batch_price(messages, heard),
+                at_batch_price=is_cheap,
                 headers=heard.headers,
             )
             for place, (choice, share) in enumerate(zip(good, shares, strict=True))

@@ -68,14 +68,18 @@ def tokens_of(messages: Sequence[Any], heard: Exchange) -> Tokens:
 
 def model_of(messages: Sequence[Any], heard: Exchange) -> str | None:
     """Return the model that answered, as its provider names it; None where it does not tell."""
-    told = [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
+    told = _told_beside(messages, heard)
     return next((str(one[name]) for one in told for name in _MODELS if one.get(name)), None)
 
 
 def at_batch_price(messages: Sequence[Any], heard: Exchange) -> bool:
     """Whether the provider bills the answer at its price for batches, as its service tier says."""
-    told = [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
-    return any(one.get("service_tier") in _BATCH_TIERS for one in told)
+    return any(one.get("service_tier") in _BATCH_TIERS for one in _told_beside(messages, heard))
+
+
+def _told_beside(messages: Sequence[Any], heard: Exchange) -> list[Mapping[str, Any]]:
+    """Return what came with the answer: as it went over the wire, and as the integration has it."""
+    return [heard.said, *(getattr(message, "response_metadata", None) or {} for message in messages)]
 
 
 def _choice(message: Any, finish: Any) -> Choice:
