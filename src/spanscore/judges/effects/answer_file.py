@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError, writing
-from spanscore.judges.effects.single_flight import SingleFlight
+from spanscore.judges.effects.single_flight import SingleFlight, as_cached
 from spanscore.model.foreign import type_name
 from spanscore.model.prompt import Reply
 from spanscore.runtime.fork import reset_in_child
@@ -233,9 +233,7 @@ def _text_of(reply: Reply) -> str:
 def _reply_of(text: str) -> Reply:
     held: dict[str, Any] = json.loads(text)
     cost_usd = 0.0 if held["priced"] else None
-    return Reply(
-        text=held["text"], model=held["model"], duration_s=0.0, cost_usd=cost_usd, cached=True, finish=held["finish"]
-    )
+    return as_cached(Reply(text=held["text"], model=held["model"], cost_usd=cost_usd, finish=held["finish"]))
 
 
 def _all_of(waiting: deque[Any]) -> list[Any]:
