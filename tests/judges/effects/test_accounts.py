@@ -10,7 +10,7 @@ from tests.judges.models import Answers, PlainModel
 from spanscore.errors import ConfigurationError
 from spanscore.judges import Gated, judge
 from spanscore.judges.effects.account import Account, AccountLimits
-from spanscore.judges.effects.accounts import states
+from spanscore.judges.effects.accounts import _registry
 from spanscore.judges.effects.gated import gates_of
 
 
@@ -24,7 +24,8 @@ def answers(key: str) -> Answers:
 def test_every_account_has_one_state_that_says_what_must_be_known_of_it() -> None:
     made = [Gated(answers("a"), max_concurrency=number) for number in (8, 3, 8)]
 
-    (found,) = [state for state in states() if state.account == made[0].gate.account]
+    (gate,) = {one.gate for one in made}
+    found = gate.state
 
     assert found.ceiling == 3
     assert found.notes == (
@@ -39,7 +40,7 @@ def test_an_account_that_nobody_asks_is_forgotten() -> None:
     del made
     gc.collect()
 
-    assert account not in [state.account for state in states()]
+    assert account not in _registry._gates
 
 
 def test_two_objects_without_an_account_are_two_accounts() -> None:

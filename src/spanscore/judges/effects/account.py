@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from spanscore.errors import ConfigurationError
 
-__all__ = ["Account", "AccountLimits", "AccountState", "BreakerState"]
+__all__ = ["Account", "AccountLimits", "AccountState", "BreakerState", "checked_positive"]
 
 BreakerState = Literal["closed", "half_open", "open"]
 
@@ -52,8 +52,19 @@ class AccountLimits:
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value is not None and value <= 0:
-                raise ConfigurationError(f"{limit.name} is {value}; it must be more than 0")
+            if value is not None:
+                checked_positive(limit.name, value)
+
+
+def checked_positive(keyword: str, value: float) -> float:
+    """Return a setting.
+
+    Raises:
+        ConfigurationError: it is not more than 0.
+    """
+    if value <= 0:
+        raise ConfigurationError(f"{keyword} is {value}; it must be more than 0")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

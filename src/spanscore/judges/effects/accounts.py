@@ -1,17 +1,17 @@
-"""Accounts: the one gate that each account has in this process, and what they are at."""
+"""Accounts: the one gate that each account has in this process."""
 
 from __future__ import annotations
 
 from threading import Lock
 from weakref import WeakValueDictionary
 
-from spanscore.judges.effects.account import Account, AccountLimits, AccountState
+from spanscore.judges.effects.account import Account, AccountLimits
 from spanscore.judges.effects.effect import unwrapped
 from spanscore.judges.effects.gate import Gate
 from spanscore.protocols import Judge
 from spanscore.runtime.fork import reset_in_child
 
-__all__ = ["gate_of", "states"]
+__all__ = ["gate_of"]
 
 _SERVICE, _IN_PROCESS = 64, 1
 """The most questions at once, where nobody says how many."""
@@ -37,11 +37,6 @@ class _Gates:
                 known = self._gates[account] = Gate(account, ceiling)
             return known
 
-    def gates(self) -> list[Gate]:
-        """Return all that there are."""
-        with self._lock:
-            return list(self._gates.values())
-
 
 _registry = _Gates()
 
@@ -57,8 +52,3 @@ def gate_of(judge: Judge, limits: AccountLimits) -> Gate:
     for note in getattr(inner, "notes", ()):
         gate.note(note)
     return gate
-
-
-def states() -> list[AccountState]:
-    """Return what every account is at that a judge of this process asks."""
-    return [gate.state for gate in _registry.gates()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any
+from typing import cast
 
 from spanscore.protocols import Embedder, Judge
 
@@ -46,9 +46,7 @@ def reads_instructions(judge: Judge) -> bool:
 
 def account_of(judge: Judge | Embedder) -> Hashable:
     """Return whose limits a judge or an embedder meets: its account; itself, where it tells none."""
-    inner: Any = judge
-    while isinstance(inner, Effect):
-        inner = inner.judge
+    inner = unwrapped(cast("Judge", judge))  # an embedder has nothing around it
     return getattr(inner, "account", None) or id(inner)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.judges.asker import asker
-from spanscore.judges.effects.effect import Effect, account_of, reads_instructions
+from spanscore.judges.effects.effect import Effect, account_of, layers, reads_instructions
 from spanscore.judges.effects.gated import gates_of
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
@@ -70,10 +69,9 @@ class FallingBack(Effect):
 
 def stand_in_for(judge: Judge | None) -> Judge | None:
     """Return the judge that is asked instead of this one for the score at hand; None where it is asked itself."""
-    one: Any = judge
-    while isinstance(one, Effect) and not isinstance(one, FallingBack):
-        one = one.judge
-    if not isinstance(one, FallingBack):
+    found = () if judge is None else layers(judge)
+    one = next((layer for layer in found if isinstance(layer, FallingBack)), None)
+    if one is None:
         return None
     chosen: Judge | None = asker().chosen.get(id(one))
     return None if chosen is one.judge else chosen

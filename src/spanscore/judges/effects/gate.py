@@ -207,8 +207,8 @@ class Gate:
         ]
 
     def _allow(self, kind: Kind, per_minute: float | None) -> None:
-        if per_minute is not None and per_minute < self._allowed.get(kind, inf):
-            self._allowed[kind] = per_minute
+        if per_minute is not None:
+            self._allowed[kind] = min(per_minute, self._allowed.get(kind, inf))
             self._buckets.allow(kind, per_minute)
 
     def _leave_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:

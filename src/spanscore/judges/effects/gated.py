@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 
 from spanscore.errors import (
-    ConfigurationError,
     JudgeOutOfQuota,
     JudgeOverloaded,
     JudgeTimeout,
     JudgeUnavailable,
 )
 from spanscore.judges.asker import asker
-from spanscore.judges.effects.account import AccountLimits
+from spanscore.judges.effects.account import AccountLimits, checked_positive
 from spanscore.judges.effects.accounts import gate_of
 from spanscore.judges.effects.effect import Effect, unwrapped
 from spanscore.judges.effects.gate import Gate
@@ -68,9 +67,9 @@ class Gated(Effect):
     ) -> None:
         self.judge = judge
         own_attempts: int = getattr(unwrapped(judge), "own_attempts", 1)
-        self.attempts = max(1, int(_positive("attempts", attempts, 4)) // own_attempts)
-        self.timeout = _positive("timeout", timeout, 30.0)
-        self.max_wait = _positive("max_wait", max_wait, 600.0)
+        self.attempts = max(1, int(checked_positive("attempts", 4 if attempts is None else attempts)) // own_attempts)
+        self.timeout = checked_positive("timeout", 30.0 if timeout is None else timeout)
+        self.max_wait = checked_positive("max_wait", 600.0 if max_wait is None else max_wait)
         self.gate = gate_of(judge, AccountLimits(max_concurrency, requests_per_minute, tokens_per_minute))
         self._dice = dice
 
@@ -92,7 +91,7 @@ class Gated(Effect):
             ticket = await gate.admitted(prompt.step, until_s, tokens, again=again)
             began_s = time.perf_counter()
             try:
-                return await self._attempt(gate, ticket, prompt)
+                return await self._attempt(gate, ticket, prompt, began_s)
             except (JudgeOverloaded, JudgeOutOfQuota) as error:
                 again = True
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
@@ -104,9 +103,8 @@ class Gated(Effect):
                 record(failed_call(prompt, self.model, error, time.perf_counter() - began_s))
                 await self._back_off(failed)
 
-    async def _attempt(self, gate: Gate, ticket: Ticket, prompt: Prompt) -> Reply:
+    async def _attempt(self, gate: Gate, ticket: Ticket, prompt: Prompt, began_s: float) -> Reply:
         """Ask once. ``asyncio.wait_for`` would wait for a call that swallows its cancellation, and hang with it."""
-        began_s = time.perf_counter()
         call = gate.sent(ticket, self.judge.ask(prompt))
         try:
             done, _ = await asyncio.wait({call}, timeout=self.timeout)
@@ -134,10 +132,3 @@ def gates_of(judge: Judge) -> tuple[Gate, ...]:
     inner = judge.judges if isinstance(judge, Effect) else ()
     own = [judge.gate] if isinstance(judge, Gated) else []
     return (*own, *(gate for one in inner for gate in gates_of(one)))
-
-
-def _positive(keyword: str, given: float | None, default: float) -> float:
-    value = default if given is None else given
-    if value <= 0:
-        raise ConfigurationError(f"{keyword} is {value}; it must be more than 0")
-    return value
