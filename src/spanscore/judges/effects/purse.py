@@ -69,7 +69,7 @@ class Purse:
     def reset(self) -> None:
         """Begin anew: in a forked child, as budgets are per process."""
         self._lock = Lock()
-        self._windows = {budget: _Window() for budget in self.budgets}
+        self._windows = {budget: _Window(budget.window_s) for budget in self.budgets}
         self._paid: dict[str, Paid] = {}
         self._turned_away = 0
         self._answers = self._longest = 0
@@ -121,7 +121,7 @@ class Purse:
     def spent(self, budget: Budget) -> float:
         """Return what was spent of a budget in the present window, what is reserved included."""
         with self._lock:
-            return self._windows[budget].at(self._number(budget)).spent
+            return self._windows[budget].at(self._clock()).spent
 
     def paid(self) -> Mapping[str, Paid]:
         """Return metric → what its questions cost since the start."""
@@ -150,13 +150,8 @@ class Purse:
     def _of(self, metric: str) -> list[tuple[Budget, _Window]]:
         """Return the budgets that a metric is paid from, with their present windows."""
         return [
-            (budget, window.at(self._number(budget)))
-            for budget, window in self._windows.items()
-            if budget.holds_for(metric)
+            (budget, window.at(self._clock())) for budget, window in self._windows.items() if budget.holds_for(metric)
         ]
-
-    def _number(self, budget: Budget) -> int:
-        return int(self._clock() // budget.window_s)
 
     def _add(self, metric: str, spent: Spent, reserved: Spent) -> None:
         known = self._paid.get(metric, Paid())
@@ -165,13 +160,15 @@ class Purse:
 
 @dataclass(slots=True)
 class _Window:
-    """The present window of a budget: its number since the epoch, and what was spent in it."""
+    """The present window of a budget: how long it is, its number since the epoch, and what was spent in it."""
 
+    length_s: float
     number: int = -1
     spent: float = 0.0
 
-    def at(self, number: int) -> _Window:
+    def at(self, now_s: float) -> _Window:
         """Return it, begun anew where time has gone on; a clock that is set back changes nothing."""
+        number = int(now_s // self.length_s)
         if number > self.number:
             self.number, self.spent = number, 0.0
         return self
