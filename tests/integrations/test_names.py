@@ -31,6 +31,7 @@ SERIES = {
     for part in (("_bucket", "_sum", "_count", "") if about.kind == "histogram" else ("",))
 }
 LABELS = {label(name) for name in KNOWN} | {"le", "job", "service_name", "service_instance_id", "reason"}
+REFERENCE = (INTEGRATIONS / "jaeger" / "README.md").read_text(encoding="utf-8")
 ALERT_LABELS = {"severity", "metric", "window", "alertname", "segment"}
 
 
@@ -63,6 +64,16 @@ def _code(dotted: str) -> bool:
     _, first, *_, last = (*dotted.split("."), dotted.rpartition(".")[2])
     known = first in spanscore.__all__ or last in {"yaml", "yml", "json"}
     return known or importlib.util.find_spec(f"spanscore.{first}") is not None
+
+
+def test_every_attribute_of_ours_on_an_evaluation_span_is_in_the_reference() -> None:
+    sinks = Path(spanscore.__file__).parent / "sinks"
+    code = "".join((sinks / name).read_text(encoding="utf-8") for name in ("evaluation_span.py", "emission.py"))
+    named = (getattr(semconv, name) for name in re.findall(r"\bsemconv\.([A-Z][A-Z0-9_]+)", code))
+    ours = {name for name in named if name.startswith("spanscore.")}
+
+    assert ours
+    assert {name for name in ours if f"`{name}`" not in REFERENCE} == set()
 
 
 def test_every_attribute_that_is_named_exists() -> None:
