@@ -127,9 +127,11 @@ class Trace:
 
     @property
     def roots(self) -> list[Any]:
-        captured = [s for s in self.spans if s.instrumentation_scope.name == "spanscore.capture"]
-        ids = {s.context.span_id for s in captured}
-        return [s for s in captured if s.parent is None or s.parent.span_id not in ids]
+        """Of the units that have left: their children leave before them, so a parent that is not there yet may be one."""
+        spans = self.spans
+        others = {s.context.span_id for s in spans if s.instrumentation_scope.name != "spanscore.capture"}
+        captured = [s for s in spans if s.instrumentation_scope.name == "spanscore.capture"]
+        return [s for s in captured if s.parent is None or s.parent.is_remote or s.parent.span_id in others]
 
     @property
     def evaluations(self) -> list[Any]:
