@@ -20,7 +20,7 @@ from tests.servers import alertmanager, prometheus
 from tests.servers.server import poll
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import plans_of
+from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 

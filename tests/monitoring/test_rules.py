@@ -14,7 +14,8 @@ import yaml
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring import budget
-from spanscore.monitoring.alerts import alerts_of, links_of
+from spanscore.monitoring.alert import links_of
+from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 

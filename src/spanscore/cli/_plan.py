@@ -16,8 +16,8 @@ from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.model.score import Scale
-from spanscore.monitoring.alerts import DropPlan, plans_of
 from spanscore.monitoring.budget import least_scores
+from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
 from spanscore.settings.credentials import without_credentials

@@ -18,7 +18,7 @@ from spanscore.cli._plan import Volume, volumes_of
 from spanscore.errors import writing
 from spanscore.line.tables import Fitting
 from spanscore.monitoring import assets, promql
-from spanscore.monitoring.alerts import DropPlan, plans_of
+from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.rules import rule_files
 from spanscore.protocols import Metric
 from spanscore.settings.tree import MonitoringSettings, Settings

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import PATIENCE, Alert, links_of
+from spanscore.monitoring.alert import PATIENCE, Alert, links_of
 from spanscore.settings.tree import MonitoringSettings
 
 __all__ = ["provisioned"]

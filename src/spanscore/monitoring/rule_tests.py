@@ -13,21 +13,11 @@ from typing import Any, NamedTuple
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import (
-    ALL,
-    AT_REST,
-    BINDING,
-    BINDING_S,
-    OPEN_S,
-    PATIENCE,
-    REMEDIES,
-    SEGMENT,
-    SILENT,
-    UNSCORED,
-    plans_of,
-    streams_of,
-)
+from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, streams_of
+from spanscore.monitoring.drops import plans_of
+from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.names import label, series
+from spanscore.monitoring.silence import SILENT, UNSCORED
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 

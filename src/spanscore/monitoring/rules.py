@@ -17,7 +17,8 @@ import yaml
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alerts import PATIENCE, SEGMENT, SERIES, Alert, alerts_of, links_of, streams_of
+from spanscore.monitoring.alert import PATIENCE, SEGMENT, SERIES, Alert, links_of, streams_of
+from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.protocols import Metric
