@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanscore import OnlineScorer
+from spanscore import OnlineScorer, semconv
 from spanscore.metrics import BaseMetric, Finding
 
 QUESTION = "What is the capital of France?"
@@ -127,11 +127,14 @@ class Trace:
 
     @property
     def roots(self) -> list[Any]:
-        """Of the units that have left: their children leave before them, so a parent that is not there yet may be one."""
-        spans = self.spans
-        others = {s.context.span_id for s in spans if s.instrumentation_scope.name != "spanscore.capture"}
-        captured = [s for s in spans if s.instrumentation_scope.name == "spanscore.capture"]
-        return [s for s in captured if s.parent is None or s.parent.is_remote or s.parent.span_id in others]
+        captured = [s for s in self.spans if s.instrumentation_scope.name == "spanscore.capture"]
+        ids = {s.context.span_id for s in captured}
+        return [s for s in captured if s.parent is None or s.parent.span_id not in ids]
+
+    @property
+    def left_roots(self) -> list[Any]:
+        """Roots for sure, while units leave: a child leaves before its root, and stands there as one without a parent."""
+        return [root for root in self.roots if semconv.STATUS in root.attributes]
 
     @property
     def evaluations(self) -> list[Any]:

@@ -59,7 +59,7 @@ def test_at_the_end_of_the_hold_a_unit_leaves_with_the_scores_that_are_in():
     go_on, sink = threading.Event(), MemorySink()
     with a_line(Grounded(), Held(go_on), hold=0.5, sinks=[sink]) as (scorer, trace):
         ask(scorer)
-        (root,) = until("the root to leave", lambda: trace.roots)
+        (root,) = until("the root to leave", lambda: trace.left_roots)
         until("the score that is in to be emitted", lambda: emitted(sink) == {"grounded": 1})
         assert (scorer.flush(0.05), identity_holds(scorer)) == (False, True)
         go_on.set()
@@ -76,7 +76,7 @@ def test_a_unit_that_leaves_as_pending_has_no_verdict_but_fail(metric, verdict):
     go_on = threading.Event()
     with a_line(metric("known"), Held(go_on), hold=0.5) as (scorer, trace):
         ask(scorer)
-        (root,) = until("the root to leave", lambda: trace.roots)
+        (root,) = until("the root to leave", lambda: trace.left_roots)
         go_on.set()
         scorer.flush(5)
 
@@ -90,7 +90,7 @@ def test_a_unit_that_leaves_as_pending_says_which_metric_cannot_score_it():
     go_on = threading.Event()
     with a_line(Missing("missing"), Held(go_on), hold=0.5) as (scorer, trace):
         ask(scorer)
-        (root,) = until("the root to leave", lambda: trace.roots)
+        (root,) = until("the root to leave", lambda: trace.left_roots)
         go_on.set()
         scorer.flush(5)
 
@@ -105,7 +105,7 @@ def test_on_an_overflow_a_unit_leaves_with_the_scores_that_are_in():
         ask(scorer)
         until("the first score", lambda: scorer.status().outcomes["grounded"] == {"scored": 1})
         ask(scorer)
-        first = until("the first root to leave", lambda: trace.roots)[0]
+        first = until("the first root to leave", lambda: trace.left_roots)[0]
         go_on.set()
         assert scorer.flush(5)
 
