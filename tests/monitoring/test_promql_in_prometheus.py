@@ -100,7 +100,7 @@ def test_a_drop_is_said_beyond_z_standard_errors_and_not_before(server: Any, dro
         middle, n, level=2 * NormalDist().cdf(drop) - 1
     ).high  # null − mean = drop · sqrt(null(1−null)/n)
     null = max(own, of_null) if binary else own
-    said = promql.dropped(promql.Estimate.of(LIVE), null=null, z=4.2, min_scores=100, binary=binary)
+    said = promql.dropped(promql.Estimate.of(LIVE), null=str(null), z=4.2, min_scores=100, binary=binary)
 
     assert [float(one["value"][1]) for one in server.query(said, at=backfill.END)] == (
         [pytest.approx(middle, rel=1e-8)] if drop > 4.2 else []
@@ -111,6 +111,6 @@ def test_too_few_scores_say_nothing(server: Any) -> None:
     few = int(estimates.n_eff(EVERY)) + 1
     of = promql.Estimate.of(LIVE)
 
-    assert server.query(promql.dropped(of, null=0.99, z=4.2, min_scores=few, binary=True), at=backfill.END) == []
+    assert server.query(promql.dropped(of, null="0.99", z=4.2, min_scores=few, binary=True), at=backfill.END) == []
     assert server.query(promql.below(of, threshold=0.99, min_scores=few), at=backfill.END) == []
     assert len(server.query(promql.below(of, threshold=0.99, min_scores=few - 1), at=backfill.END)) == 1

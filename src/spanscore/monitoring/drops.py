@@ -78,7 +78,10 @@ def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
             of = promql.Estimate.recorded(window, recorded_where(plan.metric, alert, stream))
             yield Alert(
                 name="SpanscoreQualityDrop",
-                expression=promql.dropped(of, null=plan.null, z=plan.z, min_scores=plan.least, binary=plan.binary),
+                expression=promql.among(
+                    promql.WRITTEN if alert.series else promql.WATCHED,
+                    promql.dropped(of, null=f"{plan.null:.6g}", z=plan.z, min_scores=plan.least, binary=plan.binary),
+                ),
                 labels=labels_of("critical", plan.metric, window, stream),
                 summary=f"{plan.metric} has dropped{suffix_of(stream)}",
                 text=f"{plan.metric}{suffix_of(stream)} is {{value}} over the last {window}, {{drop}} below its baseline of "
@@ -105,7 +108,9 @@ def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings)
         of = promql.Estimate.recorded(window, recorded_where(metric.name, alert, stream))
         yield Alert(
             name="SpanscoreQualityBelowThreshold",
-            expression=promql.below(of, threshold=alert.threshold or 0.0, min_scores=least),
+            expression=promql.among(
+                promql.WRITTEN, promql.below(of, threshold=alert.threshold or 0.0, min_scores=least)
+            ),
             labels=labels_of("critical", metric.name, window, stream),
             summary=f"{metric.name} is below {alert.threshold:g}{suffix_of(stream)}",
             text=f"{metric.name}{suffix_of(stream)} is {{value}} over the last {window}, below its threshold of "

@@ -6,8 +6,9 @@ same labels: without that, nothing on one side of a sign matches anything on the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from spanscore.monitoring.names import label, series
 from spanscore.otel.instrument_table import MOMENTS
 
 __all__ = [
+    "BY_SERIES",
     "FAILED",
     "GROUP",
     "LOWEST_FACTOR",
@@ -24,8 +26,11 @@ __all__ = [
     "POPULATION",
     "TURNED_AWAY",
     "UNACCOUNTED",
+    "WATCHED",
+    "WRITTEN",
     "Estimate",
     "Sums",
+    "among",
     "below",
     "declined_share",
     "dropped",
@@ -44,7 +49,9 @@ __all__ = [
     "standard_error",
     "t_interval",
     "unaccounted",
+    "watched",
     "wilson",
+    "written",
 ]
 
 Sums: TypeAlias = Callable[[str], str]
@@ -53,8 +60,14 @@ Sums: TypeAlias = Callable[[str], str]
 METRIC = label(semconv.EVALUATION_NAME)
 GROUP = (METRIC, "service_name", "job")
 """A metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a label that is not there is empty."""
+BY_SERIES = (*GROUP, label(semconv.SERIES))
+"""A series (metric version, judge and votes) of a metric of a service: scores of two of them cannot be compared."""
 UNACCOUNTED = "spanscore:unaccounted"
 """The name under which ``unaccounted()`` is recorded."""
+WRITTEN = "spanscore:written"
+"""The name under which ``written()`` is."""
+WATCHED = "spanscore:watched"
+"""The name under which ``watched()`` is."""
 POPULATION = f'{label(semconv.STRATUM)}=""'
 """The matcher of the configured judge's own scores: those of a fallback are of another stratum."""
 LOWEST_FACTOR = "spanscore:budget_factor"
@@ -193,6 +206,38 @@ def unaccounted(where: str = "") -> str:
     return f"{eligible} - {ended} - {pending}"
 
 
+def written(windows: Sequence[str]) -> str:
+    """Return the series that are being written now: those with a score in the shortest window in which their metric has one.
+
+    Args:
+        windows: shortest first.
+    """
+    grown = [_grown(window) for window in windows]
+    metric = f"on ({', '.join(GROUP)})"
+    older = [f"({later}\nunless {metric} ({earlier}))" for earlier, later in pairwise(grown)]
+    return "\nor ".join([grown[0], *older])
+
+
+def watched(longest: str) -> str:
+    """Return those written now whose drops are watched: the only one of its metric, or one older than the longest window.
+
+    One that takes the place of another has a normal of its own: what differs from the other's is no drop.
+    """
+    before = f"last_over_time({series(semconv.SCORED)}{_where(POPULATION)}[{longest}] offset {longest})"
+    old = f"sum by ({', '.join(BY_SERIES)}) ({before}) > 0"
+    several = f"count by ({', '.join(GROUP)}) ({_grown(longest)}) > 1"
+    return f"({WRITTEN}\nand {old})\nor ({WRITTEN}\nunless on ({', '.join(GROUP)}) ({several}))"
+
+
+def among(recorded: str, said: str) -> str:
+    """Return what is said of those series that are ``WRITTEN`` or ``WATCHED``, of all units or of a segment."""
+    return f"{said}\nand on ({', '.join(BY_SERIES)}) {recorded}"
+
+
+def _grown(window: str) -> str:
+    return f"{increase(semconv.SCORED, window, by=BY_SERIES)} > 0"
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The expressions of one window's mean, its standard error and its effective number of scores, in one group."""
@@ -212,7 +257,7 @@ class Estimate:
         return cls(*(recorded_as(one.name, window) + _where(where) for one in fields(cls)))
 
 
-def dropped(of: Estimate, *, null: float, z: float, min_scores: int, binary: bool) -> str:
+def dropped(of: Estimate, *, null: str, z: float, min_scores: int, binary: bool) -> str:
     """Return the mean where it is significantly below ``null``, and nothing elsewhere. No state: only the window's sums.
 
     A pass/fail metric is held against the larger of its own standard error and that of ``null``: its own shrinks with the mean,
@@ -220,13 +265,13 @@ def dropped(of: Estimate, *, null: float, z: float, min_scores: int, binary: boo
     that scores in [0, 1] can have.
 
     Args:
-        null: baseline − tolerance, (0, 1).
+        null: baseline − tolerance, (0, 1): a number, or an expression with the labels of ``of``.
         z: of the allowed rate of false alarms.
         min_scores: effective scores without which nothing is said.
         binary: whether the metric knows only 0 and 1.
     """
-    drop = f"({null:.6g} - {of.mean})"
-    own, of_null = f"{z:.4g} * {of.standard_error}", f"{z:.4g} * sqrt({null * (1 - null):.6g} / {of.n_eff})"
+    drop = f"({null} - {of.mean})"
+    own, of_null = f"{z:.4g} * {of.standard_error}", f"{z:.4g} * sqrt({null} * (1 - {null}) / {of.n_eff})"
     second = f"{drop} > {of_null}" if binary else f"({of.standard_error} > 0 or {drop} > {of_null})"
     return f"{of.mean}\nand {drop} > {own}\nand {second}\nand {of.n_eff} >= {min_scores}"
 

@@ -51,11 +51,13 @@ class _RuleTest(NamedTuple):
     traffic: Iterable[Mapping[str, str]]
     fires: Sequence[Mapping[str, str]]
     steps: int = STEPS
+    of: str = ".+"  # the alerts that are looked at, for =~
 
 
 def _unit_test(case: _RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
     fires = {
-        "expr": f'count by (alertname, metric, window, {SEGMENT}, reason) (ALERTS{{alertstate="firing"}})',
+        "expr": f'count by (alertname, metric, window, {SEGMENT}, reason) (ALERTS{{alertstate="firing",'
+        f'alertname=~"{case.of}"}})',
         "eval_time": promql.duration(case.steps * shared.interval),
         "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in case.fires],
     }
@@ -86,6 +88,7 @@ class _Traffic:
             windows = [promql.duration(window) for window in self._shared.windows]
             dropped = self._streamed("SpanscoreQualityDrop", [*drops], windows) + self._below(drops)
             yield _RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
+            yield self._another_series(drops)
         low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
         if low:
             yield _RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
@@ -144,6 +147,17 @@ class _Traffic:
         still = [{"series": counter, "values": f"7x{steps}"} for counter in counters]
         return _RuleTest("silence is seen", still, silent, steps)
 
+    def _another_series(self, low: Mapping[str, float]) -> _RuleTest:
+        """The judge changes, and what the new one says is as far below the baseline as a drop."""
+        steps = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
+        traffic: list[Mapping[str, str]] = []
+        for metric in self._metrics:
+            good = self._good(metric.name)
+            traffic += self._scores(metric, good, UNITS)
+            later = self._scores(metric, low.get(metric.name, good), UNITS, series="another")
+            traffic += [{**one, "values": f"_x{STEPS} {one['values']}"} for one in later]
+        return _RuleTest("what another judge says is no drop", traffic, [], STEPS + steps, of="SpanscoreQualityDrop")
+
     def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:
         return [{"alertname": alert, "metric": metric.name, **labels} for metric in self._metrics]
 
@@ -184,8 +198,7 @@ class _Traffic:
             yield {"series": _series(semconv.PENDING, name), "values": f"0x{STEPS}"}
             mean = (means or {}).get(metric.name, self._good(metric.name))
             units = UNITS * (1 - failed) if scored else 0
-            for stream in streams_of(self._shared)[1:] or streams_of(self._shared):
-                yield from self._moments(metric, mean, units, {label(stream.key): stream.value} if stream.key else {})
+            yield from self._scores(metric, mean, units)
         yield _counter(semconv.CAPTURE_REFUSED, {}, lost)
         yield _counter(semconv.HOLD_LOST, {}, lost)
 
@@ -193,11 +206,18 @@ class _Traffic:
         alert = self._alerts.get(metric, AlertSettings())
         return max(alert.baseline or 0.0, alert.threshold or 0.5)
 
-    def _moments(
-        self, metric: Metric, mean: float, units: float, segment: Mapping[str, str]
-    ) -> Iterator[dict[str, str]]:
+    def _scores(self, metric: Metric, mean: float, units: float, series: str = "") -> Iterator[dict[str, str]]:
+        """Yield the sums of each segment; of the series that is watched unless another is named."""
         alert = self._alerts.get(metric.name, AlertSettings())
-        labels = {promql.METRIC: metric.name, label(semconv.SERIES): alert.series or "1", **segment}
+        own = {promql.METRIC: metric.name, label(semconv.SERIES): series or alert.series or "1"}
+        for stream in streams_of(self._shared)[1:] or streams_of(self._shared):
+            yield from self._moments(
+                metric, mean, units, {**own, **({label(stream.key): stream.value} if stream.key else {})}
+            )
+
+    def _moments(
+        self, metric: Metric, mean: float, units: float, labels: Mapping[str, str]
+    ) -> Iterator[dict[str, str]]:
         yield _counter(semconv.SCORED, labels, units)
         if metric.scale.range is None:
             return

@@ -85,12 +85,14 @@ def _rules(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str, Any]
 
 
 def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
-    """Yield each window's estimates for all units and for each segment, what is unaccounted for, and the budgets' factors."""
+    """Yield each window's estimates of all units and of each segment, the series, what is unaccounted for, the budgets."""
     for window, stream in product(map(promql.duration, shared.windows), streams_of(shared)):
-        sums = promql.increases(window, stream.where, (*promql.GROUP, SERIES))
+        sums = promql.increases(window, stream.where, promql.BY_SERIES)
         segment = {"labels": {SEGMENT: stream.name}} if stream.key else {}
         for name, expression in asdict(promql.Estimate.of(sums)).items():
             yield {"record": promql.recorded_as(name, window), "expr": expression, **segment}
+    yield {"record": promql.WRITTEN, "expr": promql.written([promql.duration(one) for one in sorted(shared.windows)])}
+    yield {"record": promql.WATCHED, "expr": promql.watched(promql.duration(max(shared.windows)))}
     yield {"record": promql.UNACCOUNTED, "expr": promql.unaccounted()}
     yield {"record": promql.LOWEST_FACTOR, "expr": promql.lowest_factor()}
 
