@@ -68,7 +68,7 @@ def _now() -> list[Any]:
     low, high = q.interval(all_time)
     traffic_light = steps((None, RED), (0.5, ORANGE), (0.8, GREEN))
     mean = q.sums()
-    lows, highs = zip(q.interval(mean), promql.failure_bounds(mean), strict=True)
+    lows, highs = zip(q.interval(mean), promql.excluded_bounds(mean), strict=True)
     return [
         number(
             "Mean quality",
@@ -105,13 +105,13 @@ def _now() -> list[Any]:
             unit=USD,
         ),
         lines(
-            "Mean, 95 % interval, and bounds of the failures",
-            "*Low* and *high* are the interval; *low if failed* and *high if failed* are where the mean would lie if every"
-            " evaluation that failed had said the worst or the best. When those are far apart, mend the judge before"
-            " believing the mean.",
+            "Mean, 95 % interval, and bounds of what was lost",
+            "*Low* and *high* are the interval; *at worst* and *at best* are where the mean would lie if every unit without a"
+            " score, see *What the mean lacks*, had got the worst or the best. When those are far apart, mend what loses the"
+            " units before believing the mean.",
             over_time(promql.mean(mean), f"mean {q.NAMED}"),
-            *[over_time(low, f"low{kind} {q.NAMED}") for low, kind in zip(lows, ("", " if failed"), strict=True)],
-            *[over_time(high, f"high{kind} {q.NAMED}") for high, kind in zip(highs, ("", " if failed"), strict=True)],
+            *[over_time(end, f"{name} {q.NAMED}") for end, name in zip(lows, ("low", "at worst"), strict=True)],
+            *[over_time(end, f"{name} {q.NAMED}") for end, name in zip(highs, ("high", "at best"), strict=True)],
             unit=SHARE,
             width=24,
         ),
@@ -132,9 +132,10 @@ def _distribution() -> list[Any]:
             over_time(q.counted(semconv.SCORED, q.STEP, by=(q.PASS,)), f"{{{{{q.PASS}}}}}"),
         ),
         stacked(
-            "Evaluations that failed",
-            "Weight of the units without a value, by outcome. The bounds above say how much they could change the mean.",
-            over_time(q.counted(semconv.FAILED_WEIGHT, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
+            "What the mean lacks",
+            "Weight of the units that should have a score of the configured judge and have none, by outcome. The bounds above"
+            " say how much they could change the mean.",
+            over_time(q.counted(semconv.EXCLUDED_WEIGHT, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
         ),
     ]
 

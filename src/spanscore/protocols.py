@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from spanscore.model.counted import Counted
 from spanscore.model.job import Decision, Job
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import Sample, Samples
-from spanscore.model.score import Counted, Outcome, Scale, Score
+from spanscore.model.score import Outcome, Scale, Score
 from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 
 __all__ = [

@@ -119,7 +119,7 @@ def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
     models = [data["model"] for group in alerts["groups"] for rule in group["rules"] for data in rule["data"]]
     asked = "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
 
-    of_scores = r"\b(spanscore_(?:scored|weight|failed_weight|quality)\w*)(\{[^}]*\}|(?!\w))"
+    of_scores = r"\b(spanscore_(?:scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
     selectors = re.findall(of_scores, asked)
 
     rules = yaml.safe_load((INTEGRATIONS / "prometheus" / "spanscore.rules.yml").read_text(encoding="utf-8"))["groups"]

@@ -8,10 +8,12 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from tests.live import QUESTION, a_line, a_trace, rag
 
-from spanscore import Budget, ConfigurationError, OnlineScorer, judge, semconv
+from spanscore import Budget, ConfigurationError, OnlineScorer, judge
 from spanscore.judges import embedder
 from spanscore.metrics import AspectCritic, ExactMatch, SemanticSimilarity
+from spanscore.model.counted import Weights
 from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.score import Outcome
 
 MONTH = "30d"
 """No window ends while a test runs, but once a month."""
@@ -47,11 +49,11 @@ def test_a_unit_that_was_chosen_and_not_asked_is_a_failed_one_with_its_weight() 
             rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
             assert scorer.flush(5)
         outcomes = scorer.status().outcomes
-        failed = scorer._line.telemetry.sums(semconv.FAILED_WEIGHT)  # type: ignore[union-attr]
+        excluded = scorer._line.ledger.excluded()
 
     assert asked.asked == 3
     assert outcomes == {"polite": {"scored": 3, "budget": 2}}
-    assert {dict(labels)[semconv.OUTCOME]: weight for labels, weight in failed.items() if weight} == {"budget": 2.0}
+    assert excluded == {("polite", Outcome.BUDGET, None): Weights(2.0, 2.0)}
     assert [root.attributes.get("spanscore.unscored.polite") for root in trace.roots] == [None] * 3 + ["budget"] * 2
 
 

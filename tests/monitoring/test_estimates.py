@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spanscore.monitoring.estimates import (
     Interval,
     Moments,
-    failure_bounds,
+    excluded_bounds,
     interval,
     mean,
     moments,
@@ -41,12 +41,12 @@ def test_the_sums_say_what_direct_computation_says(scores: Scores) -> None:
 
 @given(units, units)
 def test_the_sums_of_two_replicas_are_those_of_one(first: Scores, second: Scores) -> None:
-    both, one = moments(first, failed=2.0) + moments(second, failed=3.0), moments(first + second, failed=5.0)
+    both, one = moments(first, lost=2.0) + moments(second, lost=3.0), moments(first + second, lost=5.0)
 
     for estimate in (mean, n_eff):
         assert estimate(both) == pytest.approx(estimate(one), rel=1e-9)
     assert standard_error(both) == pytest.approx(standard_error(one), rel=1e-9, abs=1e-6)
-    assert failure_bounds(both) == pytest.approx(failure_bounds(one), rel=1e-9)
+    assert excluded_bounds(both) == pytest.approx(excluded_bounds(one), rel=1e-9)
 
 
 @given(units, st.booleans(), st.floats(0.5, 0.999))
@@ -65,7 +65,7 @@ def test_without_a_score_nothing_is_known() -> None:
     assert isnan(standard_error(nothing))
     assert n_eff(nothing) == 0
     assert interval(nothing, binary=True) == interval(nothing, binary=False) == Interval(0, 1)
-    assert failure_bounds(nothing) == Interval(0, 1)
+    assert excluded_bounds(nothing) == Interval(0, 1)
 
 
 def test_equal_scores_have_no_error_also_where_rounding_would_make_the_square_negative() -> None:
@@ -80,10 +80,10 @@ def test_equal_weights_make_the_plain_mean_and_error() -> None:
 
 
 def test_failures_are_missing_and_not_zeros() -> None:
-    total = moments([(1.0, 0.5), (0.0, 0.5)], failed=4.0)
+    total = moments([(1.0, 0.5), (0.0, 0.5)], lost=4.0)
 
     assert mean(total) == 0.5
-    assert failure_bounds(total) == Interval(2 / 8, 6 / 8)
+    assert excluded_bounds(total) == Interval(2 / 8, 6 / 8)
 
 
 def test_wilson_is_the_published_interval() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.monitoring import backfill
-from tests.sinks.builders import failed, score
+from tests.sinks.builders import score
 from tests.sinks.memory import FixedCounts
 
 from spanscore import semconv
-from spanscore.monitoring import estimates, promql
+from spanscore.model.score import Outcome
+from spanscore.monitoring import estimates, names, promql
 from spanscore.otel.instruments import Telemetry
 
 SUMS = (
@@ -25,10 +26,8 @@ SUMS = (
     semconv.WEIGHT2,
     semconv.WEIGHT2_QUALITY,
     semconv.WEIGHT2_QUALITY2,
-    semconv.FAILED_WEIGHT,
 )
-FAILURES = 3
-ERRORS = 0.25  # probability with which a failed unit was chosen
+LOST = {Outcome.JUDGE_ERROR: 12.0, Outcome.QUEUE_FULL: 30.0}
 
 pytestmark = pytest.mark.server
 
@@ -38,7 +37,7 @@ def scores() -> list[tuple[float, float]]:
     return [(float(y), float(p)) for y, p in zip(dice.beta(8, 2, 400), dice.choice([0.05, 0.2, 1.0], 400), strict=True)]
 
 
-EVERY = estimates.moments(scores(), failed=FAILURES / ERRORS)
+EVERY = estimates.moments(scores(), lost=sum(LOST.values()))
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +46,11 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     replicas = {name: Telemetry(None, FixedCounts()) for name in ("a", "b")}
     for n, (y, p) in enumerate(scores()):
         replicas["ab"[n % 2]].record(None, score(value=y, probability=p, metric="polite"))
-    for _ in range(FAILURES):
-        replicas["a"].record(None, failed(probability=ERRORS, metric="polite"))
+    of = {promql.METRIC: "polite", "instance": "a", "job": "bot"}
+    lost = [({**of, names.label(semconv.OUTCOME): outcome}, weight) for outcome, weight in LOST.items()]
     folder = tmp_path_factory.mktemp("prometheus")
-    backfill.write(prometheus, folder, backfill.read(replicas, SUMS))
+    grown = {**backfill.read(replicas, SUMS), names.series(semconv.EXCLUDED_WEIGHT): lost}
+    backfill.write(prometheus, folder, grown)
     with prometheus.running(folder) as running:
         yield running
 
@@ -79,9 +79,15 @@ def test_the_intervals_are_the_same_in_both(server: Any) -> None:
     for pair, expected in (
         (promql.wilson(LIVE, level=0.9), estimates.wilson(estimates.mean(EVERY), estimates.n_eff(EVERY), level=0.9)),
         (promql.t_interval(LIVE), estimates.interval(EVERY, binary=False)),
-        (promql.failure_bounds(LIVE), estimates.failure_bounds(EVERY)),
+        (promql.excluded_bounds(LIVE), estimates.excluded_bounds(EVERY)),
     ):
         assert [value(server, end) for end in pair] == pytest.approx(list(expected), rel=1e-5)
+
+
+def test_the_share_of_what_is_lost_is_weighted(server: Any) -> None:
+    where = 'gen_ai_evaluation_name="polite"'
+
+    assert value(server, promql.excluded_share("1h", where)) == pytest.approx(42 / (42 + EVERY.w), rel=1e-9)
 
 
 def test_the_share_of_failures_is_weighted_unless_there_are_no_weights(server: Any) -> None:

@@ -18,12 +18,15 @@ from tests.sinks.memory import FixedCounts, Memory, telemetry_of
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.model.score import UNIT_INTERVAL, Counted, JudgeCall, Outcome, Scale, Usage
-from spanscore.model.span import Unit
+from spanscore.model.counted import Counted
+from spanscore.model.job import Decision
+from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
+from spanscore.model.span import Unit, UnitKey
 from spanscore.monitoring.running_mean import running_mean
 from spanscore.otel.instrument_table import POINTS
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.points import Point
+from spanscore.units.ledger import Ledger
 
 OPEN = Scale(kind="ordinal", range=None)
 MOMENTS = (
@@ -78,10 +81,9 @@ def test_declared_sums_are_zero_in_the_first_collection(memory: Memory) -> None:
     expected = {PASSED: 0, FAILED: 0, key(name="style", series="1+judge"): 0}
     assert memory.values("spanscore.scored") == expected
     assert [memory.values(name) for name in MOMENTS] == [expected] * len(MOMENTS)
-    failures = [str(outcome) for outcome in Outcome if outcome.failed]
-    assert memory.values("spanscore.failed.weight") == {
-        key(name=name, outcome=outcome): 0 for name in ("faithfulness", "style") for outcome in failures
-    }
+    losses = [str(outcome) for outcome in Outcome if outcome.lost]
+    excluded = {key(name=name, outcome=outcome): 0 for name in ("faithfulness", "style") for outcome in losses}
+    assert [memory.values(f"spanscore.excluded.{power}") for power in ("weight", "weight2")] == [excluded, excluded]
 
 
 def test_every_outcome_of_a_declared_metric_is_there_from_the_first_collection(memory: Memory) -> None:
@@ -106,9 +108,6 @@ def test_what_a_fallback_judged_is_in_sums_of_its_own(memory: Memory) -> None:
     scored = memory.values("spanscore.scored")
     assert [fallback in labels for labels, count in scored.items() if count] == [True, False]
     assert [fallback in labels for labels in memory.points("spanscore.quality")] == [True, False]
-    assert [fallback in labels for labels, weight in memory.values("spanscore.failed.weight").items() if weight] == [
-        True
-    ]
     mean = running_mean("faithfulness", UNIT_INTERVAL, telemetry.sums)
     assert mean is not None
     assert mean.mean == 0.75
@@ -152,17 +151,22 @@ def test_a_score_without_quality_is_counted_and_adds_to_no_mean(memory: Memory) 
     assert memory.points("spanscore.quality") == {}
 
 
-def test_a_failed_evaluation_adds_its_weight_and_nothing_else(memory: Memory) -> None:
-    telemetry_of(memory).record(None, failed(probability=0.1))
+def test_what_is_lost_is_told_by_its_weight_and_its_square(memory: Memory) -> None:
+    ledger = Ledger(["faithfulness"])
+    Telemetry(memory.providers.meter(), ledger)
+    for number in (1, 2):
+        ledger.enter(UnitKey(1, number))
+        ledger.choose(UnitKey(1, number), {"faithfulness": Decision(True, 0.1, 0)})
+        ledger.settle(UnitKey(1, number), "faithfulness", Outcome.JUDGE_ERROR)
 
-    assert memory.values("spanscore.failed.weight") == {key(name="faithfulness", outcome="judge_error"): 10}
-    assert memory.values("spanscore.scored") == {}
+    assert memory.values("spanscore.excluded.weight") == {key(name="faithfulness", outcome="judge_error"): 20}
+    assert memory.values("spanscore.excluded.weight2") == {key(name="faithfulness", outcome="judge_error"): 200}
 
 
 def test_an_undefined_score_is_neither_a_score_nor_a_failure(memory: Memory) -> None:
     telemetry_of(memory).record(None, undefined())
 
-    assert (memory.values("spanscore.scored"), memory.values("spanscore.failed.weight")) == ({}, {})
+    assert memory.values("spanscore.scored") == {}
 
 
 def test_a_superseding_score_costs_and_does_not_count_twice(memory: Memory) -> None:
@@ -549,7 +553,8 @@ _HANDED_IN = {
 _COUNTERS = {
     semconv.SCORED,
     *MOMENTS,
-    semconv.FAILED_WEIGHT,
+    semconv.EXCLUDED_WEIGHT,
+    semconv.EXCLUDED_WEIGHT2,
     semconv.ELIGIBLE,
     semconv.EVALUATIONS,
     semconv.JUDGE_CALLS,

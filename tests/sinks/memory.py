@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanscore.model.score import Counted, Outcome
+from spanscore.model.counted import Counted
+from spanscore.model.score import Outcome
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
 
@@ -73,7 +74,7 @@ class FixedCounts:
         ended: dict[tuple[str, Outcome, str | None], int] = {
             (name, Outcome.SCORED, None): count for name, count in self._eligible.items()
         }
-        return Counted(dict(self._eligible), ended, dict.fromkeys(self._eligible, 0))
+        return Counted(dict(self._eligible), ended, dict.fromkeys(self._eligible, 0), {})
 
 
 def telemetry_of(memory: Memory, **options: Any) -> Telemetry:

@@ -5,6 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanscore.model.counted import Weights
+from spanscore.model.job import Decision
 from spanscore.model.score import Outcome
 from spanscore.model.span import UnitKey
 from spanscore.units.ledger import Ledger
@@ -65,3 +67,36 @@ def test_a_forked_child_counts_from_zero():
     ledger.reset()
 
     assert (ledger.eligible(), ledger.outcomes()) == ({"faithfulness": 0, "harmless": 0}, {})
+
+
+def test_every_lost_unit_adds_its_weight_once():
+    ledger = Ledger(["a", "b"])
+    ledger.record_rejected(Outcome.REFUSED)
+    for number, outcome in enumerate([Outcome.SCORED, Outcome.QUEUE_FULL, Outcome.NOT_SAMPLED, Outcome.INCOMPLETE]):
+        ledger.enter(UnitKey(1, number))
+        ledger.choose(UnitKey(1, number), {"a": Decision(True, 0.25, 0)})
+        ledger.settle(UnitKey(1, number), "a", outcome)
+        ledger.settle(UnitKey(1, number), "a", Outcome.SHUTDOWN)  # it has ended
+        ledger.settle_all(UnitKey(1, number), outcome)
+
+    once, chosen = Weights(1, 1), Weights(4, 16)
+    assert ledger.excluded() == {
+        ("a", Outcome.REFUSED, None): once,
+        ("b", Outcome.REFUSED, None): once,
+        ("a", Outcome.QUEUE_FULL, None): chosen,
+        ("b", Outcome.QUEUE_FULL, None): once,
+        ("a", Outcome.INCOMPLETE, None): chosen,
+        ("b", Outcome.INCOMPLETE, None): once,
+    }
+
+
+def test_the_mean_lacks_what_a_fallback_scored_and_nothing_that_could_have_no_score():
+    ledger = Ledger(["a"])
+    without = [Outcome.NO_SAMPLE, Outcome.MISSING_FIELD, Outcome.UNDEFINED, Outcome.NOT_EXPORTED, Outcome.FILTERED]
+    for number, outcome in enumerate(without):
+        ledger.enter(UnitKey(1, number))
+        ledger.settle(UnitKey(1, number), "a", outcome)
+    ledger.enter(UnitKey(2, 1))
+    ledger.settle(UnitKey(2, 1), "a", Outcome.SCORED, "fallback")
+
+    assert ledger.excluded() == {("a", Outcome.SCORED, "fallback"): Weights(1, 1)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
@@ -21,7 +21,6 @@ __all__ = [
     "BINARY",
     "UNIT_INTERVAL",
     "Ballots",
-    "Counted",
     "Direction",
     "JudgeCall",
     "Kind",
@@ -42,7 +41,13 @@ Label = Literal["pass", "fail"]
 
 
 class Outcome(StrEnum):
-    """How an eligible (unit × metric) ended: exactly one of these."""
+    """How an eligible (unit × metric) ended: exactly one of these.
+
+    A mean is about the units that can have a score, and some cannot, by what they are: there is nothing to score
+    (``no_sample``, ``missing_field``) or to say (``undefined``), or the user left them out (``filtered``). Others stand for
+    those that dice have left, ours (``not_sampled``) or the head sampler's (``not_exported``). Every other outcome but
+    ``scored`` is a loss: the mean should hold the unit, and does not.
+    """
 
     SCORED = "scored"
     UNDEFINED = "undefined"
@@ -69,6 +74,11 @@ class Outcome(StrEnum):
         return self in _FAILED
 
     @property
+    def lost(self) -> bool:
+        """Whether the mean lacks this unit: its evaluation failed, or never began although the unit was to be scored."""
+        return self in _LOST
+
+    @property
     def turned_away(self) -> bool:
         """Whether no score was asked for: by the dice, a filter, or as the trace is not exported."""
         return self in _TURNED_AWAY
@@ -84,20 +94,13 @@ _FAILED = frozenset(
         Outcome.BUDGET,
     }
 )
-
-
-class Counted(NamedTuple):
-    """How units stand at one moment: per metric, eligible = Σ outcomes + pending.
-
-    Attributes:
-        eligible: metric → units that entered.
-        outcomes: (metric, outcome, stratum of the score) → units that ended so; None = the population.
-        pending: metric → units between.
-    """
-
-    eligible: Mapping[str, int]
-    outcomes: Mapping[tuple[str, Outcome, str | None], int]
-    pending: Mapping[str, int]
+_LOST = _FAILED | {
+    Outcome.INCOMPLETE,
+    Outcome.TOO_LATE,
+    Outcome.REFUSED,
+    Outcome.QUEUE_FULL,
+    Outcome.SHUTDOWN,
+}
 
 
 _TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED})

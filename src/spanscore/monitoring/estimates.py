@@ -20,7 +20,7 @@ __all__ = [
     "Interval",
     "MeanInterval",
     "Moments",
-    "failure_bounds",
+    "excluded_bounds",
     "interval",
     "mean",
     "mean_interval",
@@ -45,7 +45,7 @@ class Moments:
         w2: Σw².
         w2y: Σw²·y.
         w2y2: Σw²·y².
-        failed: Σw over units whose evaluation failed.
+        lost: Σw over the units that the mean lacks.
     """
 
     n: float = 0.0
@@ -54,7 +54,7 @@ class Moments:
     w2: float = 0.0
     w2y: float = 0.0
     w2y2: float = 0.0
-    failed: float = 0.0
+    lost: float = 0.0
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -81,19 +81,19 @@ def mean_interval(scores: Iterable[tuple[float, float]], *, binary: bool) -> Mea
     return MeanInterval(mean(sums), *interval(sums, binary=binary)) if sums.n else None
 
 
-def moments(scores: Iterable[tuple[float, float]], failed: float = 0.0) -> Moments:
+def moments(scores: Iterable[tuple[float, float]], lost: float = 0.0) -> Moments:
     """Return the sums of (quality, probability) pairs.
 
     Args:
         scores: quality in [0, 1], probability in (0, 1].
-        failed: Σ1/π of the units whose evaluation failed.
+        lost: Σ1/π of the units that have no score and should.
     """
     units = [(1 / probability, y) for y, probability in scores]
 
     def total(i: int, j: int) -> float:
         return fsum(w**i * y**j for w, y in units)
 
-    return Moments(len(units), total(1, 0), total(1, 1), total(2, 0), total(2, 1), total(2, 2), failed=failed)
+    return Moments(len(units), total(1, 0), total(1, 1), total(2, 0), total(2, 1), total(2, 2), lost=lost)
 
 
 def mean(of: Moments) -> float:
@@ -154,13 +154,13 @@ def wilson(share: float, size: float, *, level: float = 0.95) -> Interval:
     return Interval(max(0.0, (middle - half) / (1 + z2 / size)), min(1.0, (middle + half) / (1 + z2 / size)))
 
 
-def failure_bounds(of: Moments) -> Interval:
-    """Return where the mean lies whatever the failed evaluations would have said: a failure is missing, not zero.
+def excluded_bounds(of: Moments) -> Interval:
+    """Return where the mean lies whatever the lost units would have scored: they are missing, not zero.
 
-    (0, 1) where nothing was scored and nothing failed.
+    (0, 1) where nothing was scored and nothing lost.
     """
-    total = of.w + of.failed
-    return Interval(of.wy / total, (of.wy + of.failed) / total) if total else Interval(0.0, 1.0)
+    total = of.w + of.lost
+    return Interval(of.wy / total, (of.wy + of.lost) / total) if total else Interval(0.0, 1.0)
 
 
 def _z(level: float) -> float:

@@ -35,8 +35,9 @@ __all__ = [
     "declined_share",
     "dropped",
     "duration",
+    "excluded_bounds",
+    "excluded_share",
     "failed_share",
-    "failure_bounds",
     "failures",
     "increase",
     "increases",
@@ -77,8 +78,12 @@ FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.turned_away)
 """Those of which no score was asked."""
 
-_OF_STRATA = frozenset({semconv.SCORED, *MOMENTS, semconv.FAILED_WEIGHT})
-"""Sums of which only the population's are asked. Outcomes are those of all units, so that they add up."""
+LOST = "|".join(outcome for outcome in Outcome if outcome.lost)
+"""Those of units that the mean lacks."""
+
+_OF_STRATA = frozenset({semconv.SCORED, *MOMENTS})
+"""Sums of which only the population's are asked. Outcomes are those of all units, so that they add up; and its mean lacks
+units of every stratum."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -163,10 +168,24 @@ def t_interval(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
     return f"clamp_min({p} - {half}, 0)", f"clamp_max({p} + {half}, 1)"
 
 
-def failure_bounds(sums: Sums) -> tuple[str, str]:
-    """Return where the mean lies whatever the failed evaluations would have said. Not for segments: failures have none."""
-    wy, w, failed = (sums(name) for name in (semconv.WEIGHT_QUALITY, semconv.WEIGHT, semconv.FAILED_WEIGHT))
-    return f"({wy} / ({w} + {failed}))", f"(({wy} + {failed}) / ({w} + {failed}))"
+def excluded_bounds(sums: Sums) -> tuple[str, str]:
+    """Return where the mean lies whatever the lost units would have scored. Not for segments: what is lost has none."""
+    wy, w, lost = (sums(name) for name in (semconv.WEIGHT_QUALITY, semconv.WEIGHT, semconv.EXCLUDED_WEIGHT))
+    return f"({wy} / ({w} + {lost}))", f"(({wy} + {lost}) / ({w} + {lost}))"
+
+
+def excluded_share(window: str, where: str = "", *, weighted: bool = True) -> str:
+    """Return the share of the chosen units that have no score of the configured judge, [0, 1].
+
+    Args:
+        weighted: by w; False for a metric with an open scale, whose scores add no weight.
+    """
+    if weighted:
+        lost, scored = increase(semconv.EXCLUDED_WEIGHT, window, where), increase(semconv.WEIGHT, window, where)
+    else:
+        lost = increase(semconv.EVALUATIONS, window, _ended_as(LOST, where))
+        scored = increase(semconv.SCORED, window, where)
+    return f"({lost} / ({lost} + {scored}))"
 
 
 def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
@@ -176,7 +195,8 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
         weighted: by w; False for a metric with an open scale, whose scores add no weight.
     """
     if weighted:
-        failed, scored = increase(semconv.FAILED_WEIGHT, window, where), increase(semconv.WEIGHT, window, where)
+        failed = increase(semconv.EXCLUDED_WEIGHT, window, _ended_as(FAILED, where))
+        scored = increase(semconv.WEIGHT, window, where)
     else:
         failed, scored = failures(window, where), increase(semconv.SCORED, window, where)
     return f"({failed} / ({failed} + {scored}))"
@@ -184,8 +204,7 @@ def failed_share(window: str, where: str = "", *, weighted: bool = True) -> str:
 
 def failures(window: str, where: str = "") -> str:
     """Return how many evaluations of the population failed."""
-    failed = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{FAILED}"', POPULATION)))
-    return increase(semconv.EVALUATIONS, window, failed)
+    return increase(semconv.EVALUATIONS, window, _ended_as(FAILED, where))
 
 
 def declined_share(window: str, where: str = "") -> str:
@@ -279,6 +298,11 @@ def dropped(of: Estimate, *, null: str, z: float, min_scores: int, binary: bool)
 def below(of: Estimate, *, threshold: float, min_scores: int) -> str:
     """Return the mean where it is below a plain threshold."""
     return f"{of.mean} < {threshold:g}\nand {of.n_eff} >= {min_scores}"
+
+
+def _ended_as(outcomes: str, where: str) -> str:
+    """Return the matchers of the population's evaluations that ended in one of these."""
+    return ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"', POPULATION)))
 
 
 def _where(matchers: str) -> str:

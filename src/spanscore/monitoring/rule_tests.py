@@ -183,7 +183,7 @@ class _Traffic:
     ) -> Iterator[dict[str, str]]:
         for metric in self._metrics:
             failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
-            yield _counter(semconv.FAILED_WEIGHT, failures, UNITS * failed)
+            yield _counter(semconv.EXCLUDED_WEIGHT, failures, UNITS * failed)
             name = {promql.METRIC: metric.name}
             ended = {
                 Outcome.SCORED: UNITS * (1 - failed) if scored else 0,

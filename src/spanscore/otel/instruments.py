@@ -21,8 +21,9 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
+from spanscore.model.counted import Counted, Weights
 from spanscore.model.foreign import plain_text
-from spanscore.model.score import Counted, JudgeCall, Outcome, Score
+from spanscore.model.score import JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
 from spanscore.otel.instrument_table import INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
 from spanscore.otel.points import Point, Points, together
@@ -121,8 +122,6 @@ class Telemetry:
             for labels in self._closed_set(metric):
                 self._sums.add(semconv.SCORED, labels, 0)
                 self._sums.add_all(labels, ((name, 0.0) for name in MOMENTS))
-            for outcome in _FAILURES:
-                self._sums.add(semconv.FAILED_WEIGHT, labels_of_outcome(metric.name, outcome), 0.0)
             self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
 
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
@@ -140,11 +139,8 @@ class Telemetry:
             return
         if score.value is not None:
             self._scored(unit, score, context)
-        elif score.outcome.failed:
-            labels = labels_of_outcome(score.metric, score.outcome, score.stratum)
-            self._sums.add(semconv.FAILED_WEIGHT, labels, _weight(score))
-            if score.error_type == _DECLINED and not score.stratum:
-                self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
+        elif score.error_type == _DECLINED and not score.stratum:
+            self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
     def close(self) -> None:
         """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
@@ -219,6 +215,14 @@ class Telemetry:
         """Return the units between, per metric."""
         return self._per_metric(self._counted().pending)
 
+    def excluded(self) -> dict[Labels, Weights]:
+        """Return the weights of what the mean lacks, per metric and outcome; all that a declared metric can have are there."""
+        weights: dict[tuple[str, Outcome, str | None], Weights] = dict.fromkeys(
+            product(self._names, _LOSSES, [None]), Weights()
+        )
+        weights.update(self._counted().excluded)
+        return {labels_of_outcome(*told): of for told, of in weights.items()}
+
     def _counted(self) -> Counted:
         """Return what this thread's collection began with, so that its three instruments add up; else what is now."""
         return getattr(self._collected, "counted", None) or self.counts.counted()
@@ -267,7 +271,7 @@ def _is_unmetered(call: JudgeCall) -> bool:
 
 
 _DECLINED = "declined"
-_FAILURES = tuple(outcome for outcome in Outcome if outcome.failed)
+_LOSSES = tuple(outcome for outcome in Outcome if outcome.lost)
 
 
 def _weight(score: Score) -> float:
@@ -328,6 +332,8 @@ class _MeterInstruments:
             semconv.ELIGIBLE: Telemetry.eligible,
             semconv.EVALUATIONS: Telemetry.evaluations,
             semconv.PENDING: Telemetry.pending,
+            semconv.EXCLUDED_WEIGHT: lambda of: {labels: weights.w for labels, weights in of.excluded().items()},
+            semconv.EXCLUDED_WEIGHT2: lambda of: {labels: weights.w2 for labels, weights in of.excluded().items()},
             **{name: partial(Telemetry.sums, name=name) for name in SUMS},
             **{name: partial(Telemetry.reading, name=name) for name in READ},
         }

@@ -92,10 +92,9 @@ class Assembler:
         if unit is not None:
             unit.broken = True
 
-    def forget(self, key: UnitKey) -> None:
-        """Drop an open unit without closing it: its outcome has been decided elsewhere."""
-        if self._units.pop(key, None) is not None:
-            self._closed[key] = None
+    def forget(self, key: UnitKey) -> Unit | None:
+        """Close an open unit as it is: its outcome has been decided elsewhere. None: it is not open."""
+        return self._close(key) if key in self._units else None
 
     def due(self, now_ns: int) -> list[Unit]:
         """Close and return the units whose time has come, in the order in which they became ready."""

@@ -1,6 +1,7 @@
 """Ledger: eligible in, exactly one outcome out, for every (unit × metric).
 
-At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes.
+At any moment eligible = Σ outcomes + pending, per metric; after a drain, eligible = Σ outcomes. What the mean lacks is weighed
+in the same step in which it is counted, so that no lost unit is left out and none counts twice.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from spanscore.model.score import Counted, Outcome
+from spanscore.model.counted import Counted, Weights
+from spanscore.model.job import Decision
+from spanscore.model.score import Outcome
 from spanscore.model.span import UnitKey
 
 __all__ = ["Ledger"]
@@ -32,10 +35,12 @@ class Ledger:
         """Count from zero: in a forked child, else the parent's counts would go out twice."""
         self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
         self._units = 0
-        self._open: dict[UnitKey, set[str]] = {}
+        self._open: dict[UnitKey, dict[str, float]] = {}  # metric → 1/π
         self._whole: Counter[Outcome] = Counter()
+        self._rejected: Counter[Outcome] = Counter()
         self._single: Counter[tuple[str, Outcome]] = Counter()
         self._of_strata: Counter[tuple[str, Outcome, str | None]] = Counter()
+        self._excluded: dict[tuple[str, Outcome, str | None], Weights] = {}
 
     def enter(self, key: UnitKey) -> bool:
         """Make a unit eligible for every metric. False: it has entered already and is still open."""
@@ -43,14 +48,21 @@ class Ledger:
             if key in self._open:
                 return False
             self._units += 1
-            self._open[key] = set(self._metrics)
+            self._open[key] = dict.fromkeys(self._metrics, 1.0)
             return True
+
+    def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
+        """Note with which probability metrics took an open unit: if it is lost, it stands for 1/π; before, for itself."""
+        with self._lock:
+            waiting = self._open.get(key, {})
+            waiting |= {name: 1.0 / one.probability for name, one in decisions.items() if name in waiting}
 
     def record_rejected(self, outcome: Outcome) -> None:
         """Count one unit as eligible and ended in one step, for every metric."""
         with self._lock:
             self._units += 1
             self._whole[outcome] += 1
+            self._rejected[outcome] += 1
 
     def settle(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None = None) -> bool:
         """Give an open (unit × metric) its outcome. False: it had one already, nothing is counted.
@@ -62,7 +74,7 @@ class Ledger:
             waiting = self._open.get(key)
             if waiting is None or metric not in waiting:
                 return False
-            waiting.remove(metric)
+            self._weigh(metric, outcome, stratum, waiting.pop(metric))
             self._single[metric, outcome] += 1
             if stratum is not None:
                 self._of_strata[metric, outcome, stratum] += 1
@@ -80,6 +92,8 @@ class Ledger:
                 self._whole[outcome] += 1
             else:
                 self._single.update((metric, outcome) for metric in waiting)
+            for metric, weight in waiting.items():
+                self._weigh(metric, outcome, None, weight)
             return frozenset(waiting)
 
     @property
@@ -115,15 +129,39 @@ class Ledger:
                 counts[metric, outcome, None] -= units
             return counts
 
+    def excluded(self) -> Mapping[tuple[str, Outcome, str | None], Weights]:
+        """(metric, outcome, stratum) → the weights of the units that the mean of the population lacks.
+
+        These are the lost ones, and those that another judge than the configured one scored.
+        """
+        with self._lock:
+            weights = dict(self._excluded)
+            for outcome, units in self._rejected.items():
+                if outcome.lost:
+                    weights |= {
+                        (m, outcome, None): _plus(weights.get((m, outcome, None)), units) for m in self._metrics
+                    }
+            return weights
+
     def counted(self) -> Counted:
         """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
         with self._lock:
-            return Counted(self.eligible(), self.outcomes_by_stratum(), self.pending())
+            return Counted(self.eligible(), self.outcomes_by_stratum(), self.pending(), self.excluded())
 
     def pending(self) -> Mapping[str, int]:
         """Metric → units between entry and outcome."""
         with self._lock:
             between = Counter(dict.fromkeys(self._metrics, 0))
             for waiting in self._open.values():
-                between.update(waiting)
+                between.update(waiting.keys())
             return between
+
+    def _weigh(self, metric: str, outcome: Outcome, stratum: str | None, weight: float) -> None:
+        if outcome.lost or (outcome is Outcome.SCORED and stratum is not None):
+            key = metric, outcome, stratum
+            self._excluded[key] = _plus(self._excluded.get(key), 1, weight)
+
+
+def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:
+    w, w2 = weights or Weights()
+    return Weights(w + units * weight, w2 + units * weight * weight)

@@ -175,12 +175,8 @@ class Units:
         self.in_flight[unit.key] = None
         if pending is not None:
             self._roots[unit.key] = pending
-        facts = unit.facts()
-        decisions = {
-            name: self._sampler.decide(facts, name) if sampled else Decision(True, 1.0, 0, "submitted")
-            for name in self._metrics
-        }
-        self._choose(unit, decisions, samples, now_ns)
+        every = dict.fromkeys(self._metrics, Decision(True, 1.0, 0, "submitted"))
+        self._choose(unit, self._decisions(unit) if sampled else every, samples, now_ns)
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
@@ -234,12 +230,13 @@ class Units:
     def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
         """Settle what is open of these as ``shutdown``, and let their spans leave."""
         for key in keys:
-            self._assembler.forget(key)
+            unit = self._assembler.forget(key)
             if self._hold.holds(key):
                 self._let_go(key, "shutdown")
             self._at_work.pop(key, None)
             self._lanes.leave(key)
-            self._turn_back(key, self._settled_as(Outcome.SHUTDOWN, key), now_ns)
+            lost = self._settled_as(Outcome.SHUTDOWN, key) if unit is None else self._lost(unit, Outcome.SHUTDOWN)
+            self._turn_back(key, lost, now_ns)
 
     def _finish(self, key: UnitKey, at_work: _AtWork) -> bool:
         """Let a unit leave of which all scores are in. False: it has left already."""
@@ -261,13 +258,30 @@ class Units:
     def _close(self, unit: Unit, now_ns: int) -> None:
         try:
             if unit.complete:
-                facts = unit.facts()
-                self._choose(unit, {name: self._sampler.decide(facts, name) for name in self._metrics}, None, now_ns)
+                self._choose(unit, self._decisions(unit), None, now_ns)
             else:
-                self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
+                self._turn_back(unit.key, self._lost(unit, Outcome.INCOMPLETE), now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
             self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
+
+    def _decisions(self, unit: Unit) -> dict[str, Decision]:
+        facts = unit.facts()
+        return {name: self._sampler.decide(facts, name) for name in self._metrics}
+
+    def _lost(self, unit: Unit, outcome: Outcome) -> dict[str, Outcome]:
+        """End a unit that closed before its time.
+
+        The dice are thrown for it, too: only what they may take is followed this far, so that it stands for others like it.
+        """
+        others: dict[str, Outcome] = {}
+        if unit.root is not None:  # else nothing tells how probable it was
+            decisions = self._decisions(unit)
+            others = {name: Outcome.NOT_SAMPLED for name, one in decisions.items() if not one.take}
+            self._ledger.choose(unit.key, {name: one for name, one in decisions.items() if one.take})
+        for name, not_taken in others.items():
+            self._ledger.settle(unit.key, name, not_taken)
+        return others | self._settled_as(outcome, unit.key)
 
     def _choose(self, unit: Unit, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int) -> None:
         key = unit.key
@@ -275,6 +289,7 @@ class Units:
         if not taken:
             self._turn_back(key, self._settled_as(Outcome.NOT_SAMPLED, key), now_ns)
             return
+        self._ledger.choose(key, taken)
         others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
         others |= dict.fromkeys(taken.keys() - self._lanes.with_room(taken), Outcome.QUEUE_FULL)
         for name, outcome in others.items():

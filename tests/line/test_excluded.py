@@ -1,0 +1,59 @@
+"""A unit that is lost stands for as many as a scored one would have: the bounds of a mean hold both."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import uuid4
+
+from tests.live import QUESTION, Held, a_line, open_roots, rag
+
+from spanscore.model.counted import Weights
+from spanscore.model.score import Outcome
+from spanscore.testing import ManualClock
+
+HOUR_NS = 3_600_000_000_000
+UNITS = 60
+RATE = 0.25
+
+
+def begin(scorer: Any) -> None:
+    for _ in range(UNITS):
+        scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
+
+
+def test_a_chosen_unit_that_finds_no_room_stands_for_those_that_were_not_chosen() -> None:
+    go_on = threading.Event()
+    with a_line(Held(go_on), sample_rate=RATE, queue_size=1) as (scorer, _):
+        for _ in range(UNITS):
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        go_on.set()
+        assert scorer.flush(5)
+        turned_away = scorer.status().outcomes["held"]["queue_full"]
+
+    expected = Weights(turned_away / RATE, turned_away / RATE**2)
+    assert scorer._line.ledger.excluded() == {("held", Outcome.QUEUE_FULL, None): expected}
+
+
+def test_a_unit_that_never_ended_stands_for_those_that_were_not_followed() -> None:
+    with a_line(sample_rate=RATE) as (scorer, _):
+        begin(scorer)
+        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[-1].start_ns + HOUR_NS)
+        scorer._line.inbox.nudge()
+        assert scorer.flush(5)
+        outcomes = scorer.status().outcomes["grounded"]
+
+    weights = scorer._line.ledger.excluded()["grounded", Outcome.INCOMPLETE, None]
+    assert outcomes["incomplete"] + outcomes["not_sampled"] == UNITS
+    assert weights.w == outcomes["incomplete"] / RATE
+
+
+def test_a_unit_that_a_shutdown_ends_stands_for_those_that_were_not_followed() -> None:
+    with a_line(sample_rate=RATE) as (scorer, _):
+        begin(scorer)
+        scorer.shutdown(timeout=2)
+        outcomes = scorer.status().outcomes["grounded"]
+
+    weights = scorer._line.ledger.excluded()["grounded", Outcome.SHUTDOWN, None]
+    assert outcomes["shutdown"] + outcomes["not_sampled"] == UNITS
+    assert weights.w == outcomes["shutdown"] / RATE
