@@ -15,6 +15,7 @@ from spanscore import semconv
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
+from spanscore.line.closing import Closing
 from spanscore.line.drain import drain
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
@@ -150,9 +151,8 @@ class OnlineScorer:
         self._installation = Installation(self._handler)
         self._ready_for_roots = False
         self._endpoint: ScrapeEndpoint | None = None
-        self._closed = False
-        self._whole = False
-        self._renew()
+        self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
+        self._closing = Closing()
         reset_in_child(self, OnlineScorer.reset)
         self._providers.warm_up()
 
@@ -221,7 +221,7 @@ class OnlineScorer:
         with self._lock:
             if self._line.telemetry is None:
                 raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
-            if self._closed:
+            if self._closing.begun:
                 raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
             if self._endpoint is not None:
                 raise ConfigurationError(f"the metrics are being served already, on port {self._endpoint.port}")
@@ -245,7 +245,7 @@ class OnlineScorer:
         Returns:
             The trace id, 32 hex digits; None when it was turned away (counted as ``refused`` or ``not_exported``).
         """
-        if self._closed:
+        if self._closing.begun:
             return None
         self._ready()
         return self._submitted.submit(item, sampled=sample)
@@ -264,7 +264,7 @@ class OnlineScorer:
             self._line,
             units=self._handler.units,
             providers=[row.served(url) for row in self._providers.describe()],
-            closed=self._closed,
+            closed=self._closing.begun,
             neighbours=neighbours(),
             overflowed=0 if self._models is None else self._models.overflowed,
             notes=self._notes_of_models(),
@@ -276,8 +276,8 @@ class OnlineScorer:
         Returns:
             True only if that is so; with a provider of our own: and they were exported.
         """
-        if self._closed:
-            return self._wait_for_the_end(timeout)
+        if self._closing.begun:
+            return self._closing.wait(timeout)
         until = monotonic() + timeout
         out = self._line.span_thread.flush(timeout)
         if out and self._providers.is_own:
@@ -297,15 +297,8 @@ class OnlineScorer:
         Returns:
             Whether every unit that had ended was scored and is out.
         """
-        with self._lock:
-            first, self._closed = not self._closed, True
-        if first:
-            self._ending_in = threading.get_ident()
-            try:
-                self._whole = self._end(monotonic() + timeout)
-            finally:  # also where a signal's SystemExit cuts it short
-                self._ended.set()
-        return self._wait_for_the_end(timeout)
+        until = monotonic() + timeout
+        return self._closing.once(lambda: self._end(until), timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -317,11 +310,11 @@ class OnlineScorer:
 
     def reset(self) -> None:
         """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
-        self._renew()
-        if self._closed:
+        self._lock = threading.RLock()
+        self._closing.reset()
+        if self._closing.begun:
             for receiver in self._line.receivers:
                 receiver.close()
-            self._ended.set()  # the thread that was at it is in the parent
         if self._endpoint is not None:
             self._endpoint.close_in_child()
             self._endpoint = None
@@ -358,16 +351,6 @@ class OnlineScorer:
             return []
         outcomes = self._line.ledger.outcomes()
         return self._models.notes(some_not_exported=any(outcome is Outcome.NOT_EXPORTED for _, outcome in outcomes))
-
-    def _renew(self) -> None:
-        self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
-        self._ended = threading.Event()
-        self._ending_in = 0
-
-    def _wait_for_the_end(self, timeout: float) -> bool:
-        if self._ending_in == threading.get_ident() and not self._ended.is_set():
-            return False  # a signal's handler, in the midst of the first call: it would wait for itself
-        return self._ended.wait(timeout) and self._whole
 
     def _end(self, until: float) -> bool:
         self._installation.uninstall()
