@@ -127,6 +127,9 @@ class Sampler(Protocol):
     def decide(self, facts: Facts, metric: str) -> Decision:
         """At the unit's close: whether this metric takes it, and how probable that was."""
 
+    def certain(self, facts: Facts, metric: str) -> Decision:
+        """At the close of one that was submitted to be scored: it is taken; how probable it was that it came here."""
+
 
 @runtime_checkable
 class Dialect(Protocol):

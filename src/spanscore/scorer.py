@@ -57,6 +57,8 @@ class OnlineScorer:
         rates: metric name → a share of its own.
         rules: raise the share for matching units; the largest matching rate wins.
         sampling_key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
+        upstream_probability: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not say so
+            itself (``ot=th``): what is scored stands for the rest, too.
         budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
         share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
         service_name: of our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
@@ -114,6 +116,7 @@ class OnlineScorer:
         rates: Mapping[str, float] | None = None,
         rules: Sequence[Rule] = (),
         sampling_key: bytes | None = None,
+        upstream_probability: float = 1.0,
         budget: Sequence[Budget] = (),
         share: float = 1.0,
         service_name: str | None = None,

@@ -98,7 +98,9 @@ class Line:
         rates = {name: options.rates_of(name)[0] for name in self.metrics}
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
         self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
-        self.sampler = RateSampler(rates, rules=options.rules, key=key, pacer=self.pacer)
+        self.sampler = RateSampler(
+            rates, rules=options.rules, key=key, pacer=self.pacer, upstream_probability=options.upstream_probability
+        )
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout, purse=self.purse, at_once=options.workers)
         self.box = Timebox(options.hooks_timeout, suppressed_context)

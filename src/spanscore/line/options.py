@@ -85,6 +85,7 @@ class Options:
     rates: Annotated[Mapping[str, Rate], Key("sampling.rates")] = field(default_factory=dict)
     rules: Annotated[Sequence[Rule], Key("sampling.rules", list[RuleSettings], rules_in)] = ()
     sampling_key: Annotated[bytes | None, Key("sampling.key")] = None
+    upstream_probability: Annotated[Share, Key("sampling.upstream_probability")] = 1.0
     budget: Annotated[Sequence[Budget], Key("judge.budget", list[BudgetSettings], budgets_in)] = ()
     share: Annotated[Share, Key("judge.share")] = 1.0
     service_name: Annotated[str | None, Key("service_name")] = None

@@ -20,15 +20,25 @@ class Decision:
 
     Attributes:
         take: whether it is scored.
-        probability: with which it was chosen, derived from ``threshold``; (0, 1] where it is scored.
-        threshold: T of the OpenTelemetry rule: kept when R ≥ T; 56 bit.
+        probability: with which it was chosen of all traffic, upstream's share times ours, derived from ``threshold``; (0, 1]
+            where it is scored.
+        threshold: T of the OpenTelemetry rule for that probability; 56 bit.
         rule: the name of the rule with the largest matching rate, ``base`` where none matched.
+        randomness: R, 56 bit; None where no dice were thrown.
+        met: the T that R met: taken when R ≥ T. It is ``threshold``, but where upstream did not decide by this R: there it is
+            that of our share alone.
+        upstream: upstream's share, (0, 1]: with which probability the unit came here at all.
+        rates: (name, rate) of the metric's own rate, ``base``, and of each rule that matched.
     """
 
     take: bool
     probability: float
     threshold: int
     rule: str = "base"
+    randomness: int | None = None
+    met: int | None = None
+    upstream: float = 1.0
+    rates: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,31 +4,55 @@ The OpenTelemetry rule (specification, ``trace/tracestate-probability-sampling.m
 when R ≥ T, and its probability is (2**56 − T) / 2**56, derived from T and never from the configured rate. All metrics and
 rules share one R per unit, so a smaller rate takes a subset of what a larger one takes.
 
+The probability of a score is over all traffic that upstream tells of, by ``ot=th`` or as ``upstream_probability``: its share
+times ours, for a trace's root and for a unit with a remote parent alike. Else the one would stand for ten, the other for one.
+
 R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is a
 keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace id's
-own bits would score 100 % of the traces, or none.
+own bits would score 100 % of the traces, or none. A hash meets the T of our share alone: upstream did not look at it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Final
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import Decision
 from spanscore.model.span import Facts, UnitKey
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import Rule
-from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold
+from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold, upstream_of
 
 __all__ = ["DEFAULT_KEY", "RateSampler"]
 
 BUDGET: Final = "budget"
 """The rule of a unit that only a budget kept from being taken."""
+SUBMITTED: Final = "submitted"
+"""The rule of a unit that is scored because somebody asked for it."""
 _KEY_BYTES: Final = 64
 DEFAULT_KEY: Final = b"spanscore/unit-sampling/1"
 """Published, so that replicas agree without a setting; ``sampling.key`` replaces it."""
+
+
+class _Draw(NamedTuple):
+    """The dice of a unit.
+
+    Attributes:
+        r: R.
+        upstream: T of who sampled before us; 0 where nobody did.
+        is_traces: whether R is the trace's own, by which upstream decided, too.
+    """
+
+    r: int
+    upstream: int
+    is_traces: bool
+
+    def met(self, t: int) -> int:
+        """Return what R must reach where our share is that of ``t``."""
+        return thinned(t, self.upstream) if self.is_traces else t
 
 
 class RateSampler:
@@ -39,9 +63,10 @@ class RateSampler:
         rules: the largest matching rate wins; the metric's own is the floor.
         key: of the hash; at most 64 bytes.
         pacer: lowers the rate that comes out so that budgets last; None = there are none.
+        upstream_probability: with which a trace without ``ot=th`` came here at all, (0, 1].
 
     Raises:
-        ConfigurationError: a rate is outside [0, 1], or the key too long.
+        ConfigurationError: a rate is outside [0, 1], the key too long, or the upstream probability none.
     """
 
     def __init__(
@@ -51,15 +76,21 @@ class RateSampler:
         rules: Sequence[Rule] = (),
         key: bytes = DEFAULT_KEY,
         pacer: BudgetPacer | None = None,
+        upstream_probability: float = 1.0,
     ) -> None:
         for name, rate in [*rates.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
             if not 0.0 <= rate <= 1.0:
                 raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")
         if not 0 < len(key) <= _KEY_BYTES:
             raise ConfigurationError(f"sampling.key has {len(key)} bytes; allowed are 1 to {_KEY_BYTES}")
+        if not 0.0 < upstream_probability <= 1.0:
+            raise ConfigurationError(
+                f"sampling.upstream_probability is {upstream_probability}; allowed is above 0, up to 1"
+            )
         self._rates = dict(rates)
         self._rules = tuple(rules)
         self._pacer = pacer
+        self._upstream = threshold(upstream_probability)
         self._hash = blake2b(key=key)
         self._most = max(self._rates.values(), default=0.0)
         self._most_threshold = threshold(self._most)
@@ -71,8 +102,8 @@ class RateSampler:
             t = threshold(max(self._most, *(rule.rate for rule in self._rules if rule.matches(facts)), 0.0))
         if not facts.trace_state:  # the usual case, on the application's thread
             return self._hashed(facts) >= t
-        r, upstream = self._randomness(facts)
-        return r >= (t if upstream is None else thinned(t, upstream))
+        draw = self._draw(facts)
+        return draw.r >= draw.met(t)
 
     def would_sample(self, key: UnitKey) -> bool | None:
         """Return what ``may`` will say of the first span of a new trace; None where rules ask for more than its ids."""
@@ -83,25 +114,29 @@ class RateSampler:
 
         A unit that the rate would take, and not the rate that budgets leave of it, has the rule ``budget``.
         """
-        rate, rule = self._rates.get(metric, 0.0), "base"
-        for candidate in self._rules:
-            if candidate.rate > rate and candidate.matches(facts):
-                rate, rule = candidate.rate, candidate.name
-        r, upstream = self._randomness(facts)
-        t = _threshold(rate, upstream)
-        if self._pacer is not None and r >= t:
-            t = _threshold(rate * self._pacer.factor(metric), upstream)
-            self._pacer.count(metric, taken=r >= t)
-            rule = rule if r >= t else BUDGET
-        return Decision(take=r >= t, probability=probability(t), threshold=t, rule=rule)
+        rates = [("base", self._rates.get(metric, 0.0))]
+        rates += [(rule.name, rule.rate) for rule in self._rules if rule.matches(facts)]
+        rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no rule gets the credit for what needed none
+        draw = self._draw(facts)
+        take = draw.r >= draw.met(threshold(rate))
+        if self._pacer is not None and take:
+            rate *= self._pacer.factor(metric)
+            take = draw.r >= draw.met(threshold(rate))
+            self._pacer.count(metric, taken=take)
+            rule = rule if take else BUDGET
+        return _decision(draw, take, rate, rule, tuple(rates))
 
-    def _randomness(self, facts: Facts) -> tuple[int, int | None]:
-        """Return R, and the upstream threshold when R is the trace's own."""
-        if facts.trace_state and facts.is_trace_root:
-            of_trace = randomness_of_trace(facts.trace_state, facts.key.trace_id)
-            if of_trace is not None:
-                return of_trace
-        return self._hashed(facts), None
+    def certain(self, facts: Facts, metric: str) -> Decision:
+        """Decide for a unit that was submitted to be scored, whatever the rate: it stands for what upstream left out."""
+        return _decision(self._draw(facts), True, 1.0, SUBMITTED, ())
+
+    def _draw(self, facts: Facts) -> _Draw:
+        upstream = upstream_of(facts.trace_state) if facts.trace_state else None
+        if upstream is None:
+            return _Draw(self._hashed(facts), self._upstream, False)
+        if facts.is_trace_root:
+            return _Draw(randomness_of_trace(facts.trace_state, facts.key.trace_id), upstream, True)
+        return _Draw(self._hashed(facts), upstream, False)
 
     def _hashed(self, facts: Facts) -> int:
         trace_id, span_id = facts.key
@@ -113,6 +148,7 @@ class RateSampler:
         return int.from_bytes(digest.digest()[:7], "big")
 
 
-def _threshold(rate: float, upstream: int | None) -> int:
-    """Return T of a rate: of all traffic, where upstream let only a share of it through."""
-    return threshold(rate) if upstream is None else thinned(threshold(rate), upstream)
+def _decision(draw: _Draw, take: bool, rate: float, rule: str, rates: tuple[tuple[str, float], ...]) -> Decision:
+    own = threshold(rate)
+    t = thinned(own, draw.upstream)
+    return Decision(take, probability(t), t, rule, draw.r, draw.met(own), probability(draw.upstream), rates)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["decode_threshold", "probability", "randomness_of_trace", "thinned", "threshold"]
+__all__ = ["decode_threshold", "probability", "randomness_of_trace", "thinned", "threshold", "upstream_of"]
 
 _SPACE: Final = 1 << 56
 _HEX_DIGITS: Final = 14
 
 
 def threshold(rate: float) -> int:
-    """Return T for a rate in (0, 1]; 2**56, which no R reaches, for 0."""
-    return _SPACE - round(rate * _SPACE)
+    """Return T for a rate in (0, 1]; 2**56, which no R reaches, for 0 alone."""
+    return _SPACE - max(round(rate * _SPACE), rate > 0)
 
 
 def probability(t: int) -> float:
@@ -34,19 +34,23 @@ def decode_threshold(text: str) -> int | None:
 
 
 def thinned(t: int, upstream: int) -> int:
-    """Return the threshold of the share ``t`` of what arrives through ``upstream``: probabilities multiply."""
-    return _SPACE - (_SPACE - t) * (_SPACE - upstream) // _SPACE
+    """Return the threshold of the share ``t`` of what arrives through ``upstream``: probabilities multiply.
+
+    Rounded so that no share of something becomes nothing, whose weight would be infinite.
+    """
+    return _SPACE - ((_SPACE - t) * (_SPACE - upstream) + _SPACE - 1) // _SPACE
 
 
-def randomness_of_trace(trace_state: str, trace_id: int) -> tuple[int, int] | None:
-    """Return R and T of the sampler upstream; None where ``ot=th`` does not say that there was one."""
-    fields = _ot_fields(trace_state)
-    upstream = decode_threshold(fields.get("th", ""))
-    if upstream is None:
-        return None
-    rv = fields.get("rv", "")
+def upstream_of(trace_state: str) -> int | None:
+    """Return T of the sampler upstream; None where ``ot=th`` does not say that there was one."""
+    return decode_threshold(_ot_fields(trace_state).get("th", ""))
+
+
+def randomness_of_trace(trace_state: str, trace_id: int) -> int:
+    """Return R of a trace: as ``ot=rv`` says, else as its id does."""
+    rv = _ot_fields(trace_state).get("rv", "")
     explicit = decode_threshold(rv) if len(rv) == _HEX_DIGITS else None  # the same digits, but never fewer
-    return trace_id % _SPACE if explicit is None else explicit, upstream
+    return trace_id % _SPACE if explicit is None else explicit
 
 
 def _ot_fields(trace_state: str) -> dict[str, str]:

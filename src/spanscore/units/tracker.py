@@ -21,7 +21,7 @@ from spanscore import semconv
 from spanscore.model.job import Decision, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score, unit_attributes
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
@@ -175,8 +175,8 @@ class Units:
         self.in_flight[unit.key] = None
         if pending is not None:
             self._roots[unit.key] = pending
-        every = dict.fromkeys(self._metrics, Decision(True, 1.0, 0, "submitted"))
-        self._choose(unit, self._decisions(unit) if sampled else every, samples, now_ns)
+        decide = self._sampler.decide if sampled else self._sampler.certain
+        self._choose(unit, self._decisions(unit, decide), samples, now_ns)
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
@@ -258,16 +258,16 @@ class Units:
     def _close(self, unit: Unit, now_ns: int) -> None:
         try:
             if unit.complete:
-                self._choose(unit, self._decisions(unit), None, now_ns)
+                self._choose(unit, self._decisions(unit, self._sampler.decide), None, now_ns)
             else:
                 self._turn_back(unit.key, self._lost(unit, Outcome.INCOMPLETE), now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
             self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
 
-    def _decisions(self, unit: Unit) -> dict[str, Decision]:
+    def _decisions(self, unit: Unit, decide: Callable[[Facts, str], Decision]) -> dict[str, Decision]:
         facts = unit.facts()
-        return {name: self._sampler.decide(facts, name) for name in self._metrics}
+        return {name: decide(facts, name) for name in self._metrics}
 
     def _lost(self, unit: Unit, outcome: Outcome) -> dict[str, Outcome]:
         """End a unit that closed before its time.
@@ -276,7 +276,7 @@ class Units:
         """
         others: dict[str, Outcome] = {}
         if unit.root is not None:  # else nothing tells how probable it was
-            decisions = self._decisions(unit)
+            decisions = self._decisions(unit, self._sampler.decide)
             others = {name: Outcome.NOT_SAMPLED for name, one in decisions.items() if not one.take}
             self._ledger.choose(unit.key, {name: one for name, one in decisions.items() if one.take})
         for name, not_taken in others.items():
