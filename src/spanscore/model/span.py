@@ -6,7 +6,7 @@ a thousand requests under one ambient span are a thousand units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -86,6 +86,7 @@ class SpanData:
         trace_state: the W3C ``tracestate`` header, empty when there is none.
         metadata: what the run was called with; rules read it, nothing exports it.
         resource: of the scored application; None when it is that of our own provider.
+        failed_inside: a step below it that has no span of its own ended in error, handled or not.
     """
 
     trace_id: int
@@ -102,6 +103,7 @@ class SpanData:
     trace_state: str = ""
     metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     resource: Mapping[str, Any] | None = None
+    failed_inside: bool = False
 
     @property
     def operation(self) -> str | None:
@@ -181,19 +183,24 @@ class Unit:
             status=root.status,
             duration_ns=root.end_ns - root.start_ns,
             metadata=root.metadata,
+            any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
+            tool_calls=sum(span.operation == semconv.EXECUTE_TOOL for span in self.spans),
+            models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
         )
 
 
 class Facts(NamedTuple):
-    """What a sampling rule may look at. Never the random number.
+    """What a sampling rule may look at, None while it is not known. Never the random number.
 
     A named tuple: one is made per root, on the application's thread.
 
     Attributes:
         is_trace_root: the unit's root has no parent at all, so the trace's own randomness speaks for it.
-        status: None while the unit is still running.
-        duration_ns: None while the unit is still running.
         metadata: of the root run.
+        any_error: whether a span, or a step without one, ended in error.
+        tool_calls: spans of tools.
+        models: that some span asked for.
+        scores: metric that asks no judge → quality; None = it gave none.
     """
 
     key: UnitKey
@@ -204,3 +211,7 @@ class Facts(NamedTuple):
     status: SpanStatus | None = None
     duration_ns: int | None = None
     metadata: Mapping[str, Any] = _EMPTY
+    any_error: bool | None = None
+    tool_calls: int | None = None
+    models: Set[str] | None = None
+    scores: Mapping[str, float | None] | None = None

@@ -158,6 +158,13 @@ class BudgetSettings(SettingsPart):
         return Budget(**self.model_dump())
 
 
+class ScoreBelow(SettingsPart):
+    """Units to which a metric that asks no judge gave a lower quality."""
+
+    metric: str
+    below: Annotated[float, Field(gt=0, le=1)]
+
+
 class RuleWhen(SettingsPart):
     """Which units a rule is for; what is left out matches all, and of ``metadata`` all must match."""
 
@@ -165,6 +172,10 @@ class RuleWhen(SettingsPart):
     workflow: str | None = None
     slower_than: Seconds | None = None
     metadata: dict[str, Any] | None = None
+    any_error: bool = False
+    min_tool_calls: Count | None = None
+    model: str | None = None
+    score: ScoreBelow | None = None
 
 
 class RuleSettings(SettingsPart):

@@ -28,6 +28,7 @@ from spanscore.model.span import Facts
 from spanscore.protocols import Admission, Receiver, Sampler
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
+from spanscore.receivers.callback.run_attributes import was_stopped
 from spanscore.receivers.callback.runs import Root, Run
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_awaited, own_task
@@ -229,6 +230,7 @@ class RunCapture:
             return
         root = run.root
         if run.id != run_id or root.ignored:
+            root.failed_inside = root.failed_inside or (error is not None and not was_stopped(error))
             root.open.pop(run_id, None)
             if self._roots.get(run_id) is run:
                 self.forget(root)

@@ -134,6 +134,7 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         metadata=(_metadata(run) or {}) if run is run.root else {},
+        failed_inside=run is run.root and run.root.failed_inside,
     )
 
 

@@ -86,6 +86,7 @@ class Root(Run):
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
+        failed_inside: a step that gets no span ended in error, handled or not.
         counted_texts: ids of its long texts that the inbox has counted.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
         task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.
@@ -98,6 +99,7 @@ class Root(Run):
         "counted_texts",
         "detached",
         "expected",
+        "failed_inside",
         "history",
         "history_step",
         "ids",
@@ -136,7 +138,7 @@ class Root(Run):
         self.ids: list[int] = []
         self.ignored = False
         self.interrupted = False
-        self.broken = False
+        self.broken = self.failed_inside = False
         self.detached = False
         self.task: ReferenceType[Task[Any]] | None = None
         self.is_trace_root = False
