@@ -61,6 +61,10 @@ class OnlineScorer:
             itself (``ot=th``): what is scored stands for the rest, too.
         budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
         share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
+        shadows: metrics of the same names with another judge or prompt. Each scores the units of its namesake, beside it, on
+            evaluation spans of its own and in the stratum ``shadow``, which is in no mean, alert or unit's span; ``status()``
+            compares them. Only ``flush`` and ``shutdown`` wait for it.
+        shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``.
         service_name: of our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
         tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
             starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
@@ -119,6 +123,8 @@ class OnlineScorer:
         upstream_probability: float = 1.0,
         budget: Sequence[Budget] = (),
         share: float = 1.0,
+        shadows: Sequence[Metric] = (),
+        shadow_budget: Sequence[Budget] | None = None,
         service_name: str | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,

@@ -160,9 +160,12 @@ SERIES: Final = "spanscore.series"
 SCORE_ID: Final = "spanscore.score.id"
 SCORE_REVISION: Final = "spanscore.score.revision"
 STRATUM: Final = "spanscore.stratum"
-"""Of what a score is a part, where it is none of the population, which alone alerts and means read: ``fallback``. Also on the
-unit's span, where one of its scores has it, and an attribute of sums."""
+"""Of what a score is a part, where it is none of the population, which alone alerts and means read: ``fallback`` or ``shadow``.
+Also an attribute of sums; and on the unit's span, where one of its scores is a fallback's."""
 STRATUM_FALLBACK: Final = "fallback"
+STRATUM_SHADOW: Final = "shadow"
+"""A second judge's, asked about the same units: it is counted beside their outcomes (``spanscore.eligible``,
+``spanscore.evaluations`` and their pending have the attribute, too), and never on the unit's span."""
 OUTCOME: Final = "spanscore.outcome"
 JUDGE_MODEL: Final = "spanscore.judge.model"
 JUDGE_INPUT_TOKENS: Final = "spanscore.judge.input_tokens"

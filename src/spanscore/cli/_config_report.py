@@ -23,7 +23,7 @@ from spanscore.line.options import PLACES, Options, rules_in
 from spanscore.metrics.catalog.configured import entries, judge_of
 from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.model.score import refuse_taken_name
-from spanscore.otel.instruments import checked_segments
+from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Metric
 from spanscore.runtime import plugins
 from spanscore.runtime.plugins import Registry

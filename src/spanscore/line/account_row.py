@@ -26,7 +26,8 @@ def account_rows(accounts: Sequence[AccountState], budgets: Sequence[BudgetState
 
 
 def _budget(state: BudgetState) -> str:
-    whose = f"{state.metric}: " if state.metric else ""
+    whose = " ".join(filter(None, (state.metric, state.stratum)))
+    whose = f"{whose}: " if whose else ""
     spent, limit = (_amount(amount, state.unit) for amount in (state.spent, state.limit))
     unit = "USD" if state.unit == "usd" else state.unit
     window = _THIS.get(state.window, f"in this window of {state.window}")

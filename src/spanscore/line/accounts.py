@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from spanscore import semconv
 from spanscore.judges.effects.account import AccountState, BreakerState
@@ -10,6 +11,7 @@ from spanscore.judges.effects.gate import Gate
 from spanscore.judges.effects.gated import gates_of
 from spanscore.judges.effects.purse import BudgetState, Purse
 from spanscore.otel.points import Point
+from spanscore.otel.sums import within
 from spanscore.protocols import Metric
 
 __all__ = ["Accounts"]
@@ -24,27 +26,40 @@ class Accounts:
 
     Args:
         purse: what the scorer may pay them; None = nobody asks.
+        shadows: second judges, and what they may be paid.
     """
 
-    def __init__(self, metrics: Iterable[Metric], purse: Purse | None = None) -> None:
-        self._purse = purse
-        asked = (getattr(metric, name, None) for metric in metrics for name in ("_judge", "_embedder"))
-        # Embeddings stand in a judge's effects, too.
-        gates = (gate for one in asked if one is not None for gate in gates_of(getattr(one, "asked", one)))
-        self._gates: Sequence[Gate] = [*dict.fromkeys(gates)]
+    def __init__(
+        self,
+        metrics: Iterable[Metric],
+        purse: Purse | None = None,
+        *,
+        shadows: Iterable[Metric] = (),
+        shadow_purse: Purse | None = None,
+    ) -> None:
+        self._purses: Mapping[str | None, Purse | None] = {None: purse, semconv.STRATUM_SHADOW: shadow_purse}
+        own = dict.fromkeys(_gates_of(metrics))
+        self._of_shadows = frozenset(_gates_of(shadows)) - own.keys()
+        self._gates: Sequence[Gate] = [*own, *dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own)]
 
     def states(self) -> list[AccountState]:
         """Return what each is at."""
         return [_state(gate) for gate in self._gates]
 
     def budgets(self) -> list[BudgetState]:
-        """Return what each budget is at; those of all metrics first."""
-        states = [] if self._purse is None else self._purse.states()
-        return sorted(states, key=lambda state: state.metric or "")
+        """Return what each budget is at; those of all metrics first, those of second judges last."""
+        states = [
+            replace(state, stratum=stratum)
+            for stratum, purse in self._purses.items()
+            for state in ([] if purse is None else purse.states())
+        ]
+        return sorted(states, key=lambda state: (state.stratum or "", state.metric or ""))
 
     def points(self) -> dict[Hashable, Point]:
         """Return the same as numbers."""
-        accounts: dict[Hashable, Point] = {state.account: _point(state) for state in self.states()}
+        accounts: dict[Hashable, Point] = {}
+        for gate, state in zip(self._gates, self.states(), strict=True):
+            accounts[state.account] = _point(state, semconv.STRATUM_SHADOW if gate in self._of_shadows else None)
         budgets = {(id(self), position): _point_of(state) for position, state in enumerate(self.budgets())}
         return accounts | budgets
 
@@ -52,6 +67,12 @@ class Accounts:
         """Have a listener hear how long each of their questions waits."""
         for gate in self._gates:
             gate.tell_waits(listener)
+
+
+def _gates_of(metrics: Iterable[Metric]) -> Iterator[Gate]:
+    asked = (getattr(metric, name, None) for metric in metrics for name in ("_judge", "_embedder"))
+    # Embeddings stand in a judge's effects, too.
+    return (gate for one in asked if one is not None for gate in gates_of(getattr(one, "asked", one)))
 
 
 def _state(gate: Gate) -> AccountState:
@@ -63,10 +84,11 @@ def _state(gate: Gate) -> AccountState:
     return gate.state
 
 
-def _point(state: AccountState) -> Point:
+def _point(state: AccountState, stratum: str | None) -> Point:
     """Return an account's numbers under its provider and model: its key is told nowhere."""
+    named = ((semconv.PROVIDER_NAME, state.account.provider), (semconv.REQUEST_MODEL, state.account.model))
     return Point(
-        ((semconv.PROVIDER_NAME, state.account.provider), (semconv.REQUEST_MODEL, state.account.model)),
+        (*named, *within(stratum)),
         {
             semconv.JUDGE_PLACES: state.places,
             semconv.JUDGE_INFLIGHT: state.inflight,
@@ -82,7 +104,7 @@ def _point(state: AccountState) -> Point:
 def _point_of(state: BudgetState) -> Point:
     whose = () if state.metric is None else ((semconv.EVALUATION_NAME, state.metric),)
     return Point(
-        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *whose),
+        ((semconv.BUDGET_UNIT, state.unit), (semconv.BUDGET_WINDOW, state.window), *whose, *within(state.stratum)),
         {
             semconv.BUDGET_SPENT: state.spent,
             semconv.BUDGET_LIMIT: state.limit,

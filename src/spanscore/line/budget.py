@@ -17,16 +17,16 @@ from spanscore.runtime.threads import start_daemon
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget
 
-__all__ = ["budget_of", "pacer_of", "purse_of"]
+__all__ = ["budget_of", "pacer_of", "purse_of", "shadow_purse_of"]
 
 
-def purse_of(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
+def purse_of(budgets: Sequence[Budget], share: float, metrics: Mapping[str, Metric]) -> Purse | None:
     """Return what the judges of a scorer may be paid; None where nothing says so.
 
     Raises:
         ConfigurationError: a budget is of no metric of the scorer, or in USD while a model has no price; or the share is none.
     """
-    parts = [budget_of(budget, metrics).part(options.share) for budget in options.budget]
+    parts = [budget_of(budget, metrics).part(share) for budget in budgets]
     for part in parts:
         if part.unit == "usd":
             _check_prices(part, metrics)
@@ -34,6 +34,17 @@ def purse_of(options: Options, metrics: Mapping[str, Metric]) -> Purse | None:
     if purse is not None and purse.in_tokens:
         start_daemon(partial(_load_counters, [*metrics.values()]), "spanscore-tokens")
     return purse
+
+
+def shadow_purse_of(options: Options, shadows: Mapping[str, Metric]) -> Purse | None:
+    """Return what second judges may be paid: of a purse of their own, so that they take nothing from the metrics.
+
+    Raises:
+        ConfigurationError: as ``purse_of``.
+    """
+    own = options.shadow_budget
+    inherited = [one for one in options.budget if one.metric is None or one.metric in shadows]
+    return purse_of(inherited if own is None else own, options.share, shadows) if shadows else None
 
 
 def pacer_of(purse: Purse | None, under_way: Callable[[], Mapping[str, int]]) -> BudgetPacer | None:

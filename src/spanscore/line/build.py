@@ -17,11 +17,14 @@ from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts
-from spanscore.line.budget import pacer_of, purse_of
+from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.options import Options
+from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
+from spanscore.model.counted import Counted
 from spanscore.model.foreign import type_name
+from spanscore.model.job import JobResult
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
@@ -34,7 +37,9 @@ from spanscore.scoring.asked import lane_of
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
+from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.scoring.queues import QUEUES
+from spanscore.scoring.shadows import Shadows
 from spanscore.scoring.workers import Engine
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.registry import SINKS
@@ -59,6 +64,7 @@ class Line:
     """The parts of one scorer, from the inbox to the sinks.
 
     Attributes:
+        shadowing: metric → its second judge's.
         receivers: where units come in: put here before the first of them does.
         prepared: what is done first of all on the span thread, likewise.
         over: the scorer is being shut down: there is no meter to be had any more.
@@ -66,6 +72,7 @@ class Line:
 
     def __init__(self, metrics: Sequence[Metric], options: Options, providers: Providers) -> None:
         self.metrics = _checked(metrics)
+        self.shadowing = checked_shadows(options.shadows, self.metrics)
         self.options = replace(options, rates=_rates(options, self.metrics))
         self.providers = providers
         self.content = _exports_content() if options.capture_content is None else options.capture_content
@@ -79,19 +86,23 @@ class Line:
     def _make_parts(self) -> None:
         options = self.options
         self.ledger = Ledger(self.metrics)
-        self.purse = purse_of(options, self.metrics)
-        self.accounts = Accounts(self.metrics.values(), self.purse)
+        self.shadow_ledger = Ledger(self.shadowing)
+        self.pairs = Pairs(self.shadowing, self.shadow_ledger)
+        self.purse = purse_of(options.budget, options.share, self.metrics)
+        self.shadow_purse = shadow_purse_of(options, self.shadowing)
+        self.accounts = self._accounts()
         self.telemetry: Telemetry | None = None
         if "instruments" in options.attach:
             self.telemetry = Telemetry(
                 None,
-                self.ledger,
+                self,
                 self._gauges(),
                 points=self.accounts.points,
                 waits=self.accounts.tell_waits,
                 segments=options.segments,
             )
             self.telemetry.declare(self.metrics.values())
+            self.telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
@@ -116,12 +127,40 @@ class Line:
             self.queue,
             pipeline,
             self.evaluation,
-            post=lambda settled: self.span_thread.leave(lambda: self.units.settled(settled)),
+            post=lambda settled: self.span_thread.leave(lambda: self._settled(settled)),
+            shadows=self._shadows() if self.shadowing else None,
             workers=options.workers,
         )
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.units = self._units()
         self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
+
+    def _accounts(self) -> Accounts:
+        shadows = self.shadowing.values()
+        return Accounts(self.metrics.values(), self.purse, shadows=shadows, shadow_purse=self.shadow_purse)
+
+    def _shadows(self) -> Shadows:
+        options = self.options
+        return Shadows(
+            self.shadowing,
+            Evaluation(self.shadowing, purse=self.shadow_purse, timeout_s=options.timeout, at_once=options.workers),
+            ledger=self.shadow_ledger,
+            room=MemoryQueue(options.queue_size, options.queue_bytes),
+            post=lambda settled: self.span_thread.leave(lambda: self._settled_beside(settled)),
+        )
+
+    def _settled(self, result: JobResult) -> None:
+        self.pairs.settled(result)
+        self.units.settled(result)
+
+    def _settled_beside(self, result: JobResult) -> None:
+        self.pairs.settled_beside(result)
+        self.units.settled_beside(result)
+
+    def counted(self) -> Counted:
+        """Return how units stand, with what second judges were asked beside it."""
+        own = self.ledger.counted()
+        return own.beside(self.shadow_ledger.counted()) if self.shadowing else own
 
     @property
     def most_scores(self) -> int:
@@ -159,6 +198,7 @@ class Line:
             hold=self.hold,
             sink=self.sinks,
             handover=self.engine.accept,
+            shadows=self.shadow_ledger,
             attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
@@ -172,8 +212,9 @@ class Line:
 
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
-        stores: list[Forkable] = [*self.receivers, self.ledger, self.inbox, self.queue, self.lanes, self.hold]
-        money: list[Forkable] = [part for part in (self.purse, self.pacer) if part is not None]
+        counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.pairs]
+        stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
+        money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
         rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
         for part in [*stores, *money, *rest]:
             part.reset()

@@ -35,8 +35,9 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
         thread.call(lambda: _give_up(line), max(left(), 0.2))
         thread.call(line.sinks.shutdown, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
-    for key in line.ledger.open_units():
-        line.ledger.settle_all(key, Outcome.SHUTDOWN)
+    for ledger in (line.ledger, line.shadow_ledger):
+        for key in ledger.open_units():
+            ledger.settle_all(key, Outcome.SHUTDOWN)
     line.inbox.abandon()
     for _ in range(sum(receiver.unread() for receiver in line.receivers)):
         line.ledger.record_rejected(Outcome.SHUTDOWN)  # a stuck span thread has not even read that they began

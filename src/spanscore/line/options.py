@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
-from spanscore.protocols import Dialect, Filter, Queue, Redactor, Sink
+from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_share
@@ -88,6 +88,8 @@ class Options:
     upstream_probability: Annotated[Share, Key("sampling.upstream_probability")] = 1.0
     budget: Annotated[Sequence[Budget], Key("judge.budget", list[BudgetSettings], budgets_in)] = ()
     share: Annotated[Share, Key("judge.share")] = 1.0
+    shadows: Sequence[Metric] = ()
+    shadow_budget: Sequence[Budget] | None = None
     service_name: Annotated[str | None, Key("service_name")] = None
     tracer_provider: "TracerProvider | None" = None
     meter_provider: "MeterProvider | None" = None

@@ -151,7 +151,7 @@ class SpanThread:
         return _SLOW_TICK_S if self._units.in_flight else None
 
     def _in_flight(self) -> set[UnitKey]:
-        return set(self._units.in_flight).union(*(receiver.in_flight() for receiver in self._receivers))
+        return self._units.waited_for().union(*(receiver.in_flight() for receiver in self._receivers))
 
     def _answer_markers(self) -> None:
         if not self._markers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shutil import get_terminal_size
 from typing import Any
@@ -13,10 +13,12 @@ from spanscore.line.account_row import account_rows
 from spanscore.line.build import Line
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
+from spanscore.model.counted import Counted
 from spanscore.model.score import Outcome
+from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.protocols import Metric
 
-__all__ = ["Status", "status_of"]
+__all__ = ["ShadowStatus", "Status", "status_of"]
 
 WIDTH = 110
 """Columns at most, and where no terminal says how many it has."""
@@ -40,6 +42,35 @@ _DOES_NOT_FIT = (
     "missing_field is no fault where a metric does not fit a unit; "
     "the unit's span says spanscore.status=partial if others scored it"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowStatus:
+    """What a metric's second judge is at.
+
+    Attributes:
+        series: of its scores: what ``alerts.<metric>.series`` will be of when it is the metric's own.
+        eligible: units that it was asked about, or was to be.
+        outcomes: outcome → units.
+        compared: its scores beside the metric's own, on the same units.
+        reason: why it gave no score, the latest; empty where it always did.
+    """
+
+    metric: str
+    judge: str
+    series: str
+    eligible: int
+    pending: int
+    outcomes: Mapping[str, int]
+    compared: JudgeComparison
+    reason: str
+
+    def __str__(self) -> str:
+        lost = [f"{outcome} {units:,}" for outcome, units in sorted(self.outcomes.items()) if outcome != Outcome.SCORED]
+        lost += [f"pending {self.pending:,}"] if self.pending else []
+        latest = f"; latest {self.reason}" if self.reason else ""
+        told = f" ({', '.join(lost)}{latest})" if lost else ""
+        return f"{self.metric} shadow ({self.judge or self.series}): {self.compared}{told}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +104,7 @@ class Status:
         accounts: whom the judges and embeddings ask, and what each is at: a row each; other scorers may ask them, too.
         budgets: what judges may be paid, and what each budget is at.
         declined: metric → units that its judge declined to judge.
+        shadows: the second judges, beside what they are compared with; in none of the other numbers but accounts and budgets.
     """
 
     providers: Sequence[Sequence[str]]
@@ -96,6 +128,7 @@ class Status:
     accounts: Sequence[AccountState] = ()
     budgets: Sequence[BudgetState] = ()
     declined: Mapping[str, int] = field(default_factory=dict)
+    shadows: Sequence[ShadowStatus] = ()
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -149,6 +182,7 @@ class Status:
             yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size or inbox_bytes, or lower the rates"
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
+        yield from map(str, self.shadows)
         yield from account_rows(self.accounts, self.budgets)
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
@@ -222,10 +256,8 @@ def status_of(
     notes: Sequence[str],
 ) -> Status:
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
-    counted = line.ledger.counted()
-    outcomes: dict[str, dict[str, int]] = {name: {} for name in line.metrics}
-    for (metric, outcome, _), count in counted.outcomes.items():
-        outcomes[metric][outcome.value] = outcomes[metric].get(outcome.value, 0) + count
+    counted = line.counted()
+    outcomes = _outcomes(counted, line.metrics)
     return Status(
         providers=[tuple(row) for row in providers],
         units=units,
@@ -247,8 +279,33 @@ def status_of(
         accounts=line.accounts.states(),
         budgets=line.accounts.budgets(),
         declined=line.declined(),
+        shadows=tuple(_shadows(line, counted.shadows)),
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
+
+
+def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
+    outcomes: dict[str, dict[str, int]] = {name: {} for name in metrics}
+    for (metric, outcome, _), count in counted.outcomes.items():
+        outcomes[metric][outcome.value] = outcomes[metric].get(outcome.value, 0) + count
+    return outcomes
+
+
+def _shadows(line: Line, beside: Counted | None) -> Iterator[ShadowStatus]:
+    if beside is None:
+        return
+    outcomes = _outcomes(beside, line.shadowing)
+    for name, metric in line.shadowing.items():
+        yield ShadowStatus(
+            metric=name,
+            judge=_judge_of(metric),
+            series=metric.series,
+            eligible=beside.eligible[name],
+            pending=beside.pending[name],
+            outcomes=outcomes[name],
+            compared=line.pairs.compared[name],
+            reason=line.pairs.reasons.get(name, ""),
+        )
 
 
 def _judge_of(metric: Metric) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "Scale",
     "Score",
     "Usage",
+    "id_of",
     "known_sum",
     "refuse_taken_name",
     "score_id",
@@ -245,8 +246,8 @@ class Score:
         threshold: the sampling threshold T (56 bit), from which ``probability`` derives.
         rule: the sampling rule that took it.
         stratum: ``fallback``, where another judge than the one configured was asked; such scores are a series of their own, and
-            in no mean of the configured judge. None = the population.
-        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision.
+            in no mean of the configured judge. ``shadow``, where a second judge was asked beside it. None = the population.
+        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its series too.
         revision: 0, or how often a later score superseded an earlier one.
     """
 
@@ -280,6 +281,11 @@ class Score:
             raise ValueError(f"{self.metric}: {self.value} is not a score; an undefined metric has outcome 'undefined'")
 
     @property
+    def is_shadow(self) -> bool:
+        """Whether a second judge gave it, beside the metric's own score."""
+        return self.stratum == semconv.STRATUM_SHADOW
+
+    @property
     def kind(self) -> Kind:
         """Binary, ordinal or continuous."""
         return self.scale.kind
@@ -295,12 +301,19 @@ class Score:
         return self.scale.direction
 
 
-def score_id(key: UnitKey, metric: str, version: str, revision: int = 0) -> str:
+def id_of(score: Score, key: UnitKey) -> str:
+    """Return the id of a score of a unit; a shadow's is none that any score of the metric itself has."""
+    beside = score.series if score.is_shadow else None
+    return score_id(key, score.metric, score.version, score.revision, beside=beside)
+
+
+def score_id(key: UnitKey, metric: str, version: str, revision: int = 0, *, beside: str | None = None) -> str:
     """Return 32 hex digits, the same for the same unit, metric, version and revision, on every replica and replay.
 
-    The evaluation span's id is the first 16 of them.
+    The evaluation span's id is the first 16 of them. ``beside`` is the series of a shadow's score.
     """
     text = f"{key.trace_id:032x}/{key.span_id:016x}/{metric}/{version}/{revision}"
+    text += "" if beside is None else f"/{semconv.STRATUM_SHADOW}/{beside}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -366,7 +379,7 @@ _TAKEN = frozenset(name for name in vars(semconv).values() if isinstance(name, s
 
 def score_attributes(score: Score) -> dict[str, Any]:
     """Return one score's flat keys, the same on the unit's span and on the evaluation span; empty without a value."""
-    if score.value is None:
+    if score.value is None or score.is_shadow:  # a search for the metric's low scores would find the shadow's
         return {}
     attributes: dict[str, Any] = {semconv.SCORE + score.metric: float(score.value)}
     if score.label:

@@ -10,7 +10,7 @@ All sums take quality and 1/π, never a raw value, and so are monotonic: replica
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from threading import Lock, local
@@ -20,7 +20,6 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from spanscore import semconv
-from spanscore.errors import ConfigurationError
 from spanscore.model.counted import Counted, Weights
 from spanscore.model.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Score
@@ -33,6 +32,7 @@ from spanscore.otel.sums import (
     BoundedSums,
     Labels,
     add_up,
+    checked_segments,
     labels_of_metric,
     labels_of_outcome,
     labels_of_run,
@@ -41,7 +41,7 @@ from spanscore.otel.sums import (
 from spanscore.protocols import Counts, Metric
 from spanscore.runtime.fork import reset_in_child
 
-__all__ = ["Reading", "Telemetry", "Waits", "checked_segments"]
+__all__ = ["Reading", "Telemetry", "Waits"]
 
 Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
 """Reads one number, or ``reason`` → number."""
@@ -88,7 +88,7 @@ class Telemetry:
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
         self._segments = checked_segments(segments or {})
-        self._names: set[str] = set()
+        self._declared: set[tuple[str, str | None]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, _MeterInstruments] = {}
         reset_in_child(self._sums, BoundedSums.reset)
@@ -115,14 +115,15 @@ class Telemetry:
             self._exported[meter].abandoned = True
         self._exported = {one: instruments for one, instruments in self._exported.items() if one is not meter}
 
-    def declare(self, metrics: Iterable[Metric]) -> None:
-        """Let every sum of these metrics be there as 0; to be called before the first collection."""
+    def declare(self, metrics: Iterable[Metric], stratum: str | None = None) -> None:
+        """Let every sum of these metrics, in a stratum, be there as 0; to be called before the first collection."""
         for metric in metrics:
-            self._names.add(metric.name)
-            for labels in self._closed_set(metric):
+            self._declared.add((metric.name, stratum))
+            for labels in self._closed_set(metric, stratum):
                 self._sums.add(semconv.SCORED, labels, 0)
                 self._sums.add_all(labels, ((name, 0.0) for name in MOMENTS))
-            self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
+            if stratum is None:
+                self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
 
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
@@ -180,11 +181,11 @@ class Telemetry:
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
-    def _closed_set(self, metric: Metric) -> Iterable[Labels]:
+    def _closed_set(self, metric: Metric, stratum: str | None) -> Iterable[Labels]:
         labels = (None,) if metric.scale.range is None else ("pass", "fail")
         segments = product(*([(key, value) for value in (*values, OTHER)] for key, values in self._segments.items()))
         for label, segment in product(labels, list(segments)):
-            yield labels_of_score(metric.name, label, metric.series, segment)
+            yield labels_of_score(metric.name, label, metric.series, segment, stratum)
 
     def _segment_of(self, root: SpanData | None) -> Labels:
         found = []
@@ -202,33 +203,39 @@ class Telemetry:
 
     def eligible(self) -> dict[Labels, float]:
         """Return the units that entered, per metric: the first of the three that a collection asks for, in their order."""
-        self._collected.counted = counted = self.counts.counted()
-        return self._per_metric(counted.eligible)
+        self._collected.counted = self.counts.counted()
+        return self._per_metric(lambda counted: counted.eligible)
 
     def evaluations(self) -> dict[Labels, float]:
         """Return the units that ended, per metric and outcome; every outcome of a declared metric is there."""
-        ended: dict[tuple[str, Outcome, str | None], int] = dict.fromkeys(product(self._names, Outcome, [None]), 0)
-        ended.update(self._counted().outcomes)
+        ended = dict.fromkeys(self._each(Outcome), 0)
+        for _, counted in self._counted().parts:
+            ended.update(counted.outcomes)
         return {labels_of_outcome(*told): count for told, count in ended.items()}
 
     def pending(self) -> dict[Labels, float]:
         """Return the units between, per metric."""
-        return self._per_metric(self._counted().pending)
+        return self._per_metric(lambda counted: counted.pending)
 
     def excluded(self) -> dict[Labels, Weights]:
         """Return the weights of what the mean lacks, per metric and outcome; all that a declared metric can have are there."""
-        weights: dict[tuple[str, Outcome, str | None], Weights] = dict.fromkeys(
-            product(self._names, _LOSSES, [None]), Weights()
-        )
-        weights.update(self._counted().excluded)
+        weights = dict.fromkeys(self._each(_LOSSES), Weights())
+        for _, counted in self._counted().parts:
+            weights.update(counted.excluded)
         return {labels_of_outcome(*told): of for told, of in weights.items()}
 
     def _counted(self) -> Counted:
         """Return what this thread's collection began with, so that its three instruments add up; else what is now."""
         return getattr(self._collected, "counted", None) or self.counts.counted()
 
-    def _per_metric(self, counted: Mapping[str, int]) -> dict[Labels, float]:
-        return {labels_of_metric(name): counted.get(name, 0) for name in self._names | counted.keys()}
+    def _each(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[str, Outcome, str | None]]:
+        return ((metric, outcome, stratum) for (metric, stratum), outcome in product(self._declared, outcomes))
+
+    def _per_metric(self, number: Callable[[Counted], Mapping[str, int]]) -> dict[Labels, float]:
+        told = dict.fromkeys(self._declared, 0)
+        for stratum, counted in self._counted().parts:
+            told |= {(metric, stratum): units for metric, units in number(counted).items()}
+        return {labels_of_metric(*one): units for one, units in told.items()}
 
     def reading(self, name: str) -> dict[Labels, float]:
         """Return what was handed in for an instrument; empty when nothing was, or when reading it failed."""
@@ -246,18 +253,6 @@ class Telemetry:
             return self._points()
         except Exception:  # noqa: BLE001  (likewise)
             return {}
-
-
-def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return segments with their values as text, each once.
-
-    Raises:
-        ConfigurationError: one has the name of an attribute of ours.
-    """
-    ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES, semconv.STRATUM} & set(segments)
-    if ours:
-        raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")
-    return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in segments.items()}
 
 
 def _tokens(call: JudgeCall) -> Mapping[str, int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeAlias
 
 from spanscore import semconv
+from spanscore.errors import ConfigurationError
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit
 
@@ -16,10 +17,12 @@ __all__ = [
     "BoundedSums",
     "Labels",
     "add_up",
+    "checked_segments",
     "labels_of_metric",
     "labels_of_outcome",
     "labels_of_run",
     "labels_of_score",
+    "within",
 ]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -99,24 +102,36 @@ def add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:
         total[labels] = total.get(labels, 0) + value
 
 
-def labels_of_metric(name: str) -> Labels:
+def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return segments with their values as text, each once.
+
+    Raises:
+        ConfigurationError: one has the name of an attribute of ours.
+    """
+    ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES, semconv.STRATUM} & set(segments)
+    if ours:
+        raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")
+    return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in segments.items()}
+
+
+def labels_of_metric(name: str, stratum: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric."""
-    return ((semconv.EVALUATION_NAME, name),)
+    return ((semconv.EVALUATION_NAME, name), *within(stratum))
 
 
 def labels_of_outcome(name: str, outcome: Outcome, stratum: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric and outcome."""
-    return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *_within(stratum))
+    return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *within(stratum))
 
 
 def labels_of_score(name: str, label: str | None, series: str, segments: Labels, stratum: str | None = None) -> Labels:
     """Return the attributes of a score's sums."""
     labelled = ((semconv.EVALUATION_SCORE_LABEL, label),) if label else ()
-    return (*labels_of_metric(name), *labelled, (semconv.SERIES, series), *segments, *_within(stratum))
+    return (*labels_of_metric(name), *labelled, (semconv.SERIES, series), *segments, *within(stratum))
 
 
-def _within(stratum: str | None) -> Labels:
-    """The population, which alone alerts and means read, is what has no such attribute."""
+def within(stratum: str | None) -> Labels:
+    """Return the attribute of a stratum; the population, which alone alerts and means read, is what has none."""
     return ((semconv.STRATUM, stratum),) if stratum else ()
 
 

@@ -15,7 +15,7 @@ from spanscore.judges.suppress import suppressed_context
 from spanscore.model.foreign import type_name
 from spanscore.model.job import Job
 from spanscore.model.sample import Sample, Samples, missing_fields
-from spanscore.model.score import JudgeCall, Outcome, Score, Usage, score_id
+from spanscore.model.score import JudgeCall, Outcome, Score, Usage, id_of
 from spanscore.protocols import Metric
 from spanscore.runtime.pool import DaemonPool, run_without_loop
 from spanscore.scoring.asked import accounts_asked
@@ -296,11 +296,11 @@ def _broken(name: str, error: BaseException) -> Score:
 
 def _signed(score: Score, name: str, job: Job) -> Score:
     decision = job.decisions[name]
-    return replace(
+    signed = replace(
         score,
         metric=name,
         probability=decision.probability,
         threshold=decision.threshold,
         rule=decision.rule,
-        id=score_id(job.unit.key, name, score.version, score.revision),
     )
+    return replace(signed, id=id_of(signed, job.unit.key))

@@ -23,6 +23,7 @@ from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation, JobAtWork
 from spanscore.scoring.jobs import Pipeline
+from spanscore.scoring.shadows import Shadows
 
 __all__ = ["Engine"]
 
@@ -41,6 +42,7 @@ class Engine:
 
     Args:
         post: gives scores of a job to the span thread. Any thread.
+        shadows: asked about every job that is begun; None = nobody is.
         workers: jobs at the same time of which something computes; as many more are made ahead.
     """
 
@@ -51,12 +53,14 @@ class Engine:
         evaluation: Evaluation,
         *,
         post: Callable[[JobResult], None],
+        shadows: Shadows | None = None,
         workers: int = 32,
     ) -> None:
         self._queue = queue
         self._pipeline = pipeline
         self._evaluation = evaluation
         self._post = post
+        self._shadows = shadows
         self._workers = workers
         self.reset()
 
@@ -69,6 +73,8 @@ class Engine:
         self._ahead = 0
         self._slow = 0
         self._stopped = False
+        if self._shadows is not None:
+            self._shadows.reset()
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
@@ -87,6 +93,8 @@ class Engine:
             task.cancel()
         for begun in list(self._begun):
             self._give_up(begun)
+        if self._shadows is not None:
+            self._shadows.stop()
         self._queue.close()
         self._make_jobs()  # no more jobs are made: gives back the places of units that wait
         await asyncio.wait(tasks, timeout=timeout_s)
@@ -168,6 +176,8 @@ class Engine:
         begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
         begun.staying = loop.call_later(_STAYS_S, self._stayed, begun)
         self._begun.add(begun)
+        if self._shadows is not None:
+            self._shadows.begin(job)
         self._changed(begun)
         return begun.worker
 

@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text, wire_values
-from spanscore.model.score import Score, Usage, score_attributes, score_id
+from spanscore.model.score import Score, Usage, id_of, score_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
@@ -106,7 +106,7 @@ def _openinference(score: Score, result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ours(score: Score, identity: str) -> dict[str, Any]:
     return {
-        semconv.VERDICT: score.label,
+        semconv.VERDICT: None if score.is_shadow else score.label,
         semconv.METRIC_VERSION: score.version,
         semconv.METRIC_KIND: score.kind,
         semconv.METRIC_DIRECTION: score.direction,
@@ -141,7 +141,7 @@ def _start_ns(root: SpanData) -> int:
 
 
 def _id_of(score: Score, key: UnitKey) -> str:
-    return score.id or score_id(key, score.metric, score.version, score.revision)
+    return score.id or id_of(score, key)
 
 
 def _status(score: Score) -> Status:

@@ -24,7 +24,7 @@ class Ledger:
     Every method is O(1) in the units counted (``settle_all``: in the metrics) and safe from any thread.
 
     Args:
-        metrics: the names every unit is eligible for.
+        metrics: the names every unit is eligible for, where nothing else is said of it.
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
@@ -35,6 +35,7 @@ class Ledger:
         """Count from zero: in a forked child, else the parent's counts would go out twice."""
         self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
         self._units = 0
+        self._of_some: Counter[str] = Counter()
         self._open: dict[UnitKey, dict[str, float]] = {}  # metric → 1/π
         self._whole: Counter[Outcome] = Counter()
         self._rejected: Counter[Outcome] = Counter()
@@ -42,13 +43,16 @@ class Ledger:
         self._of_strata: Counter[tuple[str, Outcome, str | None]] = Counter()
         self._excluded: dict[tuple[str, Outcome, str | None], Weights] = {}
 
-    def enter(self, key: UnitKey) -> bool:
-        """Make a unit eligible for every metric. False: it has entered already and is still open."""
+    def enter(self, key: UnitKey, metrics: Iterable[str] | None = None) -> bool:
+        """Make a unit eligible for these metrics; None = for every one. False: it has entered already and is still open."""
         with self._lock:
             if key in self._open:
                 return False
-            self._units += 1
-            self._open[key] = dict.fromkeys(self._metrics, 1.0)
+            if metrics is None:
+                self._units += 1
+            else:
+                self._of_some.update(metrics)
+            self._open[key] = dict.fromkeys(self._metrics if metrics is None else metrics, 1.0)
             return True
 
     def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
@@ -101,6 +105,10 @@ class Ledger:
         """Units that were turned away as the inbox was full."""
         return self._whole[Outcome.REFUSED]
 
+    def is_open(self, key: UnitKey) -> bool:
+        """Whether a unit has a metric still to end."""
+        return key in self._open
+
     def open_units(self) -> list[UnitKey]:
         """Return the units with at least one metric still to end, in the order in which they entered."""
         with self._lock:
@@ -109,7 +117,7 @@ class Ledger:
     def eligible(self) -> Mapping[str, int]:
         """Metric → units that entered."""
         with self._lock:
-            return dict.fromkeys(self._metrics, self._units)
+            return {metric: self._units + self._of_some[metric] for metric in self._metrics}
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
         """(metric, outcome) → units that ended so; outcomes that never happened are absent."""

@@ -58,6 +58,23 @@ class ScoreBatch:
         self.sink.emit(self.unit, self.scores)
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside(ScoreBatch):
+    """Scores of second judges, which are counted by a ledger of their own."""
+
+    ledger: Ledger
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Emit the scores, and count them."""
+        self.sink.emit(self.unit, self.scores)
+        self.count()
+
+    def count(self) -> None:
+        """Count the scores."""
+        for score in self.scores:
+            self.ledger.settle(self.unit.key, score.metric, score.outcome)
+
+
 @dataclass(slots=True)
 class _AtWork:
     """A unit that was handed over, and of which scores are to come.
@@ -87,6 +104,7 @@ class Units:
         sink: one that never raises.
         handover: gives chosen units to the loop, one call per tick.
         lanes: of the queue.
+        shadows: counts what second judges are asked; None = there are none.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
         hold_root_ns: how long a unit that is its trace's root waits after its end.
         hold_ns: how long any other unit waits.
@@ -105,6 +123,7 @@ class Units:
         hold: SpanBuffer,
         sink: Sink,
         handover: Callable[[Sequence[SampledUnit]], None],
+        shadows: Ledger | None = None,
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
         hold_ns: int = 4_000_000_000,
@@ -119,6 +138,7 @@ class Units:
         self._hold = hold
         self._sink = sink
         self._handover = handover
+        self._shadows = shadows or Ledger(())
         self._attach = attach
         self._hold_root_ns = hold_root_ns
         self._hold_ns = hold_ns
@@ -178,6 +198,10 @@ class Units:
         decide = self._sampler.decide if sampled else self._sampler.certain
         self._choose(unit, self._decisions(unit, decide), samples, now_ns)
 
+    def waited_for(self) -> set[UnitKey]:
+        """Return the units whose root has ended and that are not out yet, second judges' scores included."""
+        return {*self.in_flight, *self._shadows.open_units()}
+
     # --- the tick ----------------------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
@@ -220,6 +244,16 @@ class Units:
             self._hold.enqueue(ScoreBatch(self._sink, result.unit, emitted), len(emitted))
         if result.over:
             self._leaving.append((self._hold.queued, key))  # it is out when all that is queued now has left
+
+    def settled_beside(self, result: JobResult) -> None:
+        """Take in scores of second judges: each is counted when it is out, and the unit's spans know nothing of it."""
+        self._note_unpriced(result.scores)
+        for score in result.scores:
+            beside = _Beside(self._sink, result.unit, [score], self._shadows)
+            if _has_span(score):
+                self._hold.enqueue(beside)
+            else:
+                beside.count()
 
     def release_held(self) -> None:
         """Let all that is held leave now, as a shutdown does."""

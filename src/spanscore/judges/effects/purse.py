@@ -36,6 +36,7 @@ class BudgetState:
         limit: of one window; what is this process's.
         spent: in the present window, what is reserved included.
         factor: on the sampling rates, (0, 1].
+        stratum: ``shadow``: what second judges may be paid; None = the metrics' own.
     """
 
     unit: BudgetUnit
@@ -44,6 +45,7 @@ class BudgetState:
     limit: float
     spent: float
     factor: float
+    stratum: str | None = None
 
 
 class Purse:

@@ -1,0 +1,98 @@
+"""Shadows: second judges, asked about the samples that the metrics score; their scores stand beside those, never among them.
+
+They have deadlines, a budget and room of their own: one that fails, is slow or is away costs the metrics nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from math import inf
+
+from spanscore import semconv
+from spanscore.model.job import Job, JobResult
+from spanscore.model.score import Outcome, Score, id_of
+from spanscore.model.span import UnitKey
+from spanscore.runtime.log import log_internal_error
+from spanscore.scoring.evaluation import Evaluation, JobAtWork
+from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.units.ledger import Ledger
+
+__all__ = ["Shadows"]
+
+
+class Shadows:
+    """The second judges of one scorer. Loop thread.
+
+    Args:
+        metrics: names of those that have one.
+        evaluation: asks them.
+        ledger: of them alone: a unit is eligible from the moment in which its metrics are begun.
+        room: holds the units of which their scores are to come; those past it are ``queue_full``.
+        post: gives their scores to the span thread.
+    """
+
+    def __init__(
+        self,
+        metrics: Collection[str],
+        evaluation: Evaluation,
+        *,
+        ledger: Ledger,
+        room: MemoryQueue,
+        post: Callable[[JobResult], None],
+    ) -> None:
+        self._metrics = frozenset(metrics)
+        self._evaluation = evaluation
+        self._ledger = ledger
+        self._room = room
+        self._post = post
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._at_work: set[JobAtWork] = set()
+        self._evaluation.reset()
+        self._room.reset()
+
+    def begin(self, job: Job) -> None:
+        """Begin those of the metrics that were chosen for a job. Never raises: the job's own scores are another matter."""
+        asked = {name: decision for name, decision in job.decisions.items() if name in self._metrics}
+        key = job.unit.key
+        if not asked or not self._ledger.enter(key, asked.keys()):
+            return
+        self._ledger.choose(key, asked)
+        if not self._room.reserve(job.size_bytes):
+            self._ledger.settle_all(key, Outcome.QUEUE_FULL)
+            return
+        try:
+            self._begin(replace(job, decisions=asked, held_until_s=-inf))  # no span waits for them
+        except Exception as error:  # noqa: BLE001  (the job's own scores go on)
+            log_internal_error("ask a second judge", error)
+            self._ledger.settle_all(key, Outcome.METRIC_ERROR)
+
+    def stop(self) -> None:
+        """Let all of them go: no score will use their answers."""
+        for at_work in list(self._at_work):
+            at_work.give_up()
+            self._leave(at_work)
+
+    def _begin(self, job: Job) -> None:
+        at_work = self._evaluation.begin(job, lambda: self._changed(at_work))
+        self._at_work.add(at_work)
+        self._changed(at_work)
+
+    def _changed(self, at_work: JobAtWork) -> None:
+        unit = at_work.job.unit
+        if scores := [_as_shadow(score, unit.key) for score in at_work.take()]:
+            self._post(JobResult(unit, scores, over=at_work.is_over))
+        if at_work.is_over:
+            self._leave(at_work)
+
+    def _leave(self, at_work: JobAtWork) -> None:
+        self._at_work.discard(at_work)
+        self._room.ack(at_work.job)
+
+
+def _as_shadow(score: Score, key: UnitKey) -> Score:
+    shadow = replace(score, stratum=semconv.STRATUM_SHADOW)
+    return replace(shadow, id=id_of(shadow, key))
