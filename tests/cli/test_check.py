@@ -398,31 +398,6 @@ def test_what_a_score_costs_and_what_a_budget_buys_is_told(tmp_path: Path) -> No
     assert "harmless: 1 question, " in told
     assert "exact_match: " not in told
     assert "budget of 0.02 usd per 1h: " in told
-    assert "scores a day" not in told
-
-
-def test_with_the_traffic_it_is_told_whether_the_budget_is_enough_for_each_alert(tmp_path: Path) -> None:
-    told = ran(tmp_path, PAID, "--requests-per-day", "20000").stdout
-    costs = {
-        cost["metric"]: cost
-        for cost in json.loads(ran(tmp_path, PAID, "--requests-per-day", "20000", "--json").stdout)["costs"]
-    }
-
-    a_day = 0.95 * 0.02 * 24 / sum(cost["usd"] for cost in costs.values())
-    assert costs["faithfulness"]["factor"] == pytest.approx(a_day / 10_000)
-    assert f"faithfulness: {a_day:,.0f} of 10,000 scores a day, by a budget" in told
-    assert f"a window of 1 h will hold {a_day / 24:,.0f} scores, too few: it needs 480" in told
-    assert f"a window of 1 d will hold {a_day:,.0f} scores, enough: it needs 480" in told
-
-
-def test_where_one_metric_may_have_less_the_others_may_have_more(tmp_path: Path) -> None:
-    less = PAID.replace("calls: 500, per: 1m", "calls: 100, per: 1d")
-
-    both = [json.loads(ran(tmp_path, text, "--requests-per-day", "20000", "--json").stdout) for text in (PAID, less)]
-
-    factors = [{cost["metric"]: cost["factor"] for cost in told["costs"]} for told in both]
-    assert factors[1]["faithfulness"] < factors[0]["faithfulness"]
-    assert factors[1]["harmless"] > factors[0]["harmless"]
 
 
 @pytest.mark.parametrize(

@@ -1,105 +1,128 @@
-"""Metrics, prices, budgets and traffic → what a score costs, how many scores the budgets buy, and whether that is enough."""
+"""Metrics, prices, budgets and traffic → what a score costs, what a day comes to, and which rates the budgets buy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from spanscore.cli._sizes import Sizes
 from spanscore.errors import ConfigurationError
 from spanscore.judges.prices import Price, cost_usd, price_of, prices_of
 from spanscore.metrics.catalog.configured import entries, prices_in
-from spanscore.metrics.catalog.cost import Cost, cost_of
+from spanscore.metrics.catalog.cost import Cost
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor
 from spanscore.settings.budget import Budget, Spent
 from spanscore.settings.tree import AskedSettings, Settings
 
-__all__ = ["CostPlan", "asked_model", "cost_lines", "costs_of", "enough", "price_in"]
+__all__ = ["CostPlan", "DayPlan", "asked_model", "cost_lines", "costs_of", "days_of", "price_in"]
 
 _DAY_S = 86_400.0
+_FREE = Cost(calls=0, input_tokens=0, output_tokens=0, counted_by="no judge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPlan:
-    """What one metric costs.
+    """What one score of a metric costs.
 
     Attributes:
-        calls: questions of one score, on the fixed sample of short contexts.
+        calls: questions.
         input_tokens: that its judge reads.
         output_tokens: that it writes.
         usd: None where the judge's model has no price.
-        per_day: scores that the rate asks for; None where the traffic is not told.
-        factor: on the rate, by the budgets; 1 where they are enough, and where the traffic is not told.
+        counted_by: the tokenizer, or on what the tokens were measured.
     """
 
     metric: str
-    calls: int
+    calls: float
     input_tokens: int
     output_tokens: int
     usd: float | None
-    per_day: float | None
-    factor: float
+    counted_by: str
 
     @property
     def spent(self) -> Spent:
         """What one score costs, in the units of budgets."""
         return Spent(self.usd or 0.0, self.input_tokens + self.output_tokens, self.calls)
 
-    @property
-    def scores_per_day(self) -> float | None:
-        """Scores that are paid for; None where the traffic is not told."""
-        return None if self.per_day is None else self.per_day * self.factor
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayPlan:
+    """What a day of the stated traffic comes to, for one metric, without what sampling rules add.
 
-def costs_of(
-    settings: Settings, rates: Mapping[str, float], budgets: Sequence[Budget], requests_per_day: int | None
-) -> tuple[CostPlan, ...]:
-    """Return what the metrics cost that ask a judge; nothing beside the offline one, which is free.
-
-    Args:
-        rates: metric → its sampling rate, without the rules that raise it.
-        budgets: of all replicas together.
-        requests_per_day: units that these are expected to see; they come evenly.
+    Attributes:
+        factor: what the budgets leave of the rate that is asked for, [0, 1].
+        bought: highest rate that the budgets pay for, [0, 1]; None = none of them is for this metric.
+        scores: at the rate that is left.
+        calls: questions to the judge; None where nobody knows what a score costs. Likewise ``tokens``.
+        tokens: read and written.
+        usd: None also where the judge's model has no price.
     """
-    if settings.judge.model == "lexical":
-        return ()
+
+    metric: str
+    factor: float
+    bought: float | None
+    scores: float
+    calls: float | None
+    tokens: float | None
+    usd: float | None
+
+
+def costs_of(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
+    """Return what a score of each metric costs, those left out of which nobody knows it."""
     price = price_in(settings, settings.judge)
-    costs = [
+    return tuple(
         CostPlan(
             metric=metric,
             calls=cost.calls,
             input_tokens=cost.input_tokens,
             output_tokens=cost.output_tokens,
-            usd=None if price is None else cost_usd(price, cost.input_tokens, cost.output_tokens),
-            per_day=None if requests_per_day is None else requests_per_day * rates[metric],
-            factor=1.0,
+            usd=_usd(price, cost),
+            counted_by=cost.counted_by,
         )
-        for metric, cost in _known_costs(settings, [*rates])
-    ]
-    return tuple(_paid(costs, budgets))
+        for metric, cost in _known_costs(settings, metrics, sizes)
+    )
 
 
-def cost_lines(costs: Sequence[CostPlan], budgets: Sequence[Budget]) -> Iterator[str]:
-    """Yield what each metric costs, and what the budgets buy."""
-    if costs:
-        yield "what a score costs, on a short sample (three contexts of a sentence or two; longer ones cost more):"
-    for cost in costs:
+def days_of(
+    costs: Sequence[CostPlan], rates: Mapping[str, float], budgets: Sequence[Budget], requests: float
+) -> tuple[DayPlan, ...]:
+    """Return what a day comes to, for each metric.
+
+    Args:
+        costs: of one score.
+        rates: metric → its sampling rate, without the rules that raise it.
+        budgets: of all replicas together.
+        requests: units a day that these see.
+    """
+    wanted = {cost.metric: requests * rates[cost.metric] for cost in costs}
+    factors = _largest_factors(
+        costs, {name: 1 / rates[name] for name, scores in wanted.items() if scores}, wanted, budgets
+    )
+    known = {cost.metric: cost for cost in costs}
+    return tuple(
+        _day(
+            metric,
+            known.get(metric),
+            factor=min(1.0, factors.get(metric, 1.0)),
+            bought=rate * factors[metric] if metric in factors and _is_paid(known[metric], budgets) else None,
+            asked=requests * rate,
+        )
+        for metric, rate in rates.items()
+    )
+
+
+def cost_lines(costs: Sequence[CostPlan], budgets: Sequence[Budget], sizes: Sizes) -> Iterator[str]:
+    """Yield what a score costs of the metrics that ask a judge, and what the budgets buy."""
+    paid = [cost for cost in costs if cost.calls]
+    if paid:
+        yield f"what a score costs, {sizes}:"
+    for cost in paid:
         money = "" if cost.usd is None else f", {cost.usd:.2g} USD"
         tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
-        yield f"  {cost.metric}: {cost.calls} question{'s' * (cost.calls != 1)}, {tokens}{money}"
+        measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
+        yield f"  {cost.metric}: {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{money}{measured}"
     for budget in budgets:
         yield f"budget of {budget}: {_bought(budget, costs)}"
-    for cost in costs:
-        if cost.per_day is not None and cost.scores_per_day is not None:
-            lowered = f", by a budget: its rate is multiplied by {cost.factor:.2g}" if cost.factor < 1 else ""
-            yield f"  {cost.metric}: {cost.scores_per_day:,.0f} of {cost.per_day:,.0f} scores a day{lowered}"
-
-
-def enough(cost: CostPlan | None, needed: int, windows: Sequence[float]) -> list[tuple[float, float, bool]]:
-    """Return each window with the scores that it will hold, and whether they are enough; empty where that is not known."""
-    if cost is None or cost.scores_per_day is None:
-        return []
-    held = [(window, cost.scores_per_day * window / _DAY_S) for window in windows]
-    return [(window, scores, scores >= needed) for window, scores in held]
 
 
 def asked_model(asked: AskedSettings) -> str:
@@ -112,14 +135,21 @@ def price_in(settings: Settings, asked: AskedSettings) -> Price | None:
     return price_of(asked_model(asked), prices_of(prices_in(settings)))
 
 
-def _known_costs(settings: Settings, metrics: Sequence[str]) -> Iterator[tuple[str, Cost]]:
+def _known_costs(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> Iterator[tuple[str, Cost]]:
     for metric, (name, parameters) in zip(metrics, entries(settings), strict=True):
+        if settings.judge.model == "lexical":
+            yield metric, _FREE
+            continue
         try:
-            cost = cost_of(name, **parameters)
+            yield metric, sizes.cost_of(metric, name, parameters)
         except ConfigurationError:
             continue  # it asks what the offline judge cannot answer
-        if cost.calls:
-            yield metric, cost
+
+
+def _usd(price: Price | None, cost: Cost) -> float | None:
+    if not cost.calls:
+        return 0.0
+    return None if price is None else cost_usd(price, cost.input_tokens, cost.output_tokens)
 
 
 def _bought(budget: Budget, costs: Sequence[CostPlan]) -> str:
@@ -130,13 +160,35 @@ def _bought(budget: Budget, costs: Sequence[CostPlan]) -> str:
     return f"{units:,.0f} units with all its scores per window, {units * _DAY_S / budget.window_s:,.0f} a day"
 
 
-def _paid(costs: Sequence[CostPlan], budgets: Sequence[Budget]) -> Iterator[CostPlan]:
-    """Yield costs with the factor that budgets leave; those of one metric first, as what it may not have is the others'."""
-    factors = dict.fromkeys((cost.metric for cost in costs), 1.0)
+def _is_paid(cost: CostPlan, budgets: Sequence[Budget]) -> bool:
+    return any(budget.holds_for(cost.metric) and cost.spent.of(budget.unit) for budget in budgets)
+
+
+def _largest_factors(
+    costs: Sequence[CostPlan], limits: Mapping[str, float], wanted: Mapping[str, float], budgets: Sequence[Budget]
+) -> Mapping[str, float]:
+    """Return metric → the factor that budgets leave, up to its limit.
+
+    Those of one metric come first, as what it may not have is the others'.
+    """
+    factors = dict(limits)
     for budget in sorted(budgets, key=lambda one: one.metric is None):
-        held = [cost for cost in costs if budget.holds_for(cost.metric) and cost.per_day]
-        wanted = [(factors[cost.metric], cost.spent.of(budget.unit) * (cost.per_day or 0.0)) for cost in held]
+        held = [cost for cost in costs if budget.holds_for(cost.metric) and cost.metric in factors]
+        asked = [(factors[cost.metric], cost.spent.of(budget.unit) * wanted[cost.metric]) for cost in held]
         left = budget.amount * (1 - KEPT_BACK) * _DAY_S / budget.window_s
-        factor = largest_factor(left, wanted)
-        factors |= {cost.metric: min(factors[cost.metric], factor) for cost in held}
-    return (replace(cost, factor=factors[cost.metric]) for cost in costs)
+        factor = largest_factor(left, asked)
+        factors |= {cost.metric: min(factors[cost.metric], factor) for cost in held if cost.spent.of(budget.unit)}
+    return factors
+
+
+def _day(metric: str, cost: CostPlan | None, *, factor: float, bought: float | None, asked: float) -> DayPlan:
+    scores = asked * factor
+    return DayPlan(
+        metric=metric,
+        factor=factor,
+        bought=bought,
+        scores=scores,
+        calls=None if cost is None else scores * cost.calls,
+        tokens=None if cost is None else scores * (cost.input_tokens + cost.output_tokens),
+        usd=None if cost is None or cost.usd is None else scores * cost.usd,
+    )

@@ -8,7 +8,9 @@ from math import ceil
 from typing import Any
 
 from spanscore.cli._config_report import ConfigReport
-from spanscore.cli._cost_plan import CostPlan, asked_model, cost_lines, costs_of, enough, price_in
+from spanscore.cli._cost_plan import CostPlan, DayPlan, asked_model, cost_lines, costs_of, days_of, price_in
+from spanscore.cli._sizes import Sizes
+from spanscore.cli._traffic import ExpectedTraffic
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.texts import CONTEXT_KEYS
 from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
@@ -17,17 +19,19 @@ from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.model.score import Scale
 from spanscore.monitoring.budget import least_scores
+from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.protocols import Metric
 from spanscore.sampling.rules import Rule
 from spanscore.settings.credentials import without_credentials
-from spanscore.settings.durations import duration
 from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
 
-__all__ = ["FOUND", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
+__all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
 _LEXICAL = "the offline heuristic: a first look, no verdict"
 _HALF = 0.5
+WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
+"""Time since a drop began for which it is told how small a drop is seen → its seconds."""
 
 _BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
 FOUND: Mapping[str, str] = {
@@ -85,6 +89,7 @@ class AlertPlan:
     Attributes:
         volume: what a window must hold.
         windows: in seconds.
+        smallest: drop that is seen within an hour, a day and 14 days; empty where no drop is watched or no traffic is told.
         notes: what does not hold, in sentences.
     """
 
@@ -94,6 +99,7 @@ class AlertPlan:
     threshold: float | None
     volume: Volume
     windows: tuple[float, ...]
+    smallest: tuple[SmallestDrop, ...]
     notes: tuple[str, ...]
 
 
@@ -105,8 +111,10 @@ class ConfigPlan:
         judge_settings: key below ``judge`` → value, for those that are set; no key to a model is among them.
         prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
-        costs: of the metrics that ask a judge.
+        costs: of a score of each metric of which they are known.
         spending: what they and the budgets come to, in lines.
+        requests_per_day: None where no traffic is told.
+        days: what a day of it comes to; empty likewise.
     """
 
     judge: str
@@ -118,20 +126,23 @@ class ConfigPlan:
     alerts: tuple[AlertPlan, ...]
     costs: tuple[CostPlan, ...]
     spending: tuple[str, ...]
+    requests_per_day: float | None
+    days: tuple[DayPlan, ...]
     notes: tuple[str, ...]
 
 
-def plan_of(report: ConfigReport, *, requests_per_day: int | None = None) -> ConfigPlan:
+def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes) -> ConfigPlan:
     """Return the plan of a configuration that has no error, with what may be shown of it.
 
     Args:
         report: the configuration.
-        requests_per_day: units that all replicas together are expected to see; None = nobody knows.
+        traffic: None = nobody knows it.
+        sizes: of the application's samples.
     """
     settings, options, metrics = report.settings, report.options, report.metrics
-    volumes = volumes_of(settings, options, metrics)
     rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics}
-    costs = costs_of(settings, rates, options.budget, requests_per_day)
+    costs = costs_of(settings, [*rates], sizes)
+    days = () if traffic is None else days_of(costs, rates, options.budget, traffic.per_day)
     plan = ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         judge_settings=_set(settings.judge),
@@ -139,13 +150,11 @@ def plan_of(report: ConfigReport, *, requests_per_day: int | None = None) -> Con
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
         rules=tuple(_rules(options.rules)),
         metrics=tuple(_metric(metric, options) for metric in metrics),
-        alerts=tuple(
-            _alert(metric, volumes[metric.name], settings, costs)
-            for metric in metrics
-            if metric.name in settings.alerts
-        ),
+        alerts=tuple(_alerts(report, traffic, days)),
         costs=costs,
-        spending=tuple(cost_lines(costs, options.budget)),
+        spending=tuple(cost_lines(costs, options.budget, sizes)),
+        requests_per_day=None if traffic is None else traffic.per_day,
+        days=days,
         notes=tuple(_notes(settings, options, metrics)),
     )
     return report.as_written.all(plan)
@@ -220,26 +229,41 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
     return FOUND.get(name) or _BY_HAND.format(field=name)
 
 
-def _alert(metric: Metric, volume: Volume, settings: Settings, costs: Sequence[CostPlan]) -> AlertPlan:
-    alert = settings.alerts[metric.name]
+def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
+    settings, scores = report.settings, {day.metric: day.scores for day in days}
+    volumes = volumes_of(settings, report.options, report.metrics)
+    plans = {plan.metric: plan for plan in plans_of(settings.alerts, report.metrics, settings.monitoring)}
+    for metric in report.metrics:
+        if metric.name in settings.alerts:
+            hourly = () if traffic is None else traffic.scaled(scores[metric.name]).hourly
+            yield _alert(metric, plans.get(metric.name), volumes[metric.name], settings, hourly)
+
+
+def _alert(
+    metric: Metric, plan: DropPlan | None, volume: Volume, settings: Settings, hourly: Sequence[float]
+) -> AlertPlan:
+    """Return what is watched of a metric; ``hourly``: its scores of each hour, none where no traffic is told."""
+    alert, windows = settings.alerts[metric.name], tuple(settings.monitoring.windows)
+    smallest = [
+        smallest_drop(plan, windows=windows, scores=hourly, within_s=within_s)
+        for within_s in WITHIN.values()
+        if plan is not None and hourly
+    ]
     return AlertPlan(
         metric=metric.name,
         baseline=alert.baseline,
         min_drop=alert.min_drop,
         threshold=alert.threshold,
         volume=volume,
-        windows=tuple(settings.monitoring.windows),
-        notes=(*_alert_notes(alert, metric.scale), *_enough(metric.name, volume, settings, costs)),
+        windows=windows,
+        smallest=tuple(smallest),
+        notes=(*_alert_notes(alert, metric.scale), *_unseen(alert.min_drop, smallest)),
     )
 
 
-def _enough(metric: str, volume: Volume, settings: Settings, costs: Sequence[CostPlan]) -> Iterator[str]:
-    """Yield of each window whether it will hold the scores that it needs, where the traffic is told."""
-    cost = next((cost for cost in costs if cost.metric == metric), None)
-    needed = volume.scores_to_see or volume.min_scores
-    for window, scores, is_enough in enough(cost, needed, settings.monitoring.windows):
-        told = "enough" if is_enough else "too few"
-        yield f"a window of {duration(window)} will hold {scores:,.0f} scores, {told}: it needs {needed:,}"
+def _unseen(drop: float, smallest: Sequence[SmallestDrop]) -> Iterator[str]:
+    if smallest and (smallest[-1].at_worst is None or smallest[-1].at_worst > drop):
+        yield f"a drop of {drop:g} is not detectable within {[*WITHIN][-1]}: raise the rate, or min_drop"
 
 
 def _alert_notes(alert: AlertSettings, scale: Scale) -> Iterator[str]:

@@ -14,8 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from spanscore.cli._config_report import ConfigReport, config_report
-from spanscore.cli._plan import AlertPlan, ConfigPlan, plan_of
+from spanscore.cli._cost_plan import DayPlan
+from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
+from spanscore.cli._sizes import Sizes, measured_in
+from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
 from spanscore.errors import ConfigurationError
+from spanscore.line.tables import Fitting
+from spanscore.monitoring.detectable import SmallestDrop
 from spanscore.settings.durations import duration
 from spanscore.settings.faults import wrong_settings
 
@@ -24,6 +29,13 @@ __all__ = ["check"]
 _WRONG = 2
 _NOT_READY = 3
 _KINDS = {"single_turn": "", "multi_turn": "of a conversation: "}
+
+
+def _rate(text: str) -> float:
+    try:
+        return requests_per_day_in(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def check(
@@ -36,9 +48,32 @@ def check(
         ),
     ] = False,
     requests_per_day: Annotated[
-        int | None,
+        float | None,
         typer.Option(
-            min=1, help="Requests that all replicas together are expected to see: for what the budgets will buy."
+            metavar="RATE",
+            parser=_rate,
+            help=f"Requests that all replicas together see: {FORMS}. Then it is told what a day costs, which rates the budgets "
+            "buy, and which drops the alerts see.",
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="How they come: rows hour,requests, of hour 0 to 23 of a day or 0 to 167 of a week. Alone, it is "
+            "also how many; beside --requests-per-day its shape counts.",
+        ),
+    ] = None,
+    context_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Tokens of the contexts of a request together; about 150 if not given."),
+    ] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SPANS.jsonl",
+            help="Stored spans with scores, as OTLP-JSON lines: what a score costs is then what it cost there.",
         ),
     ] = None,
     as_json: Annotated[
@@ -60,7 +95,8 @@ def check(
             raise
         _tell_json(errors=[str(error)])
         raise typer.Exit(_WRONG) from None
-    plan = None if report.errors else plan_of(report, requests_per_day=requests_per_day)
+    traffic = traffic_in(requests_per_day, profile)
+    plan = None if report.errors else plan_of(report, traffic, _sizes(report, context_tokens, measured))
     if as_json:
         _tell_json(errors=report.errors, missing=report.missing, **({} if plan is None else asdict(plan)))
     else:
@@ -69,6 +105,11 @@ def check(
         raise typer.Exit(_WRONG)
     if report.missing and ready:
         raise typer.Exit(_NOT_READY)
+
+
+def _sizes(report: ConfigReport, context_tokens: int | None, measured: str | None) -> Sizes:
+    names = [metric.name for metric in report.metrics]
+    return Sizes(context_tokens, {} if measured is None else measured_in(measured, names))
 
 
 def _tell_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: Any) -> None:
@@ -90,6 +131,8 @@ def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
         console.print(_fields(plan))
         for line in _lines(plan):
             console.print(Text(line))
+        for part in _day(plan):
+            console.print(part)
         console.print(Text(f"{config} has no fault." if report.missing else f"{config} can be used."))
     for lacking in report.missing:
         notes.print(Text(f"not ready here: {lacking}", style="yellow"), soft_wrap=True)
@@ -129,6 +172,58 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
         yield f"alert on {alert.metric}: {_alert(alert)}"
         yield from (f"  {note}" for note in alert.notes)
     yield from plan.notes
+    if plan.requests_per_day is None:
+        yield "what a day costs and which drops are seen: --requests-per-day 1e6, or 500k, 12/s, 700/min"
+
+
+def _day(plan: ConfigPlan) -> Iterator[Any]:
+    """Yield what a day of the stated traffic comes to, and which drops are seen in it."""
+    if plan.requests_per_day is None:
+        return
+    headers = ("metric", "rate", "budgets buy", "scores", "judge calls", "tokens", "USD")
+    rates = {metric.name: metric.rate for metric in plan.metrics}
+    rows = [_of_day(day, rates[day.metric]) for day in plan.days]
+    yield ""
+    yield Fitting(headers, [*rows, _all_together(plan.days)], title=f"a day of {plan.requests_per_day:,.0f} requests")
+    if plan.rules:
+        yield Text("without what sampling rules add")
+    yield from _smallest_drops([alert for alert in plan.alerts if alert.smallest])
+
+
+def _smallest_drops(alerts: Sequence[AlertPlan]) -> Iterator[Any]:
+    if not alerts:
+        return
+    headers = ("metric", "min_drop", *(f"within {time}" for time in WITHIN))
+    rows = [(alert.metric, f"{alert.min_drop:g}", *map(_smallest, alert.smallest)) for alert in alerts]
+    yield ""
+    yield Fitting(headers, rows, title="smallest drop that is seen, half of the time")
+    if any("…" in cell for row in rows for cell in row):
+        yield Text("from … to: by the hour at which it begins")
+
+
+def _of_day(day: DayPlan, rate: float) -> tuple[str, ...]:
+    lowered = f"{rate:g}\n→ {rate * day.factor:.2g}" if day.factor < 1 else f"{rate:g}"
+    bought = "–" if day.bought is None else f"{day.bought:.2g}"
+    return day.metric, lowered, bought, f"{day.scores:,.0f}", *map(_amount, (day.calls, day.tokens)), _money(day.usd)
+
+
+def _all_together(days: Sequence[DayPlan]) -> tuple[str, ...]:
+    sums = ([getattr(day, name) for day in days] for name in ("calls", "tokens", "usd"))
+    calls, tokens, usd = (None if None in column else sum(column) for column in sums)
+    return "all", "", "", f"{sum(day.scores for day in days):,.0f}", _amount(calls), _amount(tokens), _money(usd)
+
+
+def _amount(number: float | None) -> str:
+    return "not known" if number is None else f"{number:,.0f}"
+
+
+def _money(usd: float | None) -> str:
+    return "no price" if usd is None else f"{usd:,.2f}"
+
+
+def _smallest(drop: SmallestDrop) -> str:
+    ends = ("not detectable" if end is None else f"{end:.2g}" for end in (drop.at_best, drop.at_worst))
+    return " … ".join(dict.fromkeys(ends))
 
 
 def _plain(value: Any) -> str:

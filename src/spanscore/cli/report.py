@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from spanscore.cli._lines import opened_lines
 from spanscore.codec.otlp import read_spans
-from spanscore.errors import ConfigurationError, writing
+from spanscore.errors import writing
 from spanscore.report import findings, write
 
 __all__ = ["report"]
@@ -33,21 +31,9 @@ def report(
 
     Get such a file with [bold]spanscore demo --out FILE[/bold] or from the OpenTelemetry Collector's file exporter.
     """
-    with _lines(file) as lines, writing(f"--out {out}"):
+    with opened_lines(file) as lines, writing(f"--out {out}"):
         found = write(read_spans(lines), out, title=title)
     if not found.units:
         typer.secho(f"{file} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(findings.headline(found))
     typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}")
-
-
-@contextmanager
-def _lines(file: str) -> Iterator[Iterable[str]]:
-    if file == "-":
-        yield sys.stdin
-        return
-    try:
-        with Path(file).open(encoding="utf-8", errors="replace") as opened:
-            yield opened
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise ConfigurationError(f"{error.filename}: {error.strerror}") from None

@@ -1,15 +1,16 @@
 """A metric → what its judge reads and writes for one score, counted on a fixed sample.
 
 The sample is a short RAG exchange (a question, three contexts, an answer of three sentences, a reference) or a conversation
-with one tool call; the judge is the offline one. Long contexts cost more, in proportion.
+with one tool call; the judge is the offline one. Longer contexts cost more: ``samples_with`` makes them as long as yours.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 from spanscore.errors import ConfigurationError, JudgeError
@@ -21,6 +22,7 @@ from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import (
     AIMessage,
     HumanMessage,
+    Message,
     MultiTurnSample,
     Sample,
     SingleTurnSample,
@@ -29,7 +31,7 @@ from spanscore.model.sample import (
 )
 from spanscore.runtime import loop
 
-__all__ = ["FIXED_SAMPLES", "Cost", "cost_of"]
+__all__ = ["FIXED_SAMPLES", "Cost", "cost_of", "samples_with"]
 
 _CONTEXTS = [
     "The Harbour Bridge of Skerry was opened to traffic on 4 May 1931. It is 412 metres long, carries two lanes and a "
@@ -44,6 +46,14 @@ _RUBRICS = {
     "score3_description": "The answer is right in part.",
     "score5_description": "The answer is right and complete.",
 }
+_MESSAGES: Sequence[Message] = [
+    HumanMessage(content="When was the Harbour Bridge opened?"),
+    AIMessage(tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})]),
+    ToolMessage(content=_CONTEXTS[0]),
+    AIMessage(content="It was opened on 4 May 1931."),
+    HumanMessage(content="And which shares should I buy?"),
+    AIMessage(content="I can't advise on that."),
+]
 FIXED_SAMPLES: Mapping[str, Sample] = {
     "single_turn": SingleTurnSample(
         user_input="When was the Harbour Bridge opened, and how long is it?",
@@ -56,14 +66,7 @@ FIXED_SAMPLES: Mapping[str, Sample] = {
         rubrics=_RUBRICS,
     ),
     "multi_turn": MultiTurnSample(
-        user_input=[
-            HumanMessage(content="When was the Harbour Bridge opened?"),
-            AIMessage(tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})]),
-            ToolMessage(content=_CONTEXTS[0]),
-            AIMessage(content="It was opened on 4 May 1931."),
-            HumanMessage(content="And which shares should I buy?"),
-            AIMessage(content="I can't advise on that."),
-        ],
+        user_input=list(_MESSAGES),
         reference=_REFERENCE,
         reference_tool_calls=[ToolCall(name="search", args={"query": "Harbour Bridge opening"})],
         reference_topics=["bridges", "ferries"],
@@ -82,23 +85,42 @@ class Cost:
     """What one score costs.
 
     Attributes:
-        calls: questions to the judge, on the fixed sample.
+        calls: questions to the judge; a mean where they were measured.
         input_tokens: that it reads, instructions and schemas included.
         output_tokens: that it writes.
-        counted_by: the tokenizer.
+        counted_by: the tokenizer, or on what they were measured.
     """
 
-    calls: int
+    calls: float
     input_tokens: int
     output_tokens: int
     counted_by: str
 
 
-def cost_of(metric: str, /, **params: Any) -> Cost:
+def samples_with(context_tokens: int) -> Mapping[str, Sample]:
+    """Return the fixed samples with contexts, or a tool's answer, of about so many tokens together: their words, repeated."""
+    contexts = [_long(text, context_tokens / len(_CONTEXTS)) for text in _CONTEXTS]
+    messages = [
+        ToolMessage(content=_long(message.content, context_tokens)) if isinstance(message, ToolMessage) else message
+        for message in _MESSAGES
+    ]
+    return {
+        "single_turn": FIXED_SAMPLES["single_turn"].model_copy(update={"retrieved_contexts": contexts}),
+        "multi_turn": FIXED_SAMPLES["multi_turn"].model_copy(update={"user_input": messages}),
+    }
+
+
+def _long(text: str, tokens: float) -> str:
+    words = text.split()
+    return " ".join(islice(cycle(words), round(len(words) * tokens / counter().count(text))))
+
+
+def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **params: Any) -> Cost:
     """Return what one score of a metric costs; nothing where it asks no judge.
 
     Args:
         metric: as ``create`` reads it.
+        samples: ``single_turn`` and ``multi_turn``.
         params: its own, where they are not its defaults.
 
     Raises:
@@ -111,7 +133,7 @@ def cost_of(metric: str, /, **params: Any) -> Cost:
         given = {**{name: value for name, value in _PARAMETERS.items() if name in parameters}, **params}
         made = create(metric, judge=judge, embeddings="lexical", **given)
         kind = "single_turn" if "single_turn" in made.requires else "multi_turn"
-        score = loop.run(made.score(FIXED_SAMPLES[kind]))
+        score = loop.run(made.score(samples[kind]))
         if judge.stuck_at:
             raise ConfigurationError(f"{metric}: the offline judge has no answer to {judge.stuck_at}")
         if not judge.calls:

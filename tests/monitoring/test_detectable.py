@@ -1,0 +1,96 @@
+"""The smallest drop that is told alarms half of the time: simulated, with the windows and the z of the rules."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import sqrt
+
+import pytest
+
+from spanscore.metrics import ExactMatch
+from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
+from spanscore.monitoring.drops import DropPlan, plans_of
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
+
+HOUR_S, DAY_S = 3_600, 86_400
+HOURS = (1, 6, 24)
+"""The windows."""
+BASELINE, SEEDS = 0.85, 300
+
+
+def planned() -> DropPlan:
+    alert = AlertSettings(baseline=BASELINE, min_drop=0.1)
+    shared = MonitoringSettings(windows=[hours * HOUR_S for hours in HOURS])
+    return plans_of({"exact_match": alert}, [ExactMatch()], shared)[0]
+
+
+def seen(scores: Sequence[float], within_s: float) -> SmallestDrop:
+    return smallest_drop(planned(), windows=[hours * HOUR_S for hours in HOURS], scores=scores, within_s=within_s)
+
+
+def alarms(plan: DropPlan, *, scores: int, drop: float, hours: int, dice: random.Random) -> bool:
+    """Whether some window alarms at the end of one of these hours since a drop; a day of good ones lies before it."""
+    good, bad = ([mean] * length for mean, length in ((BASELINE, max(HOURS)), (BASELINE - drop, hours)))
+    counts = [dice.gauss(mean * scores, sqrt(mean * (1 - mean) * scores)) for mean in [*good, *bad]]
+    sums = [0.0, *accumulate(counts)]
+    return any(_alarms(plan, sums, end, scores) for end in range(max(HOURS) + 1, len(sums)))
+
+
+def _alarms(plan: DropPlan, sums: Sequence[float], end: int, scores: int) -> bool:
+    for n, mean in _windows(sums, end, scores):
+        if n >= plan.least and mean < plan.null - plan.z * sqrt(plan.null * (1 - plan.null) / n):
+            return True
+    return False
+
+
+def _windows(sums: Sequence[float], end: int, scores: int) -> Iterator[tuple[int, float]]:
+    for hours in HOURS:
+        yield hours * scores, (sums[end] - sums[end - hours]) / (hours * scores)
+
+
+@pytest.mark.parametrize(("scores", "hours"), [(1_000, 1), (200, 1), (200, 24), (20, 24), (20, 14 * 24), (5, 14 * 24)])
+def test_the_drop_that_is_told_alarms_half_of_the_time(scores: int, hours: int) -> None:
+    dice, told = random.Random(7), seen([scores], hours * HOUR_S).at_best
+    assert told is not None
+
+    share, of_less = (
+        sum(alarms(planned(), scores=scores, drop=drop, hours=hours, dice=dice) for _ in range(SEEDS)) / SEEDS
+        for drop in (told, 0.7 * told)
+    )
+
+    assert of_less < 0.5 < share + 0.1, (
+        share,
+        of_less,
+    )  # windows overlap, and all are looked at: it is seen rather sooner
+
+
+def test_fewer_scores_than_a_window_needs_see_nothing() -> None:
+    told = seen([4], 14 * DAY_S)  # 96 in the longest window
+
+    assert told == SmallestDrop(within_s=14 * DAY_S, at_best=None, at_worst=None)
+
+
+def test_no_drop_is_larger_than_the_baseline() -> None:
+    assert seen([100], 60).at_best is None
+
+
+def test_more_scores_and_more_time_see_smaller_drops() -> None:
+    drops = [seen([scores], within).at_best or 1.0 for scores in (100, 1_000) for within in (HOUR_S, DAY_S, 14 * DAY_S)]
+
+    assert drops == sorted(drops[:3], reverse=True) + sorted(drops[3:], reverse=True)
+    assert all(much < little for little, much in zip(drops[:3], drops[3:], strict=True))
+
+
+def test_where_all_hours_are_alike_it_is_all_one_when_a_drop_begins() -> None:
+    even, profile = seen([300], DAY_S), seen([300] * 168, DAY_S)
+
+    assert profile.at_best == profile.at_worst == pytest.approx(even.at_best)
+
+
+def test_a_drop_in_a_quiet_hour_waits_for_a_busy_one() -> None:
+    told = seen([0] * 12 + [500] * 12, 6 * HOUR_S)
+
+    assert told.at_best == pytest.approx(seen([500], 6 * HOUR_S).at_best)
+    assert told.at_worst is None
