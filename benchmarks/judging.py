@@ -21,7 +21,7 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 
 from benchmarks.samples import CLAIMS, MULTI, SINGLE, TOPICS
 from spanscore.judges import render
-from spanscore.judges.ballots import BallotGatherer
 from spanscore.metrics.catalog.registry import built_ins, found
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import MultiTurnSample, SingleTurnSample
@@ -133,21 +132,18 @@ class OurJudge:
     def __init__(self) -> None:
         self.sent: list[str] | None = []
         self._answers: dict[Any, Reply] = {}
-        self._ballots = BallotGatherer()
+
+    @property
+    def answers_several(self) -> bool:
+        """Whether ballots come as one question; where nothing is counted, without a look at them."""
+        return self.sent is not None
 
     async def ask(self, prompt: Prompt) -> Reply:
-        """Answer by the form; where nothing is counted, without a look at the ballot."""
-        if self.sent is None:
-            return self._reply(prompt)
-        return await self._ballots.ask(prompt, self._one, self._several)
-
-    async def _one(self, prompt: Prompt) -> Reply:
-        return (await self._several(prompt, 1))[0]
-
-    async def _several(self, prompt: Prompt, number: int) -> list[Reply]:
+        """Answer by the form."""
         if self.sent is not None:
             self.sent.append("\n\n".join(render(prompt)))
-        return [self._reply(prompt)] * number
+        reply = self._reply(prompt)
+        return replace(reply, siblings=(reply,) * (prompt.answers - 1)) if prompt.answers > 1 else reply
 
     def _reply(self, prompt: Prompt) -> Reply:
         if prompt.output not in self._answers:

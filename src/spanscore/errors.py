@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Self
 
 __all__ = [
     "ConfigurationError",
@@ -95,6 +96,12 @@ class JudgeError(SpanscoreError):
         self.headers = headers or {}
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
+
+    def unasked(self) -> Self:
+        """Return the error as those get it in whose name no request was made; a new one, as raised it has a traceback."""
+        told = type(self).__new__(type(self), *self.args)
+        told.__dict__.update(self.__dict__, was_asked=False)
+        return told
 
 
 class JudgeUnavailable(JudgeError):

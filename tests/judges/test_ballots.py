@@ -93,7 +93,30 @@ def test_a_judge_that_is_away_fails_every_ballot() -> None:
         score = critic.score_sync(SAMPLE)
 
     assert (score.outcome, score.error_type) == (Outcome.JUDGE_ERROR, "http_503")
-    assert len(score.usage.calls) == 3
+    assert [call.error_type for call in score.usage.calls] == ["http_503"]
+
+
+@pytest.mark.parametrize("limits", [{"max_concurrency": 2}, {"requests_per_minute": 6_000}])
+async def test_a_vote_is_one_request_where_limits_bind(limits: dict[str, Any]) -> None:
+    samples = [SingleTurnSample(user_input=f"Hello {i}?", response="Good morning.") for i in range(8)]
+    with OpenAIServer(voting(1)) as server:
+        critic = AspectCritic(judge(chat(server), **limits), definition="Is it polite?", strictness=5)
+        scores = await asyncio.gather(*map(critic.score, samples))
+
+    assert [score.ballots for score in scores] == [Ballots(asked=5, received=5)] * 8
+    assert [body.get("n") for body in server.requests] == [5] * 8
+
+
+async def test_one_ballot_that_cannot_be_read_is_repaired_alone() -> None:
+    def answer(body: dict[str, Any]) -> list[str]:
+        said = json.dumps({"reason": "so", "verdict": 1})
+        return [said, "I do not know what to say.", said] if body.get("n") else [json.dumps({"text": said})]
+
+    with OpenAIServer(answer) as server:
+        score = await AspectCritic(judge(chat(server)), definition="Is it polite?", strictness=3).score(SAMPLE)
+
+    assert (score.value, score.ballots) == (1.0, Ballots(asked=3, received=3))
+    assert [body.get("n") for body in server.requests] == [3, None]
 
 
 async def test_two_samples_that_are_the_same_are_two_questions() -> None:

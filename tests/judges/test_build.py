@@ -12,12 +12,13 @@ from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges import Cached, Gated, LangChainJudge, LexicalJudge, Priced, Timed, judge, shared_judge
 from spanscore.judges.effects.budget import Budgeted
 from spanscore.judges.effects.effect import layers
+from spanscore.judges.effects.gathered import Gathered
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
     made = judge(PlainModel(), max_concurrency=4, timeout=5.0, attempts=2, max_wait=60.0)
 
-    assert [type(layer) for layer in layers(made)] == [Cached, Budgeted, Gated, Priced, LangChainJudge]
+    assert [type(layer) for layer in layers(made)] == [Cached, Gathered, Budgeted, Gated, Priced, LangChainJudge]
     *_, gated, _, _ = layers(made)
     assert isinstance(gated, Gated)
     assert (gated.attempts, gated.gate.ceiling, gated.timeout, gated.max_wait) == (2, 4, 5.0, 60.0)

@@ -11,7 +11,7 @@ The score's time runs while it computes or a judge works for it; it stands still
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
@@ -19,7 +19,7 @@ from typing import Any
 
 from spanscore.judges.effects.purse import Purse
 
-__all__ = ["Asker", "asked_by", "asker"]
+__all__ = ["Asker", "Follower", "asked_by", "asker"]
 
 
 @dataclass(slots=True, eq=False)
@@ -95,3 +95,20 @@ def asked_by(one: Asker) -> Iterator[None]:
         yield
     finally:
         _asker.reset(token)
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """Who waits for an answer that is asked for in another's name, and whose clock goes as that one's. Loop thread."""
+
+    asker: Asker = field(default_factory=asker)
+    _waits: ExitStack = field(default_factory=ExitStack, init=False)
+    _is_waiting: bool = field(default=False, init=False)
+
+    def stand(self, waiting: bool) -> None:
+        """Have the clock stand still while the request waits to be sent, and run while a judge works."""
+        if waiting and not self._is_waiting:
+            self._waits.enter_context(self.asker.waits())
+        elif not waiting:
+            self._waits.close()
+        self._is_waiting = waiting

@@ -52,6 +52,8 @@ class Prompt:
         output: the shape of the answer.
         examples: few-shot cases.
         ballot: 0, or the number of the vote: identical questions with different ballots are really asked again.
+        answers: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
+            ``answers_several`` that it may give so many (``judges/effects/gathered.py``).
     """
 
     step: str
@@ -60,6 +62,7 @@ class Prompt:
     output: type[BaseModel]
     examples: tuple[Example, ...] = ()
     ballot: int = 0
+    answers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,8 @@ class Reply:
         cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache, and bills for less.
         at_batch_price: the provider bills it as it bills batches (service tier ``flex``).
         headers: what the answer said of the account's limits, names in lower case; for the gate.
+        siblings: further answers to the same request, where several were asked for; what was written is shared out among all,
+            what was read is told with the first.
     """
 
     text: str
@@ -92,3 +97,4 @@ class Reply:
     cached_input_tokens: int = 0
     at_batch_price: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
+    siblings: tuple[Reply, ...] = ()

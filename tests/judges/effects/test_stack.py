@@ -14,6 +14,7 @@ from spanscore.judges import LexicalJudge, effects, judge, shared_judge
 from spanscore.judges.effects.budget import Budgeted
 from spanscore.judges.effects.effect import Effect, reads_instructions, unwrapped
 from spanscore.judges.effects.gated import Gated
+from spanscore.judges.effects.gathered import Gathered
 from spanscore.judges.effects.retry import Retrying
 from spanscore.judges.effects.stack import Effects
 from spanscore.metrics import create
@@ -42,9 +43,11 @@ def layers(made: Any) -> list[type]:
 
 
 def test_every_effect_of_the_folder_is_in_the_stack_once() -> None:
-    assert set(IN_STACK.values()) == IN_FOLDER - {
-        Budgeted
-    }  # which has no setting: the scorer's purse says what is left
+    have_no_setting = {
+        Budgeted,
+        Gathered,
+    }  # the scorer's purse says what is left, the judge whether it gives several answers
+    assert set(IN_STACK.values()) == IN_FOLDER - have_no_setting
     assert IN_STACK.keys() == SETTINGS.keys() | GATE.keys() | FALLBACK.keys()
 
 

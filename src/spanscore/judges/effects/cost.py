@@ -15,7 +15,7 @@ from spanscore.judges.prices import Price, cost_usd, dearest, price_of, prices_o
 from spanscore.judges.record import failed_call, recorded_calls
 from spanscore.judges.tokens import question_tokens
 from spanscore.model.prompt import Prompt, Reply
-from spanscore.model.score import JudgeCall
+from spanscore.model.score import JudgeCall, known_sum
 from spanscore.protocols import Judge
 from spanscore.runtime.log import log_once
 from spanscore.settings.budget import Spent
@@ -53,20 +53,25 @@ class Priced(Effect):
         """Ask, and say what it cost."""
         with attempt() as reservation:
             if reservation is None:
-                return _with_cost(await self.judge.ask(prompt), self.model, self.table)
+                return await self._answer(prompt)
             return await self._paid(prompt, reservation)
 
     async def _paid(self, prompt: Prompt, reservation: Reservation) -> Reply:
         with recorded_calls() as calls:  # requests before the last, for the same answer
             try:
-                reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
+                reply = await self._answer(prompt)
             except BaseException as error:
                 last = failed_call(prompt, self.model, error, 0.0)
                 reservation.settle(self._spent([*calls, last] if _is_billed(error) else calls, reservation.estimate))
                 raise
             reservation.purse.note_answer(reply.output_tokens)
-            reservation.settle(self._spent([*calls, reply], reservation.estimate))
+            reservation.settle(self._spent([*calls, _as_one(reply)], reservation.estimate))
         return reply
+
+    async def _answer(self, prompt: Prompt) -> Reply:
+        reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
+        siblings = tuple(_with_cost(one, self.model, self.table) for one in reply.siblings)
+        return replace(reply, siblings=siblings) if siblings else reply
 
     def _spent(self, requests: Sequence[Reply | JudgeCall], estimate: Spent) -> Spent:
         """Return what requests came to; those of which nobody tells how much, what was reserved for one."""
@@ -131,6 +136,17 @@ def _cost_of(used: Reply | JudgeCall, price: Price, *, at_batch_price: bool = Fa
     return cost_usd(price, read, written, cached=cached, at_batch_price=at_batch_price)
 
 
+def _as_one(reply: Reply) -> Reply:
+    """Return all answers to a request as one: they are billed together."""
+    answers = (reply, *reply.siblings)
+    return replace(
+        reply,
+        output_tokens=sum(one.output_tokens for one in answers),
+        cost_usd=known_sum(one.cost_usd for one in answers),
+        siblings=(),
+    )
+
+
 def _is_billed(error: BaseException) -> bool:
     """Whether a failed request may be billed: nobody bills for a refusal. What is not known may be."""
     if not isinstance(error, JudgeError) or error.input_tokens or error.output_tokens:
@@ -147,7 +163,7 @@ def estimated(judge: Judge, prompt: Prompt, purse: Purse) -> Spent:
     """Return what a question will cost at most, as far as can be told before it is sent."""
     if not purse.in_tokens:
         return Spent(calls=1.0)
-    read, written = question_tokens(prompt, judge.model), purse.longest_answer
+    read, written = question_tokens(prompt, judge.model), prompt.answers * purse.longest_answer
     table = table_of(judge)
     price = price_of(judge.model, table) or dearest(table)
     return Spent(cost_usd(price, read, written), read + written, 1.0)

@@ -132,7 +132,7 @@ class Gate:
         if not self._queue and self._wait_s(tokens, now_s) <= 0:
             return self._leave(tokens, now_s)
         if self.breaker.refuses and self.breaker.wait_s(now_s) > 0:
-            raise _copy(self.breaker.refuses)
+            raise self.breaker.refuses.unasked()
         asks = asker()
         waiter = Waiter(asks.metric, asks.held_until_s, now_s, tokens, self._loop.create_future())
         self._queue.put(waiter, again=again)
@@ -309,7 +309,7 @@ class Gate:
         if opened and self.breaker.refuses is not None:
             for waiter in self._queue:
                 if not waiter.comes.done():
-                    waiter.comes.set_exception(_copy(self.breaker.refuses))
+                    waiter.comes.set_exception(self.breaker.refuses.unasked())
 
     def _give_up(self, waiter: Waiter, step: str) -> None:
         if waiter.comes.done():
@@ -330,10 +330,3 @@ class Gate:
 def _is_away(error: JudgeError) -> bool:
     """Whether an error says that nobody can be asked; others are about one question, and whoever refuses it is there."""
     return isinstance(error, JudgeUnavailable | JudgeTimeout | JudgeOutOfQuota) or error.error_type in LASTING
-
-
-def _copy(error: JudgeError) -> JudgeError:
-    """Return one for each who is told and not asked: raised, an error is given the traceback of who raised it."""
-    copy = JudgeError(str(error), error_type=error.error_type)
-    copy.was_asked = False
-    return copy

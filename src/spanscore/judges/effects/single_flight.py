@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import ExitStack
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from spanscore.errors import JudgeBudgetSpent, JudgeRateLimited
-from spanscore.judges.asker import Asker, asked_by, asker
+from spanscore.errors import JudgeBudgetSpent, JudgeError, JudgeRateLimited
+from spanscore.judges.asker import Asker, Follower, asked_by
 from spanscore.judges.record import record, recorded_by
 from spanscore.model.prompt import Reply
 from spanscore.model.score import JudgeCall
@@ -66,18 +65,8 @@ class _Sharer:
     """One who waits for an answer, and whose clock goes as that of the request."""
 
     answer: asyncio.Future[Reply]
-    asker: Asker = field(default_factory=asker)
+    clock: Follower = field(default_factory=Follower)
     context: Context = field(default_factory=copy_context)
-    waits: ExitStack = field(default_factory=ExitStack)
-    is_waiting: bool = False
-
-    def stand(self, waiting: bool) -> None:
-        """Have the clock of who waits stand still while the request waits to be sent, and run while a judge works."""
-        if waiting and not self.is_waiting:
-            self.waits.enter_context(self.asker.waits())
-        elif not waiting:
-            self.waits.close()
-        self.is_waiting = waiting
 
 
 class _Flight:
@@ -97,7 +86,7 @@ class _Flight:
         self._line[one] = None
         if self._task is None:
             self._send(one)
-        one.stand(self._asker.is_waiting)
+        one.clock.stand(self._asker.is_waiting)
         try:
             return await one.answer
         finally:
@@ -105,7 +94,7 @@ class _Flight:
 
     def _send(self, payer: _Sharer) -> None:
         self._payer = payer
-        self._asker = replace(payer.asker, on_change=self._clock)
+        self._asker = replace(payer.clock.asker, on_change=self._clock)
         # In the payer's context: traces are suppressed there, and what else stands around the question holds for it.
         self._task = payer.context.run(asyncio.ensure_future, self._request(self._asker))
         self._task.add_done_callback(self._land)
@@ -123,10 +112,10 @@ class _Flight:
 
     def _clock(self) -> None:
         for one in self._line:
-            one.stand(self._asker.is_waiting)
+            one.clock.stand(self._asker.is_waiting)
 
     def _leave(self, one: _Sharer) -> None:
-        one.stand(False)
+        one.clock.stand(False)
         self._line.pop(one, None)
         if one.answer.done() and not one.answer.cancelled():
             one.answer.exception()  # fetched: who is cancelled just now does not, and asyncio would report it
@@ -149,7 +138,12 @@ class _Flight:
             return
         self.has_ended = True
         for one in line:
-            if isinstance(ended, BaseException):
-                one.answer.set_exception(ended)
-            else:
-                one.answer.set_result(ended if one is first else as_cached(ended))
+            _tell(one.answer, ended, pays=one is first)
+
+
+def _tell(answer: asyncio.Future[Reply], ended: Reply | BaseException, *, pays: bool) -> None:
+    """End a wait as the request ended: charged to one alone, whatever came of it."""
+    if isinstance(ended, Reply):
+        answer.set_result(ended if pays else as_cached(ended))
+    else:
+        answer.set_exception(ended if pays or not isinstance(ended, JudgeError) else ended.unasked())

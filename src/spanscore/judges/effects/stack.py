@@ -1,8 +1,9 @@
 """The effects around a judge: which there are, and in which order.
 
-    Cached(Budgeted(Gated(Priced(LangChainJudge))))  around a chat model: attempts, deadlines and limits decide for one another
-    Cached(Retrying(Limited(Timed(Priced(own)))))    around a user's own judge: what is asked for, and no more
-    FallingBack(…)                                   around either, where others stand in for it
+    Cached(Gathered(Budgeted(Gated(Priced(LangChainJudge)))))  around a chat model: attempts, deadlines and limits decide for
+                                                               one another, and a vote is one question to them
+    Cached(Retrying(Limited(Timed(Priced(own)))))              around a user's own judge: what is asked for, and no more
+    FallingBack(…)                                             around either, where others stand in for it
 
 The order matters: a question that waits for its place is not on the clock yet, one that waits to be asked again holds no place,
 every attempt tells what it cost, and a question that was answered before goes past all of them.
@@ -20,6 +21,7 @@ from spanscore.judges.effects.concurrency import Limited
 from spanscore.judges.effects.cost import Priced
 from spanscore.judges.effects.fallback import FallingBack
 from spanscore.judges.effects.gated import Gated, gates_of
+from spanscore.judges.effects.gathered import gathered
 from spanscore.judges.effects.retry import Retrying
 from spanscore.judges.effects.timeout import Timed
 from spanscore.judges.effects.window import Windowed
@@ -81,7 +83,8 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
     else:
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
     # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
-    return _wrapped(budgeted(judge) if {"cache", "fallback"} & given.keys() else judge, given, _OUTSIDE)
+    judge = budgeted(judge) if {"cache", "fallback"} & given.keys() else judge
+    return _wrapped(gathered(judge), given, _OUTSIDE)
 
 
 def without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:

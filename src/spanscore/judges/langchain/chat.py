@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError, JudgeError
-from spanscore.judges.ballots import BallotGatherer
 from spanscore.judges.fit import less_answer
 from spanscore.judges.langchain.account import account_of_model, is_in_process, model_name
 from spanscore.judges.langchain.blocking import BlockingCalls
@@ -42,8 +42,8 @@ class LangChainJudge:
     is never changed. It is called on threads: the application may use the same model from any loop (see ``blocking.py``). One
     that has no blocking side is awaited.
 
-    The ballots of a vote are one request for several answers where the model has a parameter ``n`` (OpenAI's and those like
-    it): the question is paid for once. A question whose answer was cut is asked once more with twice the room.
+    Several answers to one question are one request where the model has a parameter ``n`` (OpenAI's and those like it): the
+    question is paid for once. One whose answer was cut is asked once more with twice the room.
 
     Args:
         model: a ``BaseChatModel``; its own temperature and keys stay as they are.
@@ -83,7 +83,6 @@ class LangChainJudge:
         self._calls = BlockingCalls()
         self._cache_keys = Feature(exists=module_of(type(asked)).startswith("langchain_openai."), patience=1)
         self._votes = Feature(exists="n" in getattr(type(asked), "model_fields", ()))
-        self._ballots = BallotGatherer()
 
     def __repr__(self) -> str:
         return f"LangChainJudge({self.model!r})"
@@ -98,6 +97,11 @@ class LangChainJudge:
     def model(self) -> str:
         """The model's configured name; its class where it has none."""
         return model_name(self._plain.model)
+
+    @property
+    def answers_several(self) -> bool:
+        """Whether it gives several answers to one question; where it is asked for them and does not, it gives one."""
+        return self._votes.is_on
 
     @property
     def drawing(self) -> dict[str, Any]:
@@ -117,26 +121,8 @@ class LangChainJudge:
             JudgeError: it refused, or answered what is of no use; which says ``error_type``.
         """
         with suppressed():
-            if self._votes.is_on:
-                return await self._ballots.ask(prompt, self._one, self._several)
-            return await self._one(prompt)
-
-    async def _one(self, prompt: Prompt) -> Reply:
-        return (await self._asked(prompt, 1))[0]
-
-    async def _several(self, prompt: Prompt, number: int) -> list[Reply]:
-        """Return up to so many answers to one request; none from a provider that refuses to be asked so."""
-        started_s = time.perf_counter()
-        try:
-            replies = await self._asked(prompt, number)
-        except ParameterRefused as error:
-            if error.parameter != "n":
-                raise
-            record(failed_call(prompt, self.model, error, time.perf_counter() - started_s))
-            self._votes.refused()
-            return []
-        self._votes.passed()
-        return replies
+            first, *others = await self._asked(prompt, prompt.answers if self.answers_several else 1)
+        return replace(first, siblings=tuple(others)) if others else first
 
     async def _asked(self, prompt: Prompt, number: int) -> list[Reply]:
         """Ask, and again in another form where only the form was wrong."""
@@ -165,6 +151,8 @@ class LangChainJudge:
         if error.error_type == CUT:
             return form.with_more_room(error.output_tokens)
         refused = error.parameter if isinstance(error, ParameterRefused) else None
+        if refused == "n" and form.number > 1:
+            return form._replace(number=1)
         if refused == "prompt_cache_key" and form.has_cache_key:
             self._cache_keys.refused()
             return form._replace(has_cache_key=False)
@@ -173,6 +161,10 @@ class LangChainJudge:
         return None
 
     def _learn(self, first: Form, last: Form) -> None:
+        if last.number > 1:
+            self._votes.passed()
+        elif first.number > 1:  # proved: the same question passes without
+            self._votes.refused()
         if last.has_schema:
             self._forms.passed()
         elif first.has_schema:  # proved: the same question passes as text

@@ -1,0 +1,225 @@
+"""A vote is one question, whatever limits it waits for: one place, one request, one price, and asked again as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from spanscore.errors import JudgeError, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
+from spanscore.judges.ask import replied
+from spanscore.judges.asker import Asker, asked_by
+from spanscore.judges.effects.purse import Purse
+from spanscore.judges.effects.stack import stacked
+from spanscore.judges.record import recorded_calls
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.settings.budget import Budget
+
+
+class Verdict(BaseModel):
+    verdict: int
+
+
+SAID = '{"verdict": 1}'
+PRICES = {"m": (1_000_000.0, 10_000_000.0)}
+"""A token that is read costs 1 USD, one that is written 10."""
+
+
+class Voting:
+    """A judge that gives as many answers as it is asked for; each request ends as it is told, the rest with answers.
+
+    Attributes:
+        asked: the numbers of answers that it was asked for.
+    """
+
+    model = "m"
+    answers_several = True
+
+    def __init__(self, *ends: Exception, at_most: int = 100) -> None:
+        self.ends = list(ends)
+        self.at_most = at_most
+        self.asked: list[int] = []
+        self.holds = asyncio.Event()
+        self.holds.set()
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        self.asked.append(prompt.answers)
+        await self.holds.wait()
+        if self.ends:
+            raise self.ends.pop(0)
+        more = min(prompt.answers, self.at_most) - 1
+        sibling = Reply(text=SAID, model="m", output_tokens=2)
+        return Reply(text=SAID, model="m", input_tokens=10, output_tokens=2, siblings=(sibling,) * more)
+
+
+def gated(judge: Any, **settings: Any) -> Any:
+    """Return a judge behind a gate of its own, which asks again at once."""
+    made: Any = stacked(judge, {"prices": PRICES, **settings}, chat_model=True)
+    layer = made
+    while not hasattr(layer, "_dice"):
+        layer = layer.judge
+    layer._dice = lambda longest: 0.0
+    return made
+
+
+async def cast(judge: Any, ballots: int = 5, *, about: str = "a") -> list[Any]:
+    """Cast a vote and return what each ballot got."""
+    prompts = [
+        Prompt(step="critique", instruction="Judge.", evidence={"answer": about}, output=Verdict, ballot=number)
+        for number in range(ballots)
+    ]
+    return await asyncio.gather(*(replied(judge, prompt) for prompt in prompts), return_exceptions=True)
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_concurrency": 2}, {"requests_per_minute": 6_000}])
+async def test_a_vote_is_one_request_whatever_limits_it(limits: dict[str, Any]) -> None:
+    inner = Voting()
+    judge = gated(inner, **limits)
+
+    votes = await asyncio.gather(*(cast(judge, about=str(i)) for i in range(8)))
+
+    assert inner.asked == [5] * 8
+    assert [reply.text for vote in votes for reply in vote] == [SAID] * 40
+
+
+async def test_a_vote_that_fails_is_asked_again_as_a_whole() -> None:
+    inner = Voting(JudgeUnavailable("down"), JudgeOverloaded("busy"))
+
+    with recorded_calls() as calls:
+        vote = await cast(gated(inner))
+
+    assert inner.asked == [5, 5, 5]
+    assert [reply.text for reply in vote] == [SAID] * 5
+    assert [call.error_type for call in calls] == ["unavailable", "http_429"]
+
+
+@pytest.mark.parametrize("error", [JudgeTimeout("late"), JudgeError("no", error_type="declined")])
+async def test_a_vote_that_is_lost_is_one_call_and_every_ballot_is_told(error: JudgeError) -> None:
+    with recorded_calls() as calls:
+        vote = await cast(gated(Voting(error), attempts=1))
+
+    assert [(type(told), told.error_type) for told in vote] == [(type(error), error.error_type)] * 5
+    assert [(call.error_type, call.estimated) for call in calls] == [
+        (error.error_type, isinstance(error, JudgeTimeout))
+    ]
+
+
+async def test_answers_that_the_judge_did_not_give_are_asked_for_one_by_one() -> None:
+    inner = Voting(at_most=3)
+
+    vote = await cast(gated(inner))
+
+    assert inner.asked == [5, 1, 1]
+    assert [reply.text for reply in vote] == [SAID] * 5
+
+
+async def test_a_judge_that_gives_one_answer_to_a_question_is_asked_for_each_ballot() -> None:
+    inner = Voting()
+    inner.answers_several = False
+
+    await cast(gated(inner))
+
+    assert inner.asked == [1] * 5
+
+
+async def test_the_same_sample_twice_is_two_votes() -> None:
+    inner = Voting()
+    judge = gated(inner)
+
+    await asyncio.gather(cast(judge), cast(judge))
+
+    assert inner.asked == [5, 5]
+
+
+async def test_a_vote_costs_what_its_one_request_costs_and_its_budget_knows_it() -> None:
+    purse = Purse([Budget(usd=100_000, per="1h"), Budget(calls=10, per="1h")])
+
+    with asked_by(Asker("polite", purse=purse)):
+        vote = await cast(gated(Voting()))
+
+    assert [reply.cost_usd for reply in vote] == [30.0, 20.0, 20.0, 20.0, 20.0]
+    assert [purse.spent(budget) for budget in purse.budgets] == [110.0, 1.0]
+
+
+async def test_what_a_vote_may_cost_is_reserved_before_it_is_sent() -> None:
+    purse = Purse([Budget(tokens=100_000, per="1h")])
+    inner = Voting()
+    inner.holds.clear()
+
+    with asked_by(Asker("polite", purse=purse)):
+        vote = asyncio.ensure_future(cast(gated(inner)))
+        await settled()
+        reserved = purse.spent(purse.budgets[0])
+        inner.holds.set()
+        await vote
+
+    assert reserved > 5 * 500  # of an answer of which nothing is known
+
+
+async def test_the_clock_of_a_score_stands_still_while_its_vote_waits_for_a_place() -> None:
+    inner, score = Voting(), Asker("polite")
+    inner.holds.clear()
+    judge = gated(inner, max_concurrency=1)
+    first = asyncio.ensure_future(cast(judge, about="b"))
+    await settled()
+
+    with asked_by(score):
+        vote = asyncio.ensure_future(cast(judge))
+        await settled()
+        waits = score.asking, score.is_waiting
+        inner.holds.set()
+        await vote
+    await first
+
+    assert waits == (5, True)
+    assert (score.asking, score.waiting) == (0, 0)
+
+
+async def test_a_vote_that_is_cancelled_is_recorded_as_one_call_that_was_given_up() -> None:
+    inner = Voting()
+    inner.holds.clear()
+
+    with recorded_calls() as calls:
+        vote = asyncio.ensure_future(cast(gated(inner)))
+        await settled()
+        vote.cancel()
+        await asyncio.wait({vote})
+
+    assert [(call.error_type, call.estimated) for call in calls] == [("timeout", True)]
+
+
+async def test_one_ballot_that_is_cancelled_leaves_the_others_their_answers() -> None:
+    inner = Voting()
+    inner.holds.clear()
+    judge = gated(inner)
+    prompts = [
+        Prompt(step="critique", instruction="", evidence={}, output=Verdict, ballot=number) for number in range(3)
+    ]
+    ballots = [asyncio.ensure_future(replied(judge, prompt)) for prompt in prompts]
+    await settled()
+
+    ballots[0].cancel()
+    await settled()
+    inner.holds.set()
+    replies = await asyncio.gather(*ballots[1:])
+
+    assert inner.asked == [3]
+    assert [reply.input_tokens for reply in replies] == [10, 0]  # who is left pays
+
+
+async def test_ballots_that_were_answered_before_are_not_asked_again() -> None:
+    inner = Voting()
+    judge = gated(inner, cache="memory")
+
+    await cast(judge, 3)
+    vote = await cast(judge, 5)
+
+    assert inner.asked == [3, 2]
+    assert [reply.cached for reply in vote] == [True] * 3 + [False] * 2
