@@ -1,4 +1,4 @@
-"""Counters that grow steadily for an hour, as a Prometheus that scraped them has them: no waiting, exact increases."""
+"""Counters that grew, as a Prometheus that scraped them has them: no waiting, exact increases."""
 
 from __future__ import annotations
 
@@ -14,13 +14,26 @@ END = 1_760_000_400  # seconds; any whole minute
 MINUTES = 60
 
 Labels: TypeAlias = Mapping[str, str]
+Sample: TypeAlias = tuple[float, float]
+"""Seconds since the epoch, and the counter's value."""
 
 
 def write(prometheus: ModuleType, folder: Path, grown: Mapping[str, Iterable[tuple[Labels, float]]]) -> None:
     """Put into ``folder`` what a server has in which each series grew by this much in the hour before ``END``."""
+    totals = {name: [(labels, _steady(total)) for labels, total in series] for name, series in grown.items()}
+    write_samples(prometheus, folder, totals)
+
+
+def write_samples(
+    prometheus: ModuleType, folder: Path, samples: Mapping[str, Iterable[tuple[Labels, Iterable[Sample]]]]
+) -> None:
+    """Put into ``folder`` what a server has that scraped these samples of counters."""
     text = folder / "samples.txt"
-    text.write_text("".join(_lines(grown)), encoding="utf-8")
-    prometheus.promtool("tsdb", "create-blocks-from", "openmetrics", text, folder / "data")
+    with text.open("w", encoding="utf-8") as file:
+        file.writelines(_lines(samples))
+    # Blocks of two hours, its default, take a pass over the file each.
+    command = ("tsdb", "create-blocks-from", "--max-block-duration=1500h", "openmetrics")
+    prometheus.promtool(*command, text, folder / "data")
 
 
 def read(replicas: Mapping[str, Telemetry], instruments: Iterable[str]) -> dict[str, list[tuple[Labels, float]]]:
@@ -35,11 +48,14 @@ def read(replicas: Mapping[str, Telemetry], instruments: Iterable[str]) -> dict[
     }
 
 
-def _lines(grown: Mapping[str, Iterable[tuple[Labels, float]]]) -> Iterator[str]:
-    for name, series in grown.items():
+def _steady(total: float) -> list[Sample]:
+    return [(END - 60 * (MINUTES - minute), 1_000 + total * minute / MINUTES) for minute in range(MINUTES + 1)]
+
+
+def _lines(samples: Mapping[str, Iterable[tuple[Labels, Iterable[Sample]]]]) -> Iterator[str]:
+    for name, series in samples.items():
         yield f"# TYPE {name.removesuffix('_total')} counter\n"
-        for labels, total in series:
+        for labels, points in series:
             shown = ",".join(f'{key}="{value}"' for key, value in labels.items())
-            for minute in range(MINUTES + 1):
-                yield f"{name}{{{shown}}} {1_000 + total * minute / MINUTES!r} {END - 60 * (MINUTES - minute)}\n"
+            yield from (f"{name}{{{shown}}} {value!r} {time}\n" for time, value in points)
     yield "# EOF\n"

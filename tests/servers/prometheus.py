@@ -111,13 +111,16 @@ def promtool(*arguments: str | os.PathLike[str]) -> str:
 
 
 @contextmanager
-def running(folder: Path, config: str = CONFIG, rules: Mapping[str, str] | None = None) -> Iterator[Prometheus]:
+def running(
+    folder: Path, config: str = CONFIG, rules: Mapping[str, str] | None = None, *, retention: str = "15d"
+) -> Iterator[Prometheus]:
     """Run Prometheus with its data in ``folder``; stopped at the end of the block, or with this process.
 
     Args:
         folder: a new one for each server.
         config: the text of ``prometheus.yml``.
         rules: file name → text; loaded whether or not the configuration has ``rule_files``.
+        retention: what is older than this is deleted.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (rules or {}).items():
@@ -130,6 +133,7 @@ def running(folder: Path, config: str = CONFIG, rules: Mapping[str, str] | None 
             "prometheus",
             f"--config.file={folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={folder / 'data'}",
+            f"--storage.tsdb.retention.time={retention}",
             f"--web.listen-address=127.0.0.1:{port}",
             f"--enable-feature={FEATURES}",
             "--web.enable-remote-write-receiver",

@@ -17,7 +17,7 @@ from spanscore.errors import SpanscoreError
 __all__ = ["app", "main"]
 
 _USAGE_ERROR = 2
-_ORDER = ("demo", "check", "metrics", "score", "report", "rules")
+_ORDER = ("demo", "check", "metrics", "score", "report", "baseline", "rules")
 """From the first five minutes to production; a command that is not listed stands behind them, by name."""
 
 

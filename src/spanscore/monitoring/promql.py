@@ -39,6 +39,7 @@ __all__ = [
     "excluded_share",
     "failed_share",
     "failures",
+    "grown",
     "increase",
     "increases",
     "lowest_factor",
@@ -114,6 +115,12 @@ def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = 
     if instrument in _OF_STRATA:
         where = ",".join(filter(None, (where, POPULATION)))
     return f"sum by ({', '.join(by)}) (increase({series(instrument)}{_where(where)}[{window}]))"
+
+
+def grown(instrument: str, step: str, where: str = "", by: Iterable[str] = GROUP) -> str:
+    """Return by how much the population's counters grew in a step, per group: each one's difference, none across a restart."""
+    counter = series(instrument) + _where(",".join(filter(None, (where, POPULATION))))
+    return f"sum by ({', '.join(by)}) ({counter} - {counter} offset {step} >= 0)"
 
 
 def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:

@@ -1,0 +1,196 @@
+"""``spanscore baseline``: weeks of scores in a Prometheus → what is normal in each hour of the week, and whether that holds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.text import Text
+
+from spanscore import semconv
+from spanscore.errors import ConfigurationError, writing
+from spanscore.line.tables import Fitting
+from spanscore.monitoring import budget, promql
+from spanscore.monitoring.baseline_file import profiles_text
+from spanscore.monitoring.estimates import Moments
+from spanscore.monitoring.hour_of_week import LEAST_DAYS, LearnedBaseline, TooShortError, learned
+from spanscore.monitoring.names import label
+from spanscore.monitoring.prometheus_api import PrometheusApi
+from spanscore.monitoring.score_history import DAY_S, ScoredSeries, scored_days
+from spanscore.settings.durations import seconds_of
+
+__all__ = ["baseline"]
+
+_HOUR_S = 3_600
+_CLUMPED = 2.0
+"""Scores that say no more than one, from which on a window needs more of them."""
+
+
+def baseline(
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="Its address, such as http://localhost:9090.")],
+    since: Annotated[str, typer.Option(help="How far back: at least 7d; from 14d on weeks are told apart.")] = "28d",
+    metric: Annotated[list[str] | None, typer.Option(help="Only this metric; can be given again.")] = None,
+    series: Annotated[
+        str | None, typer.Option(help="Only this series (spanscore_series); else the one written last of each metric.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job, the service; else all of them together.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("baseline.yaml"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was learned as JSON.")] = False,
+) -> None:
+    """Learn what is normal in each hour of the week from the scores in a Prometheus: the baseline of traffic that swings.
+
+    [bold]false_alarm_every[/bold] holds for independent scores around a mean that stays. Where the mean swings with the day or
+    the week, the file that this writes is the baseline: [bold]alerts: {faithfulness: {baseline: {hour_of_week:
+    baseline.yaml}}}[/bold]. It is frozen: run this again after a change that is meant to stay.
+
+    The mean of each hour is shrunk to that of its hour of the day, and to the mean of all, by as much as chance has in it. What
+    is printed is measured on each week against the profile of the others: how much of the variance it explains, whether what is
+    left is autocorrelated, and the slack: how far the mean strays by itself, which is added to the standard error of an alert.
+    """
+    where = {"job": job, label(semconv.SERIES): series}
+    asked = _asked(PrometheusApi(prometheus), _days(since), {name: value for name, value in where.items() if value})
+    found, short = _learned(_last_written(asked, metric or []))
+    if not found:
+        raise ConfigurationError("\n".join(short) or f"{prometheus} has no such scores of the last {since}")
+    with writing(out):
+        out.write_text(profiles_text({one.metric: of for one, of in found.items()}), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(_as_json(found, short, out), indent=2))
+        return
+    console = Console(highlight=False, markup=False)
+    console.print(_table(found))
+    for line in (*short, *(line for one, of in found.items() for line in _notes(one.metric, of))):
+        console.print(Text(f"– {line}"))
+    console.print(Text(f"\nwritten to {out}; for the configuration:\nalerts:"), soft_wrap=True)
+    for one, of in found.items():
+        console.print(Text(f"  {one.metric}: {_alert(of, out)}"), soft_wrap=True)
+
+
+def _days(since: str) -> int:
+    try:
+        days = ceil(seconds_of(since) / DAY_S)
+    except ValueError as error:
+        raise ConfigurationError(f"--since: {error}") from None
+    if days < LEAST_DAYS:
+        raise ConfigurationError(f"--since {since}: what is normal in an hour of the week needs at least {LEAST_DAYS}d")
+    return days
+
+
+def _asked(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredSeries, dict[int, Moments]]:
+    asked: defaultdict[ScoredSeries, dict[int, Moments]] = defaultdict(dict)
+    read = scored_days(api, end_s=time.time(), days=days, where=where)
+    notes = Console(stderr=True)
+    for day in track(read, f"{days} days of scores", total=days, console=notes, transient=True):
+        for series, steps in day.items():
+            asked[series].update(steps)
+    return {series: steps for series, steps in sorted(asked.items()) if steps}
+
+
+def _last_written(
+    asked: Mapping[ScoredSeries, dict[int, Moments]], metrics: Sequence[str]
+) -> dict[ScoredSeries, dict[int, Moments]]:
+    """Return of each metric, or each of these, the series that was written last."""
+    names = {series.metric for series in asked}
+    unknown = [name for name in metrics if name not in names]
+    if unknown:
+        others = ", ".join(sorted(names)) or "none"
+        raise ConfigurationError(f"--metric {unknown[0]}: there are no scores of it, but of {others}")
+    last: dict[str, ScoredSeries] = {}
+    for series, steps in asked.items():
+        other = last.get(series.metric)
+        if other is None or max(steps) > max(asked[other]):
+            last[series.metric] = series
+    return {series: asked[series] for name, series in last.items() if name in (metrics or names)}
+
+
+def _learned(
+    known: Mapping[ScoredSeries, dict[int, Moments]],
+) -> tuple[dict[ScoredSeries, LearnedBaseline], list[str]]:
+    """Return what was learned, and why nothing was of the others."""
+    found, short = {}, []
+    for series, steps in known.items():
+        try:
+            found[series] = learned(steps)
+        except TooShortError as error:
+            short.append(f"{series.metric} ({series.series}): {error}")
+    return found, short
+
+
+def _table(found: Mapping[ScoredSeries, LearnedBaseline]) -> Fitting:
+    headers = ("metric", "series", "days", "scores", "mean", "hours", "explained", "autocorrelation", "slack of 1h, 1d")
+    rows = [
+        (
+            one.metric,
+            one.series,
+            str(of.days),
+            f"{of.scores:,.0f}",
+            f"{of.mean:.4f}",
+            f"{min(of.hours):.3f} to {max(of.hours):.3f}",
+            _explained(of),
+            f"{of.autocorrelation:.2f} ± {of.autocorrelation_error:.2f}",
+            ", ".join(_slack(of, length) for length in (_HOUR_S, DAY_S)),
+        )
+        for one, of in found.items()
+    ]
+    return Fitting(headers, rows)
+
+
+def _explained(of: LearnedBaseline) -> str:
+    return "nothing to" if of.explained is None else f"{max(0.0, of.explained):.0%}"
+
+
+def _slack(of: LearnedBaseline, length: int) -> str:
+    return f"{of.slack[length]:.4f}" if length in of.slack else "?"
+
+
+def _notes(metric: str, of: LearnedBaseline) -> Iterator[str]:
+    if of.explained is None or of.explained <= 0:
+        yield f"{metric}: the hours do not differ beyond chance, so a baseline of {of.mean:.4f} with this slack does as well"
+    if of.is_autocorrelated:
+        yield (
+            f"{metric}: what the profile leaves is autocorrelated: the mean wanders for hours, by about {_slack(of, _HOUR_S)}. "
+            "The slack keeps the false alarms to what is configured; a drop of less than z times that is not seen"
+        )
+    if of.clump >= _CLUMPED:
+        yield (
+            f"{metric}: {of.clump:.0f} scores say no more than one, as equal answers come in bursts: without min_scores and "
+            "slack as below, false alarms are far more frequent than configured"
+        )
+    if _HOUR_S not in of.slack:
+        yield f"{metric}: no hour holds the scores that it takes to learn a slack of it; rate or traffic are low"
+
+
+def _alert(of: LearnedBaseline, out: Path) -> str:
+    fewest = f", min_scores: {_min_scores(of)}" if of.clump >= _CLUMPED else ""
+    return f"{{baseline: {{hour_of_week: {out}}}{fewest}}}"
+
+
+def _min_scores(of: LearnedBaseline) -> int:
+    """Return how many scores say as much as those without which no window speaks, rounded up to hundreds."""
+    return ceil(budget.least_scores(of.mean, binary=False) * of.clump / 100) * 100
+
+
+def _as_json(found: Mapping[ScoredSeries, LearnedBaseline], short: Sequence[str], out: Path) -> dict[str, Any]:
+    return {
+        "file": str(out),
+        "baselines": [
+            {
+                **one._asdict(),
+                **asdict(of),
+                "slack": {promql.duration(length): value for length, value in of.slack.items()},
+                "is_autocorrelated": of.is_autocorrelated,
+                "alert": _alert(of, out),
+            }
+            for one, of in found.items()
+        ],
+        "notes": [*short, *(line for one, of in found.items() for line in _notes(one.metric, of))],
+    }

@@ -1,0 +1,265 @@
+"""The sums of weeks, in five minutes each → what is normal in each hour of the week, and how far that can be trusted.
+
+Hours are UTC and begin with Sunday's first, as PromQL's ``day_of_week() * 24 + hour()`` counts them. The mean of an hour of the
+week is shrunk to that of its hour of the day, and that to the mean of all, each by b = τ²/(τ²+v) (James & Stein 1961; Efron &
+Morris 1975): v is what chance does to such a mean, τ² how far they differ beyond it. What is said of a profile is measured on
+each week against the profile of the others, or each day where there are less than two weeks: its own hours would flatter it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import fsum, sqrt
+from operator import add
+from typing import TypeAlias
+
+from spanscore.monitoring import estimates
+from spanscore.monitoring.estimates import Moments
+
+__all__ = ["HOURS", "LEAST_DAYS", "LENGTHS", "STEP_S", "LearnedBaseline", "TooShortError", "hour_of_week", "learned"]
+
+STEP_S = 300
+HOURS = 168
+LENGTHS = (300, 900, 3_600, 21_600, 86_400)
+"""Seconds of the windows over which the straying is measured."""
+LEAST_DAYS = 7
+LEAST_BLOCKS = 7
+"""Windows of one length that are needed to say how means of that length stray."""
+LEAST_SCORES = 100
+"""Effective scores of a window that counts for it."""
+
+_HOUR_S, _DAY_S, _WEEK_S = 3_600, 86_400, 604_800
+_FROM_SUNDAY_S = 4 * _DAY_S
+"""The epoch began on a Thursday."""
+
+Sums: TypeAlias = Mapping[int, Moments]
+"""A stretch of time, by its start or its number → the sums of what was scored in it."""
+
+
+class TooShortError(ValueError):
+    """There are scores of too few days."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedBaseline:
+    """What is normal for one metric.
+
+    Attributes:
+        mean: of all scores, [0, 1].
+        hours: the normal mean of each hour of the week, 168 of them.
+        slack: length of a window in s → how far its mean strays from the profile by itself: a standard deviation, beyond what
+            the number of scores explains. Lengths of which there are too few windows are left out.
+        days: with scores.
+        scores: effective ones.
+        explained: share of the variance of hourly means, beyond chance, that the profile explains; below 0 a flat baseline
+            is better. None = they do not vary beyond chance.
+        clump: scores that say no more than one, as equal answers come in bursts (the design effect; Kish 1965); 1 = none do.
+        autocorrelation: of what is left, from one hour to the next.
+        autocorrelation_error: its standard error where there is none.
+    """
+
+    mean: float
+    hours: tuple[float, ...]
+    slack: Mapping[int, float]
+    days: int
+    scores: float
+    explained: float | None
+    clump: float
+    autocorrelation: float
+    autocorrelation_error: float
+
+    @property
+    def is_autocorrelated(self) -> bool:
+        """Whether an hour tells of the next one: the mean wanders, which no profile holds."""
+        return self.autocorrelation > 3 * self.autocorrelation_error
+
+
+def hour_of_week(time_s: float) -> int:
+    """Return the hour since Sunday 00:00 UTC, 0 to 167."""
+    return int((time_s + _FROM_SUNDAY_S) % _WEEK_S // _HOUR_S)
+
+
+def learned(steps: Sums) -> LearnedBaseline:
+    """Return what is normal.
+
+    Args:
+        steps: start of five minutes, in seconds since the epoch → sums.
+
+    Raises:
+        TooShortError: there are scores of less than 7 days.
+    """
+    scored = {start: of for start, of in steps.items() if of.w > 0}
+    days = len({start // _DAY_S for start in scored})
+    if days < LEAST_DAYS:
+        raise TooShortError(f"there are scores of {days} days; an hour-of-week baseline needs {LEAST_DAYS}")
+    hours, whole = _by(scored, lambda start: start // _HOUR_S), _total(scored.values())
+    spread = estimates.standard_error(whole) ** 2 * estimates.n_eff(whole)
+    residuals = _out_of_sample(scored, hours, spread)
+    hourly = _windows(residuals, _HOUR_S)
+    lag, error = _autocorrelation(hourly)
+    return LearnedBaseline(
+        mean=estimates.mean(whole),
+        hours=_profile(hours, spread),
+        slack=dict(_slack(residuals, spread)),
+        days=days,
+        scores=estimates.n_eff(whole),
+        explained=_explained(hourly.values(), spread),
+        clump=_clump(residuals, spread),
+        autocorrelation=lag,
+        autocorrelation_error=error,
+    )
+
+
+# --- the profile ------------------------------------------------------------------------------------------------
+
+
+def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
+    """Return the means of the hours of the week, shrunk; one without scores is as its hour of the day.
+
+    Args:
+        hours: number of an hour since the epoch → sums.
+        spread: variance of one score.
+    """
+    by_day, by_week = _by(hours, lambda hour: hour % 24), _by(hours, _of_week)
+    chance = spread * _overdispersion(hours, by_week, spread)
+    of_day = _shrunk(by_day, dict.fromkeys(range(24), estimates.mean(_total(hours.values()))), chance)
+    return tuple(_shrunk(by_week, {hour: of_day[_hour_of_day(hour)] for hour in range(HOURS)}, chance).values())
+
+
+def _shrunk(cells: Sums, towards: Mapping[int, float], chance: float) -> dict[int, float]:
+    """Return each cell's mean, drawn to where it belongs by as much as chance has in it; without scores it is just there."""
+    sizes = {key: estimates.n_eff(of) for key, of in cells.items()}
+    away = {key: estimates.mean(of) - towards[key] for key, of in cells.items()}
+    squares = fsum(sizes[key] * away[key] ** 2 for key in cells)
+    between = max(0.0, (squares - chance * len(cells)) / fsum(sizes.values()))
+    kept = {key: between / (between + chance / sizes[key]) if between else 0.0 for key in cells}
+    return {key: middle + kept.get(key, 0.0) * away.get(key, 0.0) for key, middle in towards.items()}
+
+
+def _overdispersion(hours: Sums, by_week: Sums, spread: float) -> float:
+    """Return by how much more than chance has it the same hour differs from week to week, at least 1."""
+    freedom = len(hours) - len(by_week)
+    if not freedom or not spread:
+        return 1.0
+    middle = {hour: estimates.mean(of) for hour, of in by_week.items()}
+    left = (estimates.n_eff(of) * (estimates.mean(of) - middle[_of_week(hour)]) ** 2 for hour, of in hours.items())
+    return max(1.0, fsum(left) / (freedom * spread))
+
+
+def _of_week(hour: int) -> int:
+    return hour_of_week(hour * _HOUR_S)
+
+
+def _hour_of_day(hour: int) -> int:
+    return hour % 24
+
+
+def _by(sums: Sums, key: Callable[[int], int]) -> dict[int, Moments]:
+    gathered: defaultdict[int, list[Moments]] = defaultdict(list)
+    for time, of in sums.items():
+        gathered[key(time)].append(of)
+    return {one: _total(some) for one, some in gathered.items()}
+
+
+def _total(sums: Iterable[Moments]) -> Moments:
+    return reduce(add, sums, Moments())
+
+
+# --- how far it can be trusted ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Residual:
+    """Sums of some scores less what is normal: by the profile, and by the flat mean, of other weeks."""
+
+    weight: float
+    weight2: float
+    profile: float
+    flat: float
+
+    def __add__(self, other: _Residual) -> _Residual:
+        return _Residual(
+            self.weight + other.weight,
+            self.weight2 + other.weight2,
+            self.profile + other.profile,
+            self.flat + other.flat,
+        )
+
+    @property
+    def size(self) -> float:
+        """Effective scores."""
+        return self.weight**2 / self.weight2
+
+    @property
+    def mean(self) -> float:
+        """How far the mean is from the profile."""
+        return self.profile / self.weight
+
+
+def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residual]:
+    """Return start of a step → its residual by the profile of all weeks but its own, or days."""
+    first = min(hours)
+    fold = (_WEEK_S if (max(hours) - first) >= 2 * HOURS - 24 else _DAY_S) // _HOUR_S
+    normal: dict[int, tuple[tuple[float, ...], float]] = {}
+    for own in {(hour - first) // fold for hour in hours}:
+        others = {hour: of for hour, of in hours.items() if (hour - first) // fold != own}
+        normal[own] = _profile(others, spread), estimates.mean(_total(others.values()))
+    found = {}
+    for start, of in steps.items():
+        profile, flat = normal[(start // _HOUR_S - first) // fold]
+        found[start] = _Residual(of.w, of.w2, of.wy - profile[hour_of_week(start)] * of.w, of.wy - flat * of.w)
+    return found
+
+
+def _windows(residuals: Mapping[int, _Residual], length_s: int) -> dict[int, _Residual]:
+    """Return number of a window → the residual of its scores, of the windows that hold enough of them."""
+    found: dict[int, _Residual] = {}
+    for start, one in residuals.items():
+        number = start // length_s
+        found[number] = found[number] + one if number in found else one
+    return {number: one for number, one in found.items() if one.size >= LEAST_SCORES}
+
+
+def _slack(residuals: Mapping[int, _Residual], spread: float) -> Iterator[tuple[int, float]]:
+    for length in LENGTHS:
+        windows = _windows(residuals, length).values()
+        if len(windows) >= LEAST_BLOCKS:
+            yield length, sqrt(_beyond_chance([(one.size, one.mean) for one in windows], spread))
+
+
+def _clump(residuals: Mapping[int, _Residual], spread: float) -> float:
+    """Return by how much bursts inflate the variance: what they do falls with the scores of a window, a wander does not."""
+    shorter = (list(_windows(residuals, length).values()) for length in LENGTHS if length < _HOUR_S)
+    short = next((windows for windows in shorter if len(windows) >= LEAST_BLOCKS), [])
+    long = list(_windows(residuals, _HOUR_S).values())
+    if not short or len(long) < LEAST_BLOCKS or not spread:
+        return 1.0
+    beyond = [_beyond_chance([(one.size, one.mean) for one in windows], spread) for windows in (short, long)]
+    shares = [len(windows) / fsum(one.size for one in windows) for windows in (short, long)]
+    return max(1.0, 1 + (beyond[0] - beyond[1]) / (shares[0] - shares[1]) / spread)
+
+
+def _explained(hours: Iterable[_Residual], spread: float) -> float | None:
+    known = list(hours)
+    flat = _beyond_chance([(one.size, one.flat / one.weight) for one in known], spread)
+    left = _beyond_chance([(one.size, one.mean) for one in known], spread)
+    return 1 - left / flat if flat else None
+
+
+def _beyond_chance(means: list[tuple[float, float]], spread: float) -> float:
+    """Return the variance of (effective scores, mean − normal) that the number of scores does not explain."""
+    total = fsum(size for size, _ in means)
+    return max(0.0, fsum(size * away**2 - spread for size, away in means) / total) if total else 0.0
+
+
+def _autocorrelation(hours: Mapping[int, _Residual]) -> tuple[float, float]:
+    """Return that of residuals in standard errors, from hour to hour, and 1/√n of the pairs (Box & Jenkins 1970)."""
+    of = {hour: sqrt(one.size) * one.mean for hour, one in hours.items()}
+    pairs = [(value, of[hour + 1]) for hour, value in of.items() if hour + 1 in of]
+    squares = fsum(value**2 for value in of.values()) / max(1, len(of))
+    if not pairs or not squares:
+        return 0.0, 1.0
+    return fsum(one * other for one, other in pairs) / (len(pairs) * squares), 1 / sqrt(len(pairs))
