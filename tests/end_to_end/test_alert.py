@@ -153,7 +153,8 @@ def test_a_broken_retrieval_reaches_a_webhook_and_its_repair_resolves_it(stage: 
         print(alert["annotations"]["description"])
         assert metric in alert["annotations"]["description"]
         assert f"below its baseline of {BASELINE}" in alert["annotations"]["description"]
-        assert "effective scores (service bot)" in alert["annotations"]["description"]
+        assert "(service bot)" in alert["annotations"]["description"]
+        assert "replicas: 1, series " in alert["annotations"]["description"]
         assert f"spanscore.label.{metric}" in alert["annotations"]["trace_url"]
         assert metric in alert["annotations"]["dashboard_url"]
     for metric in METRICS:

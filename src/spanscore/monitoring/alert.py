@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spanscore import semconv
 from spanscore.monitoring import promql
@@ -17,9 +17,11 @@ __all__ = [
     "SEGMENT",
     "SERIES",
     "Alert",
+    "Figure",
     "Stream",
+    "filled",
     "labels_of",
-    "links_of",
+    "literal",
     "recorded_where",
     "streams_of",
     "suffix_of",
@@ -51,16 +53,30 @@ class Stream:
         return promql.matching({label(self.key): self.value}) if self.key else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that is asked for when an alert is told.
+
+    Attributes:
+        expression: one value; ``promql.OWN`` among its matchers = of the service and series that the alert is about.
+        form: of ``printf``.
+    """
+
+    expression: str
+    form: str = "%.3g"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """One alert: what must be wrong for ``PATIENCE`` evaluations.
 
     Attributes:
         expression: returns the value where something is wrong, and nothing elsewhere.
-        labels: severity, metric, window; segment where it is for one, reason where there are several.
-        text: for people; ``{value}``, ``{scores}``, ``{drop}`` and ``{service}`` stand for what each tool puts in.
-        scores: expression of the effective number of scores behind it; empty = none.
-        drop: expression of how far it is below the baseline; empty = it has none.
+        labels: severity, metric, window; segment where it is for one, reason where there are several. As they are.
+        summary: for people, in one line; a template, so what comes from outside is ``literal`` in it.
+        text: for people, a template as well; ``{value}``, ``{service}`` and ``{<figure>}`` are what each tool puts in.
+        figures: name → what the text says besides the value.
+        runbook: address of what to do; empty = none.
     """
 
     name: str
@@ -68,38 +84,26 @@ class Alert:
     labels: Mapping[str, str]
     summary: str
     text: str
-    scores: str = ""
-    drop: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    runbook: str = ""
 
-    def message(self, **parts: str) -> str:
-        """Return the text with what a tool fills in at run time."""
-        text = self.text
-        for name, part in parts.items():
-            text = text.replace(f"{{{name}}}", part)
-        return text
+
+def literal(text: str) -> str:
+    """Return a template that says just this: no brace in it opens an action, no dollar is a variable of Grafana's."""
+    return re.sub(r"[{$]", lambda found: f'{{{{ "\\x{ord(found[0]):02x}" }}}}', text)
+
+
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """Return a template with the parts in the place of their names in braces."""
+    return _PLACE.sub(lambda found: parts.get(found[1], found[0]), template)
+
+
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 def streams_of(shared: MonitoringSettings) -> list[Stream]:
     """Return all units, then each listed segment."""
     return [Stream(), *(Stream(key, value) for key, values in shared.segments.items() for value in values)]
-
-
-def links_of(alert: Alert, shared: MonitoringSettings) -> dict[str, str]:
-    """Return annotation → address, for those that are set. An alert over all metrics has no ``{metric}`` parameter."""
-    links = {"dashboard_url": shared.dashboard_url, "trace_url": shared.trace_url}
-    return {name: _about(url, alert.labels["metric"]) for name, url in links.items() if url}
-
-
-def _about(url: str, metric: str) -> str:
-    if metric != ALL:
-        return url.replace(_PLACE, metric)
-    general = _PARAMETER.sub("", url)  # an empty variable shows an empty dashboard; without it there is the default
-    return _NOTHING_ASKED.sub("", general).replace(_PLACE, "")
-
-
-_PLACE = "{metric}"
-_PARAMETER = re.compile(r"(?<=[?&])[^&#]*\{metric\}[^&#]*&?")
-_NOTHING_ASKED = re.compile(r"[?&]+(?=#|$)")
 
 
 def recorded_where(metric: str, alert: AlertSettings, stream: Stream) -> str:
@@ -115,5 +119,5 @@ def labels_of(severity: str, metric: str, window: str, stream: Stream | None = N
 
 
 def suffix_of(stream: Stream) -> str:
-    """Return what stands behind the metric's name in a text; empty for all units."""
-    return f" for {stream.name}" if stream.key else ""
+    """Return what stands behind the metric's name in a template; empty for all units."""
+    return f" for {literal(stream.name)}" if stream.key else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spanscore.monitoring.alert import Alert
 from spanscore.monitoring.drops import drops, plans_of, thresholds
@@ -26,4 +27,10 @@ def alerts_of(
         if own.threshold is not None and metric.scale.range is not None:
             found += thresholds(metric, own, shared)
         found += [failing(metric, shared), declining(metric, shared), *silence(metric, own, shared)]
-    return [*found, breaker(), binding(), *lost(shared), unaccounted(shared)]
+    owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]
+    return [*owned, breaker(), binding(), *lost(shared), unaccounted(shared)]
+
+
+def _owned(alert: Alert, settings: AlertSettings) -> Alert:
+    """Return the alert with the labels and the runbook of its metric."""
+    return replace(alert, labels={**alert.labels, **settings.labels}, runbook=settings.runbook or "")

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from spanscore.model.score import Scale
 from spanscore.monitoring import budget, promql
-from spanscore.monitoring.alert import Alert, labels_of, recorded_where, streams_of, suffix_of
+from spanscore.monitoring.alert import Alert, Figure, Stream, labels_of, literal, recorded_where, streams_of, suffix_of
+from spanscore.monitoring.wording import EVIDENCE, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
@@ -21,6 +23,7 @@ class DropPlan:
     """How one metric's drops are watched.
 
     Attributes:
+        scale: of the metric's own values.
         null: baseline − tolerance.
         z: standard errors below it.
         least: effective scores a window needs.
@@ -29,11 +32,16 @@ class DropPlan:
 
     metric: str
     settings: AlertSettings
-    binary: bool
+    scale: Scale
     null: float
     z: float
     least: int
     to_see: float
+
+    @property
+    def binary(self) -> bool:
+        """Whether the metric knows only 0 and 1."""
+        return self.scale.kind == "binary"
 
     @property
     def holds(self) -> bool:
@@ -53,7 +61,6 @@ def plans_of(
 
 def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> DropPlan:
     assert alert.baseline is not None  # those without one have no plan
-    binary = metric.scale.kind == "binary"
     tolerated = budget.TOLERATED * alert.min_drop
     null = alert.baseline - tolerated
     z = alert.z or budget.critical_z(
@@ -62,10 +69,10 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
     return DropPlan(
         metric=metric.name,
         settings=alert,
-        binary=binary,
+        scale=metric.scale,
         null=null,
         z=z,
-        least=alert.min_scores or budget.least_scores(alert.baseline, binary=binary),
+        least=alert.min_scores or budget.least_scores(alert.baseline, binary=metric.scale.kind == "binary"),
         to_see=budget.scores_to_see(alert.min_drop, null=null, tolerated=tolerated, z=z),
     )
 
@@ -82,13 +89,18 @@ def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
                     promql.WRITTEN if alert.series else promql.WATCHED,
                     promql.dropped(of, null=f"{plan.null:.6g}", z=plan.z, min_scores=plan.least, binary=plan.binary),
                 ),
-                labels=labels_of("critical", plan.metric, window, stream),
-                summary=f"{plan.metric} has dropped{suffix_of(stream)}",
-                text=f"{plan.metric}{suffix_of(stream)} is {{value}} over the last {window}, {{drop}} below its baseline of "
-                f"{alert.baseline:g}, from {{scores}} effective scores ({{service}}). {_promise(plan)}",
-                scores=of.n_eff,
-                drop=f"{alert.baseline:g} - {of.mean}",
+                labels=labels_of(alert.severity, plan.metric, window, stream),
+                summary=f"{literal(plan.metric)} has dropped{suffix_of(stream)}",
+                text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below its baseline of "
+                f"{alert.baseline:g} ({{service}}). {EVIDENCE} {_promise(plan)}",
+                figures=_figures(plan, stream, window),
             )
+
+
+def _figures(plan: DropPlan, stream: Stream, window: str) -> dict[str, Figure]:
+    own = promql.Estimate.recorded(window, f"{recorded_where(plan.metric, plan.settings, stream)},{promql.OWN}")
+    drop = Figure(f"{plan.settings.baseline:g} - {own.mean}", "%.3f")
+    return {"drop": drop, **figures_of(plan.metric, plan.scale, stream, own, window)}
 
 
 def _promise(plan: DropPlan) -> str:
@@ -97,7 +109,7 @@ def _promise(plan: DropPlan) -> str:
         return (
             "The baseline is below 0.5: for a continuous metric false alarms may then be more frequent than configured."
         )
-    return f"z = {plan.z:.2f}: at most one false alarm in {every}, over all windows, metrics and segments."
+    return f"At most one false alarm in {every}, over all windows, metrics and segments (z = {plan.z:.2f})."
 
 
 def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
@@ -105,15 +117,16 @@ def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings)
     least = alert.min_scores or budget.least_scores(alert.baseline, binary=metric.scale.kind == "binary")
     window = promql.duration(shared.windows[0])
     for stream in streams_of(shared):
-        of = promql.Estimate.recorded(window, recorded_where(metric.name, alert, stream))
+        where = recorded_where(metric.name, alert, stream)
+        of, own = (promql.Estimate.recorded(window, matchers) for matchers in (where, f"{where},{promql.OWN}"))
         yield Alert(
             name="SpanscoreQualityBelowThreshold",
             expression=promql.among(
                 promql.WRITTEN, promql.below(of, threshold=alert.threshold or 0.0, min_scores=least)
             ),
-            labels=labels_of("critical", metric.name, window, stream),
-            summary=f"{metric.name} is below {alert.threshold:g}{suffix_of(stream)}",
-            text=f"{metric.name}{suffix_of(stream)} is {{value}} over the last {window}, below its threshold of "
-            f"{alert.threshold:g}, from {{scores}} effective scores ({{service}}).",
-            scores=of.n_eff,
+            labels=labels_of(alert.severity, metric.name, window, stream),
+            summary=f"{literal(metric.name)} is below {alert.threshold:g}{suffix_of(stream)}",
+            text=f"{mean_of(metric.name, metric.scale, stream)} is {{value}} over {window}, below its threshold of "
+            f"{alert.threshold:g} ({{service}}). {EVIDENCE}",
+            figures=figures_of(metric.name, metric.scale, stream, own, window),
         )

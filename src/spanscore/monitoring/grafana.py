@@ -7,13 +7,14 @@ that nothing arrives is an alert of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import ceil
 from typing import Any
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import PATIENCE, Alert, links_of
+from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled, literal
+from spanscore.monitoring.links import links_of, times_of
 from spanscore.settings.tree import MonitoringSettings
 
 __all__ = ["provisioned"]
@@ -37,40 +38,41 @@ def provisioned(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str,
 
 def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
     title = " ".join([alert.name, *alert.labels.values()])
+    templates = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
+    told = "".join(templates.values())
+    figures = {name: one for name, one in {**alert.figures, **times_of(alert)}.items() if f"{{{name}}}" in told}
+    parts = {"value": _value("B", "%.3g"), "service": f"service {SERVICE}"}
+    parts |= {name: _value(_reduced_as(name), one.form) for name, one in figures.items()}
     return {
         "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
-        "title": title,
+        "title": title.replace("$", "$$"),  # which Grafana reads as one; by a single one it puts a variable in
         "condition": "C",
-        "data": list(_steps(alert)),
+        "data": [*_condition(alert), *_asked(figures)],
         "noDataState": "OK",
         "execErrState": "Error",
         "for": promql.duration(PATIENCE * shared.interval),
-        "annotations": {
-            "summary": alert.summary,
-            "description": alert.message(
-                value=_value("B", "%.3g"),
-                scores=_value("E", "%.0f"),
-                drop=_value("G", "%.3f"),
-                service=f"service {SERVICE}",
-            ),
-            **links_of(alert, shared),
-        },
-        "labels": dict(alert.labels),
+        "annotations": {name: filled(template, parts) for name, template in templates.items()},
+        "labels": {name: literal(value) for name, value in alert.labels.items()},
         "isPaused": False,
     }
 
 
-def _steps(alert: Alert) -> Iterator[dict[str, Any]]:
+def _condition(alert: Alert) -> Iterator[dict[str, Any]]:
     yield _query("A", alert.expression)
     yield _reduced("B", "A")
     condition = {"evaluator": {"type": "gt", "params": [EVERYTHING]}}
     yield _step("C", EXPRESSION, EXPRESSION, type="threshold", expression="B", conditions=[condition])
-    if alert.scores:
-        yield _query("D", alert.scores)
-        yield _reduced("E", "D")
-    if alert.drop:
-        yield _query("F", alert.drop)
-        yield _reduced("G", "F")
+
+
+def _asked(figures: Mapping[str, Figure]) -> Iterator[dict[str, Any]]:
+    """Yield the queries of figures: of all services, as Grafana puts those with the alert's own labels beside it."""
+    for name, figure in figures.items():
+        yield _query(name, figure.expression.replace(f",{promql.OWN}", ""))
+        yield _reduced(_reduced_as(name), name)
+
+
+def _reduced_as(figure: str) -> str:
+    return f"{figure}_value"
 
 
 def _query(ref: str, expression: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, Alert, labels_of
+from spanscore.monitoring.alert import ALL, Alert, labels_of, literal
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.tree import MonitoringSettings
@@ -47,10 +47,10 @@ def failing(metric: Metric, shared: MonitoringSettings) -> Alert:
         name="SpanscoreJudgeFailing",
         expression=f"{share} > {shared.max_failed:g}\nand {promql.failures(window, where)} >= {FAILURES}",
         labels=labels_of("warning", metric.name, window),
-        summary=f"evaluations of {metric.name} fail",
-        text=f"A share of {{value}} of the evaluations of {metric.name} failed over the last {window} ({{service}}), more than "
-        f"{shared.max_failed:g}. Failures are missing, not low scores: the mean is of what could be judged. "
-        "spanscore.outcome of spanscore_evaluations_total tells which kind, error.type on the evaluation spans tells why.",
+        summary=f"evaluations of {literal(metric.name)} fail",
+        text=f"A share of {{value}} of the evaluations of {literal(metric.name)} failed over {window} ({{service}}), more than "
+        f"{shared.max_failed:g}. They are missing, not low scores: the mean is of the rest. Which kind: spanscore.outcome of "
+        "spanscore_evaluations_total; why: error.type on the evaluation spans.",
     )
 
 
@@ -63,10 +63,10 @@ def declining(metric: Metric, shared: MonitoringSettings) -> Alert:
         name="SpanscoreJudgeDeclining",
         expression=f"{promql.declined_share(window, where)} >= {MAX_DECLINED:g}\nand {declined} >= {FAILURES}",
         labels=labels_of("warning", metric.name, window),
-        summary=f"the judge of {metric.name} declines",
-        text=f"The judge, or its provider's filter, declined a share of {{value}} of what it was asked for {metric.name} over "
-        f"the last {window} ({{service}}), {MAX_DECLINED:g} or more. These are no random units: the mean is of the others. Use "
-        "another judge for it, or have the filter set for this use.",
+        summary=f"the judge of {literal(metric.name)} declines",
+        text=f"The judge, or its provider's filter, declined a share of {{value}} of what it was asked for "
+        f"{literal(metric.name)} over {window} ({{service}}), {MAX_DECLINED:g} or more. These are no random units: the mean is "
+        "of the others. Use another judge for it, or have the filter set for this use.",
     )
 
 
@@ -131,10 +131,11 @@ def unaccounted(shared: MonitoringSettings) -> Alert:
     """Return the alert on units without an outcome."""
     window = promql.duration(AT_REST * shared.interval)
     name = promql.UNACCOUNTED
+    wrong = f"min_over_time({name}[{window}]) > 0\nor max_over_time({name}[{window}]) < 0"
     return Alert(
         name="SpanscoreOutcomesDoNotAddUp",
-        expression=f"min_over_time({name}[{window}]) > 0\nor max_over_time({name}[{window}]) < 0",
-        labels=labels_of("warning", f"{{{{ $labels.{promql.METRIC} }}}}", window),
+        expression=f'label_replace({wrong}, "metric", "$1", "{promql.METRIC}", "(?s)(.*)")',
+        labels={"severity": "warning", "window": window},  # the metric is what the expression says
         summary="units are unaccounted for",
         text=f"eligible − outcomes − pending is {{value}} and not 0, over the last {window} ({{service}}): units were lost "
         "without an outcome. That is a fault of spanscore: please report it, with scorer.status().",

@@ -21,8 +21,10 @@ __all__ = [
     "BY_SERIES",
     "FAILED",
     "GROUP",
+    "INSTANCE",
     "LOWEST_FACTOR",
     "METRIC",
+    "OWN",
     "POPULATION",
     "TURNED_AWAY",
     "UNACCOUNTED",
@@ -48,6 +50,7 @@ __all__ = [
     "n_eff",
     "now",
     "recorded_as",
+    "replicas",
     "standard_error",
     "t_interval",
     "unaccounted",
@@ -70,8 +73,12 @@ WRITTEN = "spanscore:written"
 """The name under which ``written()`` is."""
 WATCHED = "spanscore:watched"
 """The name under which ``watched()`` is."""
+INSTANCE = "instance"
 POPULATION = f'{label(semconv.STRATUM)}=""'
 """The matcher of the configured judge's own scores: those of a fallback are of another stratum."""
+OWN = "\nown"
+"""Stands among matchers for those of the service and series that an alert is about: a tool puts them in when it tells of it.
+With a line break, which no value in a matcher has."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
@@ -218,6 +225,12 @@ def declined_share(window: str, where: str = "") -> str:
     """Return the share of the evaluations that were to be judged which the judge declined, [0, 1]."""
     asked = ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}!~"{TURNED_AWAY}"', POPULATION)))
     return f"({increase(semconv.DECLINED, window, where)} / {increase(semconv.EVALUATIONS, window, asked)})"
+
+
+def replicas(window: str, where: str = "") -> str:
+    """Return how many processes have scored, by their ``instance``: what is scraped, or ``service.instance.id``."""
+    scored = increase(semconv.SCORED, window, where, (*GROUP, INSTANCE))
+    return f"count by ({', '.join(GROUP)}) ({scored} > 0)"
 
 
 def lowest_factor() -> str:

@@ -80,6 +80,7 @@ class _Traffic:
         self._shared = shared
         self._plans = plans_of(alerts, metrics, shared)
         self._first = promql.duration(shared.windows[0])
+        self._streams = streams_of(shared)[1:] or streams_of(shared)
 
     def cases(self) -> Iterator[_RuleTest]:
         yield _RuleTest("good traffic is quiet", self._all(), [])
@@ -183,7 +184,7 @@ class _Traffic:
     ) -> Iterator[dict[str, str]]:
         for metric in self._metrics:
             failures = {promql.METRIC: metric.name, label(semconv.OUTCOME): Outcome.JUDGE_ERROR}
-            yield _counter(semconv.EXCLUDED_WEIGHT, failures, UNITS * failed)
+            yield _counter(semconv.EXCLUDED_WEIGHT, failures, UNITS * failed * len(self._streams))
             name = {promql.METRIC: metric.name}
             ended = {
                 Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
@@ -210,7 +211,7 @@ class _Traffic:
         """Yield the sums of each segment; of the series that is watched unless another is named."""
         alert = self._alerts.get(metric.name, AlertSettings())
         own = {promql.METRIC: metric.name, label(semconv.SERIES): series or alert.series or "1"}
-        for stream in streams_of(self._shared)[1:] or streams_of(self._shared):
+        for stream in self._streams:
             yield from self._moments(
                 metric, mean, units, {**own, **({label(stream.key): stream.value} if stream.key else {})}
             )

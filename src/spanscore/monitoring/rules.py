@@ -17,9 +17,10 @@ import yaml
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import PATIENCE, SEGMENT, SERIES, Alert, links_of, streams_of
+from spanscore.monitoring.alert import PATIENCE, SEGMENT, SERIES, Alert, Figure, filled, literal, streams_of
 from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.grafana import provisioned
+from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -98,30 +99,25 @@ def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
 
 
 def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
-    text = alert.message(
-        value='{{ $value | printf "%.3g" }}',
-        scores=_asked(alert.scores, "%.0f"),
-        drop=_asked(alert.drop, "%.3f"),
-        service=_SERVICE,
-    )
+    figures = {name: _asked(figure) for name, figure in {**alert.figures, **times_of(alert)}.items()}
+    parts = {"value": '{{ $value | printf "%.3g" }}', "service": _SERVICE, **figures}
+    annotations = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
     return {
         "alert": alert.name,
         "expr": alert.expression,
         "for": promql.duration(PATIENCE * shared.interval),
-        "labels": dict(alert.labels),
-        "annotations": {"summary": alert.summary, "description": text, **links_of(alert, shared)},
+        "labels": {name: literal(value) for name, value in alert.labels.items()},
+        "annotations": {name: filled(template, parts) for name, template in annotations.items()},
     }
 
 
-def _asked(expression: str, form: str) -> str:
-    """Return the template that asks Prometheus for a value, by the expression's last matchers of the alert's own service."""
-    if not expression:
-        return ""
+def _asked(figure: Figure) -> str:
+    """Return the template that asks Prometheus for a figure of the alert's own service and series."""
     own = ("service_name", "job", SERIES)
-    quoted = expression.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
-    asked = quoted.removesuffix("}") + "".join(f",{name}=%q" for name in own) + "}"
-    values = " ".join(f"$labels.{name}" for name in own)
-    return f'{{{{ with printf "{asked}" {values} | query }}}}{{{{ . | first | value | printf "{form}" }}}}{{{{ end }}}}'
+    quoted = figure.expression.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
+    asked = quoted.replace(promql.OWN, ",".join(f"{name}=%q" for name in own))
+    values = "".join(f" $labels.{name}" for name in own) * quoted.count(promql.OWN)
+    return f'{{{{ with printf "{asked}"{values} | query }}}}{{{{ . | first | value | printf "{figure.form}" }}}}{{{{ end }}}}'
 
 
 class _Literal(yaml.SafeDumper):

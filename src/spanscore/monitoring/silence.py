@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import SERIES, Alert, labels_of
+from spanscore.monitoring.alert import SERIES, Alert, labels_of, literal
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -31,9 +31,9 @@ def silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) ->
     yield Alert(
         name="SpanscoreNoScores",
         expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, first, scored)} == 0",
-        labels={**labels_of("warning", metric.name, first), "reason": UNSCORED},
-        summary=f"{metric.name} has no scores",
-        text=f"{{value}} units were to be evaluated by {metric.name} over the last {first}, and none got a score "
+        labels={**labels_of("critical", metric.name, first), "reason": UNSCORED},
+        summary=f"{literal(metric.name)} has no scores",
+        text=f"{{value}} units were to be evaluated by {literal(metric.name)} over the last {first}, and none got a score "
         "({service}). spanscore.outcome of spanscore_evaluations_total tells how they ended.",
     )
     # Known: from before the window, by up to twice its length. One that is new is not silent yet; of a service that is gone
@@ -45,8 +45,8 @@ def silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) ->
     yield Alert(
         name="SpanscoreNoScores",
         expression=f"{silent}\nor absent({counter})",
-        labels={**labels_of("warning", metric.name, long), "reason": SILENT},
-        summary=f"{metric.name} has no scores",
-        text=f"No score of {metric.name} arrived over the last {long}, or its counters are not here at all ({{service}}): no "
-        "traffic, no scorer, or no way from it to here. No other alert on this metric can fire meanwhile.",
+        labels={**labels_of("critical", metric.name, long), "reason": SILENT},
+        summary=f"{literal(metric.name)} has no scores",
+        text=f"No score of {literal(metric.name)} arrived over the last {long}, or its counters are not here at all "
+        "({service}): no traffic, no scorer, or no way from it to here. No other alert on this metric can fire meanwhile.",
     )

@@ -5,9 +5,11 @@ The keys of a scorer's options are not among them, but for those that others rea
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from spanscore.settings.budget import Budget
 from spanscore.settings.durations import seconds_of
@@ -48,6 +50,16 @@ PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 def _bytes(value: Any) -> Any:
     return bytes_of(value) if isinstance(value, str) else value
+
+
+def _web_address(text: str) -> str:
+    if urlsplit(text).scheme not in {"http", "https"} or not urlsplit(text).netloc or not text.isprintable():
+        raise ValueError(f"{text!r} is no address of the web; write one that begins with http:// or https://")
+    return text
+
+
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+"""What a person may click on in a notification."""
 
 
 Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
@@ -203,6 +215,10 @@ class PlaceSettings(SettingsPart):
     retrieved_contexts: str | None = None
 
 
+OURS = ("alertname", "severity", "metric", "window", "segment", "reason")
+"""Labels that alerts have already."""
+
+
 class AlertSettings(SettingsPart):
     """When one metric is worth a page. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
 
@@ -215,6 +231,9 @@ class AlertSettings(SettingsPart):
             baseline of 0.95 and more 400.
         z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
         series: only this series (metric version, judge and votes) is watched; None = whatever is scored.
+        severity: label of the alerts on drops and on the threshold.
+        labels: more labels of every alert on the metric: who is told.
+        runbook: address that every alert on the metric links to; None = none.
     """
 
     baseline: Rate | None = None
@@ -224,6 +243,19 @@ class AlertSettings(SettingsPart):
     min_scores: int | None = Field(default=None, ge=1)
     z: Annotated[float, Field(gt=0)] | None = None
     series: str | None = None
+    severity: Annotated[str, Field(min_length=1)] = "warning"
+    labels: dict[str, str] = Field(default_factory=dict)
+    runbook: WebAddress | None = None
+
+    @field_validator("labels")
+    @classmethod
+    def _are_free(cls, labels: dict[str, str]) -> dict[str, str]:
+        wrong = [name for name in labels if name in OURS or not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name)]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0]!r} cannot be a label: write a word of letters, digits and _, but {', '.join(OURS)}"
+            )
+        return labels
 
     @model_validator(mode="after")
     def _can_drop(self) -> Self:
@@ -241,8 +273,8 @@ class MonitoringSettings(SettingsPart):
         windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
         no_scores_after: without a single score for this long, something is broken.
         max_failed: highest acceptable share of failed evaluations.
-        dashboard_url: what an alert links to; ``{metric}`` is replaced.
-        trace_url: where the traces of failed units are listed; ``{metric}`` is replaced. None = no link.
+        dashboard_url: what an alert links to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
+        trace_url: where the traces of failed units are listed, with the same places. None = no link.
     """
 
     segments: dict[str, list[str]] = Field(default_factory=dict)
@@ -250,8 +282,10 @@ class MonitoringSettings(SettingsPart):
     windows: list[PositiveSeconds] = Field(default=[3_600.0, 21_600.0, 86_400.0], min_length=1)
     no_scores_after: PositiveSeconds = 86_400.0
     max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    dashboard_url: str = "http://localhost:3000/d/spanscore-metric?var-metric={metric}"
-    trace_url: str | None = None
+    dashboard_url: WebAddress = (
+        "http://localhost:3000/d/spanscore-metric?var-metric={metric}&var-service={service}&from={from}&to=now"
+    )
+    trace_url: WebAddress | None = None
 
     @model_validator(mode="after")
     def _is_long_enough(self) -> Self:

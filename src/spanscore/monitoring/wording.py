@@ -1,0 +1,56 @@
+"""What an alert says of a mean: whose it is, on which scale, of how many scores and replicas, by which judge.
+
+A mean is told as quality, on which baselines are; beside it stands the raw one wherever that is another number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spanscore.model.score import UNIT_INTERVAL, Scale
+from spanscore.monitoring import promql
+from spanscore.monitoring.alert import SERIES, Figure, Stream, literal, suffix_of
+
+__all__ = ["EVIDENCE", "figures_of", "mean_of"]
+
+EVIDENCE = f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{SERIES} }}}}."
+"""What a mean stands on: the series is metric version, judge and votes."""
+
+
+def mean_of(metric: str, scale: Scale, stream: Stream) -> str:
+    """Return what is told of: ``Mean quality of hedging (lower is better; raw mean {raw}) for tier=gold``."""
+    return f"Mean quality of {literal(metric)}{_raw_of(scale)}{suffix_of(stream)}"
+
+
+def _raw_of(scale: Scale) -> str:
+    if (scale.range, scale.direction) == (UNIT_INTERVAL.range, UNIT_INTERVAL.direction):
+        return ""
+    low, high = _ends(scale)
+    within = "" if (low, high) == UNIT_INTERVAL.range else f", {low:g} to {high:g}"
+    return f" ({scale.direction} is better{within}; raw mean {{raw}})"
+
+
+def figures_of(metric: str, scale: Scale, stream: Stream, of: promql.Estimate, window: str) -> Mapping[str, Figure]:
+    """Return the figures of ``mean_of`` and ``EVIDENCE``.
+
+    Args:
+        of: what is recorded of the alert's own service and series: with ``promql.OWN`` among its matchers.
+    """
+    where = ",".join(filter(None, (promql.matching({promql.METRIC: metric}), stream.where, promql.OWN)))
+    found = {"scores": Figure(of.n_eff, "%.0f"), "replicas": Figure(promql.replicas(window, where), "%.0f")}
+    return {**found, "raw": Figure(_value_at(of.mean, scale), "%.2f")} if _raw_of(scale) else found
+
+
+def _value_at(quality: str, scale: Scale) -> str:
+    """Return the expression of the value that has a quality, the inverse of ``Scale.quality``."""
+    low, high = _ends(scale)
+    return (
+        f"{low:g} + {high - low:g} * {quality}"
+        if scale.direction == "higher"
+        else f"{high:g} - {high - low:g} * {quality}"
+    )
+
+
+def _ends(scale: Scale) -> tuple[float, float]:
+    low, high = scale.range or (0.0, 1.0)
+    return (0.0 if scale.negatives_are_zero else low), high

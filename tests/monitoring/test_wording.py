@@ -1,0 +1,133 @@
+"""What alerts say and where they link to: on the metric's own scale too, and whatever a name or a segment holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from spanscore.model.score import BINARY, Scale
+from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
+
+HOSTILE = [
+    "{{ $labels.job }}",
+    "}} {{",
+    '"quoted" and \\ behind',
+    "two\nlines",
+    "{value}",
+    "a {",
+    "$HOME ${HOME} %d %!q",
+    "\u2028\t'",
+    "# no: comment",
+]
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    scale: Scale
+
+
+HEDGING = Metric("hedging", Scale(direction="lower"))
+TONE = Metric("tone", Scale(range=(-1.0, 1.0)))
+STARS = Metric("stars", Scale(kind="ordinal", range=(1.0, 5.0)))
+PASSED = Metric("passed", BINARY)
+
+
+def files_of(metrics: list[Metric], **shared: object) -> dict[str, str]:
+    alerts = {metric.name: AlertSettings(baseline=0.9, min_drop=0.1) for metric in metrics}
+    return rule_files(alerts, metrics, MonitoringSettings(interval=1, windows=[20], no_scores_after=30, **shared))  # type: ignore[arg-type]
+
+
+def told(
+    prometheus: ModuleType, folder: Path, files: Mapping[str, str], alert: str = "SpanscoreQualityDrop"
+) -> list[str]:
+    """Return the annotations that promtool got of an alert where quality drops."""
+    tests = yaml.safe_load(files[RULES_TEST])
+    (drop,) = [one for one in tests["tests"] if one["name"].startswith("a drop")]
+    nothing = {"eval_time": drop.pop("promql_expr_test")[0]["eval_time"], "alertname": alert, "exp_alerts": []}
+    tests["tests"] = [{**drop, "alert_rule_test": [nothing]}]
+    (folder / "spanscore.rules.yml").write_text(files[RULES])
+    (folder / "spanscore.rules_test.yml").write_text(yaml.safe_dump(tests))
+    with pytest.raises(ValueError, match="got") as found:
+        prometheus.promtool("test", "rules", folder / "spanscore.rules_test.yml")
+    got = str(found.value)[str(found.value).rindex("got:") :]
+    return [json.loads(f'"{text}"') for text in re.findall(r'="((?:[^"\\]|\\.)*)"', got)]
+
+
+@pytest.mark.server
+def test_a_mean_is_told_on_the_scale_of_its_metric_too(prometheus: ModuleType, tmp_path: Path) -> None:
+    said = " ".join(told(prometheus, tmp_path, files_of([HEDGING, TONE, STARS, PASSED])))
+
+    drop = "0.125 below its baseline of 0.9 (job bot). 20000 effective scores, replicas: 1, series 1."
+    assert f"Mean quality of hedging (lower is better; raw mean 0.22) is 0.775 over 20s, {drop}" in said
+    assert f"Mean quality of tone (higher is better, -1 to 1; raw mean 0.55) is 0.775 over 20s, {drop}" in said
+    assert f"Mean quality of stars (higher is better, 1 to 5; raw mean 4.10) is 0.775 over 20s, {drop}" in said
+    assert f"Mean quality of passed is 0.775 over 20s, {drop}" in said
+
+
+@pytest.mark.server
+def test_a_link_leads_to_metric_service_and_time(prometheus: ModuleType, tmp_path: Path) -> None:
+    said = told(prometheus, tmp_path, files_of([Metric("tone & all", PASSED.scale)]))
+
+    link = "http://localhost:3000/d/spanscore-metric?var-metric=tone%20%26%20all&var-service=bot&from=-18000&to=now"
+    assert link in said  # promtool's clock begins at 0: 22 s after it, and 40 s back
+
+
+@pytest.mark.server
+def test_names_and_segments_with_signs_of_templates_are_told_as_they_are(
+    prometheus: ModuleType, tmp_path: Path
+) -> None:
+    files = files_of([Metric(f"m {value}", BINARY) for value in HOSTILE], segments={"tier": HOSTILE})
+
+    said = told(prometheus, tmp_path, files)
+
+    for value in HOSTILE:
+        assert f"Mean quality of m {value} for tier={value} is 0.775 over 20s" in " ".join(said)
+    (tmp_path / "spanscore.rules_test.yml").write_text(files[RULES_TEST])
+    assert "SUCCESS" in prometheus.promtool("test", "rules", tmp_path / "spanscore.rules_test.yml")
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_in_grafanas_file_a_dollar_is_no_variable_and_a_brace_opens_no_template(value: str) -> None:
+    files = files_of([Metric(f"m {value}", BINARY)], segments={"tier": [value]})
+
+    for rule in yaml.safe_load(files[GRAFANA])["groups"][0]["rules"]:
+        assert "$" not in rule["title"].replace("$$", "")
+        assert "$" not in "".join(rule["labels"].values())
+        assert "{value}" not in rule["annotations"]["description"]
+
+
+def test_severity_labels_and_runbook_are_those_of_the_metric() -> None:
+    settings = AlertSettings(baseline=0.9, severity="page", labels={"team": "rag"}, runbook="https://wiki/{x}")
+    rules = yaml.safe_load(rule_files({"passed": settings}, [PASSED])[RULES])["groups"][1]["rules"]
+
+    own = [one for one in rules if one["labels"].get("metric") == "passed"]
+    severities = {one["alert"]: one["labels"]["severity"] for one in own}
+    assert severities["SpanscoreQualityDrop"] == "page"
+    assert severities["SpanscoreNoScores"] == "critical"
+    assert {one["labels"]["team"] for one in own} == {"rag"}
+    assert {one["annotations"]["runbook_url"] for one in own} == {'https://wiki/{{ "\\x7b" }}x}'}
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "ftp://host/x", "//host", "localhost:3000", "http://a\nb"])
+def test_an_address_that_is_none_of_the_web_is_refused(address: str) -> None:
+    for settings in ({"dashboard_url": address}, {"trace_url": address}):
+        with pytest.raises(ValidationError, match="http"):
+            MonitoringSettings(**settings)
+    with pytest.raises(ValidationError, match="http"):
+        AlertSettings(runbook=address)
+
+
+@pytest.mark.parametrize("name", ["severity", "a-b", "1st", "", "team\n"])
+def test_a_label_that_is_taken_or_no_word_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="cannot be a label"):
+        AlertSettings(labels={name: "x"})
