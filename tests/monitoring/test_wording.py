@@ -75,6 +75,22 @@ def test_a_mean_is_told_on_the_scale_of_its_metric_too(prometheus: ModuleType, t
 
 
 @pytest.mark.server
+def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_path: Path) -> None:
+    files = files_of([PASSED])
+    lost = {
+        "series": 'spanscore_excluded_weight_total{gen_ai_evaluation_name="passed",job="bot"}',
+        "values": "0+250x40",
+    }
+    tests = yaml.safe_load(files[RULES_TEST])
+    for case in tests["tests"]:
+        case["input_series"].append(lost)
+
+    said = " ".join(told(prometheus, tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)}))
+
+    assert "series 1. 20 % of the chosen units were not scored: the mean is of the rest, at worst 0.62. At most" in said
+
+
+@pytest.mark.server
 def test_a_link_leads_to_metric_service_and_time(prometheus: ModuleType, tmp_path: Path) -> None:
     said = told(prometheus, tmp_path, files_of([Metric("tone & all", PASSED.scale)]))
 

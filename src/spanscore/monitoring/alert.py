@@ -59,7 +59,7 @@ class Figure:
 
     Attributes:
         expression: one value; ``promql.OWN`` among its matchers = of the service and series that the alert is about.
-        form: of ``printf``.
+        form: of ``printf``. Where there is no value nothing is said, the form neither.
     """
 
     expression: str

@@ -42,7 +42,7 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
     told = "".join(templates.values())
     figures = {name: one for name, one in {**alert.figures, **times_of(alert)}.items() if f"{{{name}}}" in told}
     parts = {"value": _value("B", "%.3g"), "service": f"service {SERVICE}"}
-    parts |= {name: _value(_reduced_as(name), one.form) for name, one in figures.items()}
+    parts |= {name: _known(_reduced_as(name), one.form) for name, one in figures.items()}
     return {
         "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",
         "title": title.replace("$", "$$"),  # which Grafana reads as one; by a single one it puts a variable in
@@ -67,8 +67,12 @@ def _condition(alert: Alert) -> Iterator[dict[str, Any]]:
 def _asked(figures: Mapping[str, Figure]) -> Iterator[dict[str, Any]]:
     """Yield the queries of figures: of all services, as Grafana puts those with the alert's own labels beside it."""
     for name, figure in figures.items():
-        yield _query(name, figure.expression.replace(f",{promql.OWN}", ""))
+        yield _query(name, _of_all(figure.expression))
         yield _reduced(_reduced_as(name), name)
+
+
+def _of_all(expression: str) -> str:
+    return expression.replace(f",{promql.OWN}", "").replace(f",{promql.OWN_SERVICE}", "")
 
 
 def _reduced_as(figure: str) -> str:
@@ -86,6 +90,12 @@ def _reduced(ref: str, of: str) -> dict[str, Any]:
 def _step(ref: str, source: str, kind: str, **model: Any) -> dict[str, Any]:
     whole = {"refId": ref, "datasource": {"type": kind, "uid": source}, **model}
     return {"refId": ref, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": whole}
+
+
+def _known(ref: str, form: str) -> str:
+    """Return what says a value, and nothing where there is none: Grafana has NaN for that."""
+    said = f'{{{{ printf "{form}" .Value }}}}'
+    return f"{{{{ with $values.{ref} }}}}{{{{ if eq .Value .Value }}}}{said}{{{{ end }}}}{{{{ end }}}}"
 
 
 def _value(ref: str, form: str) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "LOWEST_FACTOR",
     "METRIC",
     "OWN",
+    "OWN_SERVICE",
     "POPULATION",
     "TURNED_AWAY",
     "UNACCOUNTED",
@@ -76,9 +77,9 @@ WATCHED = "spanscore:watched"
 INSTANCE = "instance"
 POPULATION = f'{label(semconv.STRATUM)}=""'
 """The matcher of the configured judge's own scores: those of a fallback are of another stratum."""
-OWN = "\nown"
-"""Stands among matchers for those of the service and series that an alert is about: a tool puts them in when it tells of it.
-With a line break, which no value in a matcher has."""
+OWN_SERVICE, OWN = "\nown service", "\nown series"
+"""Stand among matchers for those of the service, and of the series, that an alert is about: a tool puts them in when it tells
+of it. With a line break, which no value in a matcher has."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)

@@ -8,6 +8,7 @@ grafana/alerting/spanscore.yaml               for those who alert in Grafana ins
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
@@ -113,11 +114,14 @@ def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
 
 def _asked(figure: Figure) -> str:
     """Return the template that asks Prometheus for a figure of the alert's own service and series."""
-    own = ("service_name", "job", SERIES)
     quoted = figure.expression.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
-    asked = quoted.replace(promql.OWN, ",".join(f"{name}=%q" for name in own))
-    values = "".join(f" $labels.{name}" for name in own) * quoted.count(promql.OWN)
+    asked = _OWN.sub(lambda found: ",".join(f"{name}=%q" for name in _OWNED[found[0]]), quoted).replace("\n", " ")
+    values = "".join(f" $labels.{name}" for found in _OWN.findall(quoted) for name in _OWNED[found])
     return f'{{{{ with printf "{asked}"{values} | query }}}}{{{{ . | first | value | printf "{figure.form}" }}}}{{{{ end }}}}'
+
+
+_OWNED = {promql.OWN_SERVICE: ("service_name", "job"), promql.OWN: ("service_name", "job", SERIES)}
+_OWN = re.compile("|".join(_OWNED))
 
 
 class _Literal(yaml.SafeDumper):

@@ -13,8 +13,12 @@ from spanscore.monitoring.alert import SERIES, Figure, Stream, literal, suffix_o
 
 __all__ = ["EVIDENCE", "figures_of", "mean_of"]
 
-EVIDENCE = f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{SERIES} }}}}."
+EVIDENCE = (
+    f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{SERIES} }}}}.{{excluded}}{{worst}}"
+)
 """What a mean stands on: the series is metric version, judge and votes."""
+WORTH_TELLING = 0.01
+"""Share of the chosen units without a score from which on it is told."""
 
 
 def mean_of(metric: str, scale: Scale, stream: Stream) -> str:
@@ -38,7 +42,19 @@ def figures_of(metric: str, scale: Scale, stream: Stream, of: promql.Estimate, w
     """
     where = ",".join(filter(None, (promql.matching({promql.METRIC: metric}), stream.where, promql.OWN)))
     found = {"scores": Figure(of.n_eff, "%.0f"), "replicas": Figure(promql.replicas(window, where), "%.0f")}
-    return {**found, "raw": Figure(_value_at(of.mean, scale), "%.2f")} if _raw_of(scale) else found
+    if _raw_of(scale):
+        found["raw"] = Figure(_value_at(of.mean, scale), "%.2f")
+    return found if stream.key else {**found, **_excluded(metric, window)}  # what is lost has no segment
+
+
+def _excluded(metric: str, window: str) -> Mapping[str, Figure]:
+    where = f"{promql.matching({promql.METRIC: metric})},{promql.OWN_SERVICE}"
+    share = f"{promql.excluded_share(window, where)} >= {WORTH_TELLING:g}"
+    lowest, _ = promql.excluded_bounds(promql.increases(window, where))
+    return {
+        "excluded": Figure(f"100 * ({share})", " %.0f %% of the chosen units were not scored: the mean is of the rest"),
+        "worst": Figure(f"{lowest}\nand {share}", ", at worst %.2f."),
+    }
 
 
 def _value_at(quality: str, scale: Scale) -> str:
