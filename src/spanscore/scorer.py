@@ -81,6 +81,7 @@ class OnlineScorer:
         steps: whether prompts, parsers and lambdas get spans too.
         score_abandoned: whether the partial answer of a stream that its reader left half-way is scored; else the unit is
             ``no_sample``.
+        score_failed: whether a run that failed is scored where its model had answered; else it is ``no_sample``.
         extract: where question, answer and contexts are found, when the usual places do not have them.
         redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
             (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
@@ -134,6 +135,7 @@ class OnlineScorer:
         capture_metrics: bool = True,
         steps: bool = False,
         score_abandoned: bool = False,
+        score_failed: bool = False,
         extract: Extract | None = None,
         redactor: Redactor | None = None,
         keep: Filter | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import repeat
 from typing import Any
 
@@ -73,6 +74,31 @@ def test_a_run_in_which_nothing_failed_is_scored_at_the_base_rate() -> None:
 
     assert [rule for rule, _ in found] == ["base"]
     assert found.total() < 40
+
+
+def test_a_run_that_failed_is_scored_where_its_model_had_answered_if_asked() -> None:
+    applications = {"after it": rag() | RunnableLambda(step_fails), "before": RunnableLambda(step_fails) | rag()}
+
+    ends = {
+        (when, asked): _ends_of(one, score_failed=asked)
+        for when, one in applications.items()
+        for asked in (True, False)
+    }
+
+    assert ends == {
+        ("after it", True): {"scored": 1},
+        ("after it", False): {"no_sample": 1},
+        ("before", True): {"no_sample": 1},
+        ("before", False): {"no_sample": 1},
+    }
+
+
+def _ends_of(application: Any, **options: Any) -> Mapping[str, int]:
+    with a_line(Grounded(), **options) as (scorer, _):
+        with pytest.raises(ValueError, match="no"):
+            application.invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(5)
+        return scorer.status().outcomes["grounded"]
 
 
 @pytest.mark.parametrize(

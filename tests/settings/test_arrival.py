@@ -27,8 +27,10 @@ from spanscore.line.options import Options
 from spanscore.monitoring.rules import rule_files
 from spanscore.settings.reading import read_settings
 
+CHEAP = ["exact_match", "string_presence"]
+"""They ask no judge, so that a rule may look at their scores; of every unit."""
 BASE: dict[str, Any] = {
-    "metrics": ["faithfulness", "response_relevancy"],
+    "metrics": ["faithfulness", "response_relevancy", *CHEAP],
     "judge": {
         "model": "openai:usual",
         "fallback": [{"model": "openai:as-usual"}],
@@ -36,12 +38,15 @@ BASE: dict[str, Any] = {
         "budget": [{"calls": 1_000, "per": "1h"}],
     },
     "embeddings": "openai:usual",
-    "sampling": {"rules": [{"when": {}, "rate": 0.9}]},
+    "sampling": {
+        "rates": dict.fromkeys(CHEAP, 1.0),
+        "rules": [{"when": {"score": {"metric": "exact_match", "below": 0.5}}, "rate": 0.9}],
+    },
     "alerts": {"faithfulness": {"baseline": 0.85}},
 }
 """An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
 UNUSUAL: dict[str, Any] = {
-    "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy"],
+    "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy", *CHEAP],
     "judge.model": "openai:unusual",
     "judge.base_url": "http://127.0.0.1:9/unusual",
     "judge.api_key_env": "UNUSUAL_KEY",
@@ -58,7 +63,8 @@ UNUSUAL: dict[str, Any] = {
     "judge.prices.*.cached_input": 0.4321,
     "judge.budget.*.metric": "faithfulness",
     "embeddings": "openai:unusual",
-    "sampling.rates": {"faithfulness": 0.4321},
+    "sampling.rates": {"faithfulness": 0.4321, **dict.fromkeys(CHEAP, 1.0)},
+    "sampling.rules.*.when.score.metric": "string_presence",
     "sampling.rules.*.when.status": "error",
     "sampling.rules.*.when.metadata": {"tier": "unusual", "region": "eu"},
     "capture.user_input": "input.unusual",

@@ -44,10 +44,12 @@ class GenAIDialect:
     Attributes:
         extract: where question, answer and contexts are found.
         score_abandoned: score also what was said of a stream that its reader left.
+        score_failed: score also what a model said inside of a run that failed.
     """
 
     extract: Extract = field(default_factory=Extract)
     score_abandoned: bool = False
+    score_failed: bool = False
 
     def claims(self, span: SpanData) -> bool:
         """Whether this is a span of the GenAI conventions, and of something that can be scored."""
@@ -66,13 +68,13 @@ class GenAIDialect:
         ended = str(root.attributes.get(semconv.RUN_END))
         if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
             return no_sample(_UNFINISHED[ended])
-        view = _view(unit, root)
+        view = _view(unit, root, score_failed=self.score_failed)
         if isinstance(view.output.value, dict) and "__interrupt__" in view.output.value:
             return no_sample(_UNFINISHED["interrupted"])
         return samples_of(view, self.extract)
 
 
-def _view(unit: Unit, root: SpanData) -> View:
+def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     tools = _of(unit, {semconv.EXECUTE_TOOL})
     callers = sorted(_of(unit, semconv.MODEL_OPERATIONS), key=lambda span: span.end_ns)
     read = {span.span_id: _model(span, unit) for span in callers}
@@ -95,6 +97,7 @@ def _view(unit: Unit, root: SpanData) -> View:
         history=_messages(root, semconv.HISTORY),
         expected=expected if isinstance(expected, dict) else {},
         failed=root.status == "error",
+        score_failed=score_failed,
     )
 
 

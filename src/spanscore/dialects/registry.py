@@ -12,5 +12,5 @@ DIALECTS = Registry(
     protocol=Dialect,
     outside="my_pkg.dialects:MyDialect",
     built_in=_BUILT_IN,
-    offers=("extract", "score_abandoned"),
+    offers=("extract", "score_abandoned", "score_failed"),
 )

@@ -195,7 +195,7 @@ def _answers(view: View, said: Said) -> Iterator[_Guess]:
     if said.structure(whole):
         yield _Guess(as_text(whole), Source.OBJECT)
     yield _said_now(value, said) if view.goes_on else _said_of(_own_texts(value, view.input), value, said)
-    if view.failed:
+    if view.failed and not view.score_failed:
         return  # what a model said inside of a failed run never reached a user
     if view.models:
         last = view.models[-1].said

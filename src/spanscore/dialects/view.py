@@ -102,6 +102,7 @@ class View:
         every_tool: as ``tools``, with those inside another.
         history: what a store of messages gave to the unit.
         failed: the root ended with an error.
+        score_failed: what a model said inside of a run that failed is its answer.
     """
 
     unit: Unit
@@ -116,6 +117,7 @@ class View:
     history: Sequence[GenAIMessage] = ()
     expected: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
+    score_failed: bool = False
 
     @property
     def goes_on(self) -> bool:

@@ -169,7 +169,8 @@ class Line:
 
     def _dialects(self) -> list[Dialect]:
         extract = _within(self.box, self.options.extract or Extract())
-        offered = {"extract": extract, "score_abandoned": self.options.score_abandoned}
+        ends = {"score_abandoned": self.options.score_abandoned, "score_failed": self.options.score_failed}
+        offered = {"extract": extract, **ends}
         own = [_boxed(self.box, dialect) for dialect in DIALECTS.each(self.options.dialects, **offered)]
         return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
 

@@ -99,6 +99,7 @@ class Options:
     capture_metrics: Annotated[bool, Key("capture.metrics")] = True
     steps: Annotated[bool, Key("capture.steps")] = False
     score_abandoned: Annotated[bool, Key("capture.score_abandoned")] = False
+    score_failed: Annotated[bool, Key("capture.score_failed")] = False
     extract: Annotated[Extract | None, Key("capture.*", PlaceSettings, _extract)] = None
     redactor: Redactor | None = None
     keep: Filter | None = None

@@ -222,7 +222,10 @@ class RunCapture:
     def _fail(self, run_id: int, take: Any, output: Any, error: BaseException, inputs: Any = None) -> None:
         run = self._runs.get(run_id)
         if run is not None:
-            self._end(run_id, take, output, _error_of(run.root, error), inputs)
+            real = _error_of(run.root, error)
+            if run.id != run_id and real is not None and not was_stopped(real):
+                run.root.failed_inside = True
+            self._end(run_id, take, output, real, inputs)
 
     def _end(self, run_id: int, take: Any, output: Any, error: BaseException | None, inputs: Any = None) -> None:
         run = self._runs.get(run_id)
@@ -230,7 +233,6 @@ class RunCapture:
             return
         root = run.root
         if run.id != run_id or root.ignored:
-            root.failed_inside = root.failed_inside or (error is not None and not was_stopped(error))
             root.open.pop(run_id, None)
             if self._roots.get(run_id) is run:
                 self.forget(root)
