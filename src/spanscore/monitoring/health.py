@@ -73,11 +73,12 @@ def declining(metric: Metric, shared: MonitoringSettings) -> Alert:
 def breaker() -> Alert:
     """Return the alert on an account that does not answer."""
     window = promql.duration(OPEN_S)
+    own = f"{series(semconv.JUDGE_BREAKER)}{{{promql.POPULATION}}}"
     by = ", ".join((label(semconv.PROVIDER_NAME), label(semconv.REQUEST_MODEL), *promql.GROUP[1:]))
     return Alert(
         name="SpanscoreJudgeBreakerOpen",
         # never closed: between two probes it is open, during one half-open
-        expression=f"max by ({by}) (min_over_time({series(semconv.JUDGE_BREAKER)}[{window}])) >= 1",
+        expression=f"max by ({by}) (min_over_time({own}[{window}])) >= 1",
         labels=labels_of("warning", ALL, window),
         summary="a judge is away",
         text=f"{_ACCOUNT} has not answered for {window} ({{service}}): its breaker is open, nothing is sent. Units wait for "

@@ -93,6 +93,12 @@ LOST = "|".join(outcome for outcome in Outcome if outcome.lost)
 _OF_STRATA = frozenset({semconv.SCORED, *MOMENTS})
 """Sums of which only the population's are asked. Outcomes are those of all units, so that they add up; and its mean lacks
 units of every stratum."""
+_OF_UNITS = frozenset(
+    {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.EXCLUDED_WEIGHT, semconv.EXCLUDED_WEIGHT2}
+)
+"""Counts of units: of every stratum but that of second judges, who are asked about the same units once more."""
+_NO_SHADOW = f'{label(semconv.STRATUM)}!="{semconv.STRATUM_SHADOW}"'
+"""The matcher of all that is no second judge's."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -111,17 +117,16 @@ def matching(labels: Mapping[str, str]) -> str:
 
 def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return the present value of an instrument per group; of a counter: since its processes started."""
-    return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(where)})"
+    return f"sum by ({', '.join(by)}) ({series(instrument)}{_where(_of_stratum(instrument, where))})"
 
 
 def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return how much a counter grew in the window, per group, over all replicas, labels and segments that are not in ``by``.
 
-    Of scores those of the population alone. Prometheus extrapolates at the window's ends: right for means, whose sums share the
-    error, not for exact counts.
+    Of scores those of the population alone, of units all but what second judges are asked. Prometheus extrapolates at the
+    window's ends: right for means, whose sums share the error, not for exact counts.
     """
-    if instrument in _OF_STRATA:
-        where = ",".join(filter(None, (where, POPULATION)))
+    where = _of_stratum(instrument, where)
     return f"sum by ({', '.join(by)}) (increase({series(instrument)}{_where(where)}[{window}]))"
 
 
@@ -324,6 +329,14 @@ def below(of: Estimate, *, threshold: float, min_scores: int) -> str:
 def _ended_as(outcomes: str, where: str) -> str:
     """Return the matchers of the population's evaluations that ended in one of these."""
     return ",".join(filter(None, (where, f'{label(semconv.OUTCOME)}=~"{outcomes}"', POPULATION)))
+
+
+def _of_stratum(instrument: str, where: str) -> str:
+    """Return matchers with those of whose scores, or of which units, an instrument is asked."""
+    if label(semconv.STRATUM) in where:
+        return where
+    own = POPULATION if instrument in _OF_STRATA else _NO_SHADOW if instrument in _OF_UNITS else ""
+    return ",".join(filter(None, (where, own)))
 
 
 def _where(matchers: str) -> str:
