@@ -23,6 +23,7 @@ __all__ = [
     "labels_of",
     "literal",
     "recorded_where",
+    "steady_window",
     "streams_of",
     "suffix_of",
 ]
@@ -33,6 +34,7 @@ SERIES = label(semconv.SERIES)
 SEGMENT = "segment"
 ALL = "all"
 """The metric label of an alert that is about none in particular."""
+_HOUR_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,11 @@ _PLACE = re.compile(r"\{(\w+)\}")
 def streams_of(shared: MonitoringSettings) -> list[Stream]:
     """Return all units, then each listed segment."""
     return [Stream(), *(Stream(key, value) for key, values in shared.segments.items() for value in values)]
+
+
+def steady_window(shared: MonitoringSettings) -> str:
+    """Return the shortest window of an hour or more, else the shortest: over it shares and plain thresholds are looked at."""
+    return promql.duration(min((one for one in shared.windows if one >= _HOUR_S), default=min(shared.windows)))
 
 
 def recorded_where(metric: str, alert: AlertSettings, stream: Stream) -> str:

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 from spanscore.model.score import Scale
 from spanscore.monitoring import budget, promql
-from spanscore.monitoring.alert import Alert, Figure, Stream, labels_of, literal, recorded_where, streams_of, suffix_of
+from spanscore.monitoring.alert import (
+    Alert,
+    Figure,
+    Stream,
+    labels_of,
+    literal,
+    recorded_where,
+    steady_window,
+    streams_of,
+    suffix_of,
+)
 from spanscore.monitoring.wording import EVIDENCE, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -115,7 +125,7 @@ def _promise(plan: DropPlan) -> str:
 def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts on a metric's threshold, by stream."""
     least = alert.min_scores or budget.least_scores(alert.baseline, binary=metric.scale.kind == "binary")
-    window = promql.duration(shared.windows[0])
+    window = steady_window(shared)
     for stream in streams_of(shared):
         where = recorded_where(metric.name, alert, stream)
         of, own = (promql.Estimate.recorded(window, matchers) for matchers in (where, f"{where},{promql.OWN}"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, Alert, labels_of, literal
+from spanscore.monitoring.alert import ALL, Alert, labels_of, literal, steady_window
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.tree import MonitoringSettings
@@ -40,7 +40,7 @@ BINDING_S, BINDING = 21_600.0, 0.5
 
 def failing(metric: Metric, shared: MonitoringSettings) -> Alert:
     """Return the alert on a judge that fails."""
-    window = promql.duration(shared.windows[0])
+    window = steady_window(shared)
     where = promql.matching({promql.METRIC: metric.name})
     share = promql.failed_share(window, where, weighted=metric.scale.range is not None)
     return Alert(
@@ -56,7 +56,7 @@ def failing(metric: Metric, shared: MonitoringSettings) -> Alert:
 
 def declining(metric: Metric, shared: MonitoringSettings) -> Alert:
     """Return the alert on a judge that declines."""
-    window = promql.duration(shared.windows[0])
+    window = steady_window(shared)
     where = promql.matching({promql.METRIC: metric.name})
     declined = promql.increase(semconv.DECLINED, window, where)
     return Alert(
@@ -115,7 +115,7 @@ REMEDIES: Mapping[str, str] = {
 
 def lost(shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts on units that are lost, by reason."""
-    window = promql.duration(shared.windows[0])
+    window = steady_window(shared)
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
     counters = ((semconv.EVALUATIONS, queue), (semconv.CAPTURE_REFUSED, ""), (semconv.HOLD_LOST, ""))
     for (reason, remedy), (instrument, where) in zip(REMEDIES.items(), counters, strict=True):

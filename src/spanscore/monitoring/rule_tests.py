@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, streams_of
+from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.names import label, series
@@ -79,7 +79,7 @@ class _Traffic:
         self._metrics = metrics
         self._shared = shared
         self._plans = plans_of(alerts, metrics, shared)
-        self._first = promql.duration(shared.windows[0])
+        self._first = steady_window(shared)
         self._streams = streams_of(shared)[1:] or streams_of(shared)
 
     def cases(self) -> Iterator[_RuleTest]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import SERIES, Alert, labels_of, literal
+from spanscore.monitoring.alert import SERIES, Alert, labels_of, literal, steady_window
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -23,7 +23,7 @@ def silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) ->
     """Yield the alerts on a metric without scores."""
     where = promql.matching({promql.METRIC: metric.name})
     scored = promql.matching({promql.METRIC: metric.name, **({SERIES: alert.series} if alert.series else {})})
-    first, long = promql.duration(shared.windows[0]), promql.duration(shared.no_scores_after)
+    first, long = steady_window(shared), promql.duration(shared.no_scores_after)
     outcome = label(semconv.OUTCOME)
     chosen = promql.increase(
         semconv.EVALUATIONS, first, f'{where},{outcome}!~"{promql.TURNED_AWAY}",{promql.POPULATION}'
