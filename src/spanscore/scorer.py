@@ -278,7 +278,7 @@ class OnlineScorer:
             closed=self._closing.begun,
             neighbours=neighbours(),
             overflowed=0 if self._models is None else self._models.overflowed,
-            notes=self._notes_of_models(),
+            notes=[*self._notes_of_models(), *([] if url else self._providers.notes())],
         )
 
     def flush(self, timeout: float = 10.0) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 from langchain_core.runnables import RunnableLambda
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from rich.console import Console
@@ -196,6 +197,23 @@ def test_metrics_that_are_served_are_not_called_missing(caplog):
 
     assert caplog.messages == []
     assert list(status.providers[1]) == ["metrics", "served", f"http://127.0.0.1:{port}/metrics", ""]
+
+
+@pytest.mark.parametrize(("preferred", "told"), [("delta", True), ("lowmemory", False), ("cumulative", False)])
+def test_metrics_that_leave_as_differences_are_told(monkeypatch, caplog, preferred, told):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", preferred)
+    log._logged_at.clear()
+    as_an_exporter_has_it = OTLPMetricExporter()._preferred_temporality
+    meters = MeterProvider([InMemoryMetricReader(preferred_temporality=as_an_exporter_has_it)])
+
+    with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=meters) as (scorer, _):
+        status = asked(scorer)
+        scorer.serve_metrics(0)  # what a Prometheus reads there is cumulative
+        served = scorer.status()
+
+    remedy = "metrics are sent as delta: the rules need cumulative"
+    assert [any(remedy in note for note in one.notes) for one in (status, served)] == [told, False]
+    assert any(remedy in message for message in caplog.messages) == told
 
 
 @pytest.mark.parametrize(

@@ -345,6 +345,17 @@ def test_status_says_when_the_last_export_went_well(own: Providers, receiver: Ot
     assert rows(own)["traces"].last.startswith("ok at ")
 
 
+@pytest.mark.parametrize(("preferred", "told"), [("delta", True), ("cumulative", False)])
+def test_our_own_metrics_that_leave_as_differences_are_told(
+    own: Providers, monkeypatch: pytest.MonkeyPatch, preferred: str, told: bool
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", preferred)
+    before = own.notes()
+    own.resolve()
+
+    assert [before, bool(own.notes())] == [[], told]
+
+
 # --- a backend that fails -------------------------------------------------------------------------------------------
 
 

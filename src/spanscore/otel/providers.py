@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from spanscore import semconv
 from spanscore.otel.exporters import OwnParts, exporter_name, otel_environment, sdk_disabled
 from spanscore.otel.quiet_exporter import SIGNALS, Signal
-from spanscore.otel.resolved import NO_METRICS, ProviderRow, ResolvedProvider, global_provider, no_provider
+from spanscore.otel.resolved import DELTA, NO_METRICS, ProviderRow, ResolvedProvider, global_provider, no_provider
 from spanscore.otel.scope import scope, version
 from spanscore.runtime.fork import before_fork, reset_in_child
 from spanscore.runtime.log import log_once
@@ -181,10 +181,15 @@ class Providers:
         which = {what: "none" if given is None else "given" for what, given in self._arguments.items()}
         return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
 
+    def notes(self) -> list[str]:
+        """Return what must be known of the providers' metrics, for ``status()``."""
+        return [DELTA] if self._chosen is not None and self._chosen["metrics"].sends_deltas() else []
+
     def mention_lacking_metrics(self) -> None:
-        """Log once that no alert can work, where no provider exports metrics."""
-        if any(row.last == NO_METRICS for row in self.describe()):
-            log_once(NO_METRICS, NO_METRICS, level=logging.INFO)
+        """Log once that no alert can work, where no provider exports metrics, or as the rules cannot read them."""
+        lacking = [NO_METRICS] if any(row.last == NO_METRICS for row in self.describe()) else []
+        for why in (*lacking, *self.notes()):
+            log_once(why, why, level=logging.INFO)
 
     def _provider(self, what: Signal) -> Any:
         self.resolve()

@@ -12,12 +12,15 @@ from opentelemetry import metrics, trace
 from spanscore.otel.exporters import exporter_name, sdk_disabled
 from spanscore.otel.quiet_exporter import QuietExporter, Signal
 
-__all__ = ["NO_METRICS", "ProviderRow", "ResolvedProvider", "global_provider", "no_provider"]
+__all__ = ["DELTA", "NO_METRICS", "ProviderRow", "ResolvedProvider", "global_provider", "no_provider"]
 
 Origin = Literal["given", "global", "own", "none"]
 
 NO_METRICS = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
 NO_LOGS = "no provider is set"
+DELTA = (
+    "metrics are sent as delta: the rules need cumulative; the Collector file of integrations/collector makes them so"
+)
 
 _log = logging.getLogger("spanscore")
 
@@ -72,6 +75,20 @@ class ResolvedProvider:
         if self.exporter is None:
             return ProviderRow(self.what, self.which, "", self.note)
         return ProviderRow(self.what, self.which, self.exporter.endpoint, self.exporter.last())
+
+    def sends_deltas(self) -> bool:
+        """Whether counters that are read from us leave as differences; False also where it cannot be seen.
+
+        The SDK tells it nowhere in public; its readers and exporters keep what they were given under this name.
+        """
+        config = getattr(self.provider, "_sdk_config", None)
+        readers = getattr(self.provider, "_metric_readers", None) or getattr(config, "metric_readers", None) or ()
+        preferred = [getattr(reader, "_preferred_temporality", None) or {} for reader in readers]
+        return any(
+            kind.__name__ == "ObservableCounter" and temporality.name == "DELTA"
+            for given in preferred
+            for kind, temporality in given.items()
+        )
 
     def _delivers(self, send: Callable[[], Any]) -> bool:
         failures = self.exporter.failures if self.exporter else 0
