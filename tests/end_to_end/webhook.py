@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -13,7 +14,8 @@ class Webhook:
 
     Attributes:
         url: for ``webhook_configs``.
-        told: every alert of every notification, in order of arrival: ``{"status", "labels", "annotations", …}``.
+        told: every alert of every notification, in order of arrival: ``{"status", "labels", "annotations", …}``,
+            and ``at``, when it came, by ``time.monotonic()``.
     """
 
     def __init__(self) -> None:
@@ -23,7 +25,7 @@ class Webhook:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.told += body["alerts"]
+                outer.told += [{**alert, "at": time.monotonic()} for alert in body["alerts"]]
                 self.send_response(200)
                 self.end_headers()
 

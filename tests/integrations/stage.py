@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +121,8 @@ def staged(
     """Set the stage, play some rounds of traffic, and wait until it has arrived."""
     with ExitStack() as stack:
         written = stack.enter_context(prometheus.running(folder / "written", rules=rules()))
-        endpoint = stack.enter_context(_carrying(folder, collector, written, phoenix))
+        stores = {"TRACES_OTLP_ENDPOINT": phoenix.url, "PROMETHEUS_WRITE_URL": written.remote_write}
+        endpoint = stack.enter_context(carrying(folder / "collector", collector, stores))
         tracers, meters = _providers(endpoint, jaeger, zipkin)
         scorer = OnlineScorer(
             _metrics(),
@@ -157,19 +158,24 @@ def scrape_config(port: int) -> str:
 
 
 @contextmanager
-def _carrying(folder: Path, collector: ModuleType, store: Prometheus, phoenix: Phoenix) -> Iterator[str]:
+def carrying(folder: Path, collector: ModuleType, to: Mapping[str, str]) -> Iterator[str]:
+    """Run the Collector of ``integrations/collector``, in a hurry, and yield where it takes OTLP.
+
+    Args:
+        folder: for its output.
+        collector: the module of its server.
+        to: variables of its configuration: ``TRACES_OTLP_ENDPOINT``, ``PROMETHEUS_WRITE_URL``.
+    """
+    folder.mkdir(exist_ok=True)
     http, health = free_port(), free_port()
     environment = {
         "OTLP_HTTP_LISTEN": f"127.0.0.1:{http}",
         "OTLP_GRPC_LISTEN": f"127.0.0.1:{free_port()}",
         "HEALTH_LISTEN": f"127.0.0.1:{health}",
-        "TRACES_OTLP_ENDPOINT": phoenix.url,
-        "PROMETHEUS_WRITE_URL": store.remote_write,
         "DECISION_WAIT": "1s",
         "BATCH_TIMEOUT": "100ms",
+        **to,
     }
-    folder = folder / "collector"
-    folder.mkdir()
     config = INTEGRATIONS / "collector" / "otelcol.yaml"
     with collector.running(folder, config, environment=environment, health=health):
         yield f"http://127.0.0.1:{http}"

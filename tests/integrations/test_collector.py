@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,11 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from tests.integrations.stage import INTEGRATIONS
+from tests.integrations.stage import carrying
 from tests.live import QUESTION, Grounded, rag
 from tests.servers.otlp import OtlpReceiver
 from tests.servers.prometheus import Prometheus
-from tests.servers.server import free_port, poll
+from tests.servers.server import poll
 
 from spanscore import OnlineScorer, semconv
 
@@ -68,7 +68,7 @@ def test_an_application_that_prefers_deltas_has_counters_in_prometheus(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
     with (
         prometheus.running(tmp_path / "store") as store,
-        carrying(collector, tmp_path, {"PROMETHEUS_WRITE_URL": store.remote_write}) as endpoint,
+        carrying(tmp_path, collector, {"PROMETHEUS_WRITE_URL": store.remote_write}) as endpoint,
         measured(f"{endpoint}/v1/metrics") as scorer,
     ):
         for asked in (3, 5):  # two exports, each of a difference
@@ -82,23 +82,6 @@ def test_an_application_that_prefers_deltas_has_counters_in_prometheus(
 
 def _is(store: Prometheus, scores: int) -> bool:
     return [float(one["value"][1]) for one in store.query(SCORES)] == [scores]
-
-
-@contextmanager
-def carrying(collector: ModuleType, folder: Path, to: Mapping[str, str]) -> Iterator[str]:
-    """Run the Collector of ``integrations/collector``, in a hurry, and yield where it takes OTLP."""
-    port, health = free_port(), free_port()
-    environment = {
-        "OTLP_HTTP_LISTEN": f"127.0.0.1:{port}",
-        "OTLP_GRPC_LISTEN": f"127.0.0.1:{free_port()}",
-        "HEALTH_LISTEN": f"127.0.0.1:{health}",
-        "DECISION_WAIT": "1s",
-        "BATCH_TIMEOUT": "100ms",
-        **to,
-    }
-    config = INTEGRATIONS / "collector" / "otelcol.yaml"
-    with collector.running(folder, config, environment=environment, health=health):
-        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager

@@ -112,7 +112,12 @@ def promtool(*arguments: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def running(
-    folder: Path, config: str = CONFIG, rules: Mapping[str, str] | None = None, *, retention: str = "15d"
+    folder: Path,
+    config: str = CONFIG,
+    rules: Mapping[str, str] | None = None,
+    *,
+    retention: str = "15d",
+    lookback_s: float = 300.0,
 ) -> Iterator[Prometheus]:
     """Run Prometheus with its data in ``folder``; stopped at the end of the block, or with this process.
 
@@ -121,6 +126,7 @@ def running(
         config: the text of ``prometheus.yml``.
         rules: file name → text; loaded whether or not the configuration has ``rule_files``.
         retention: what is older than this is deleted.
+        lookback_s: for how long a series that gets no more samples still has its last value.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (rules or {}).items():
@@ -136,6 +142,7 @@ def running(
             f"--storage.tsdb.retention.time={retention}",
             f"--web.listen-address=127.0.0.1:{port}",
             f"--enable-feature={FEATURES}",
+            f"--query.lookback-delta={round(1_000 * lookback_s)}ms",
             "--web.enable-remote-write-receiver",
             "--web.enable-lifecycle",
         ],
