@@ -65,6 +65,11 @@ class SampleError(SpanscoreError, ValueError):
 class JudgeError(SpanscoreError):
     """The judge gave no usable answer. Never turned into a score.
 
+    Its type is one of a closed list: ``declined``, ``cut``, ``too_long``, ``no_such_model``, ``not_allowed``, ``connection``,
+    ``unavailable``, ``timeout``, ``too_big``, ``unparseable``, ``empty``, ``http_<status>``; ``limit``, ``quota`` and
+    ``breaker_open`` of what it waited for; ``budget``; ``unknown_step`` of the lexical judge; ``judge_error`` for all that is
+    none of these. A judge of your own may raise others.
+
     Args:
         message: what happened, without quoting the prompt or the answer.
         error_type: low-cardinality name for ``error.type``; the class's own when None.

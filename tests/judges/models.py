@@ -94,14 +94,14 @@ class Answers:
 
     model = "answers"
 
-    def __init__(self, *answers: str | Exception) -> None:
+    def __init__(self, *answers: str | BaseException) -> None:
         self._answers = list(answers)
         self.asked: list[Prompt] = []
 
     async def ask(self, prompt: Prompt) -> Reply:
         self.asked.append(prompt)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return Reply(text=answer, model="answers-1", input_tokens=10, output_tokens=2)
 

@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.judges.models import QUESTION, Answer, Answers
+from tests.judges.models import QUESTION, Answer, Answers, ProviderError
 
 from spanscore.context import is_judging
-from spanscore.errors import JudgeError, JudgeRateLimited, JudgeTimeout, JudgeUnavailable, JudgeUnparseable
+from spanscore.errors import (
+    JudgeError,
+    JudgeOverloaded,
+    JudgeRateLimited,
+    JudgeTimeout,
+    JudgeUnavailable,
+    JudgeUnparseable,
+)
 from spanscore.judges import ask, recorded_calls
 from spanscore.judges.reader import read
 from spanscore.metrics.kit.step import Verdict
@@ -196,15 +203,23 @@ async def test_calls_made_before_a_cancellation_stay_on_record() -> None:
 
 @pytest.mark.parametrize(
     ("raised", "kind", "error_type"),
-    [(ValueError("SECRET"), JudgeError, "ValueError"), (TimeoutError("SECRET"), JudgeTimeout, "timeout")],
+    [
+        (ValueError("SECRET"), JudgeError, "judge_error"),
+        (SystemExit("SECRET"), JudgeError, "judge_error"),
+        (TimeoutError("SECRET"), JudgeTimeout, "timeout"),
+        (ConnectionResetError("SECRET"), JudgeUnavailable, "connection"),
+        (ProviderError(429), JudgeOverloaded, "http_429"),
+        (ProviderError(401), JudgeError, "not_allowed"),
+    ],
 )
-async def test_whatever_a_judge_raises_is_the_judges_error_and_quotes_nothing(
-    raised: Exception, kind: type[JudgeError], error_type: str
+async def test_whatever_a_judge_raises_is_the_judges_error_of_a_known_type_and_quotes_nothing(
+    raised: BaseException, kind: type[JudgeError], error_type: str
 ) -> None:
     with pytest.raises(kind) as caught:
         await ask(Answers(raised), QUESTION)
 
-    assert caught.value.error_type == error_type
+    assert (caught.value.error_type, type(caught.value)) == (error_type, kind)
+    assert type(raised).__name__ in str(caught.value)
     assert "SECRET" not in str(caught.value)
 
 

@@ -8,11 +8,12 @@ from functools import partial
 
 from pydantic import BaseModel
 
-from spanscore.errors import JudgeError, JudgeTimeout, JudgeUnparseable
+from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cost import with_cost
 from spanscore.judges.fit import bound_of, fit
+from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.reader import read
 from spanscore.judges.record import failed_call, priced_by, record, recorded_calls
 from spanscore.judges.render import form
@@ -136,14 +137,12 @@ async def _reply(judge: Judge, prompt: Prompt) -> Reply:
             return await budgeted(judge).ask(prompt)
     except JudgeError:
         raise
-    except TimeoutError as error:
-        raise JudgeTimeout(f"{prompt.step}: the judge did not answer in time") from error
+    except Exception as error:
+        raise judge_error(error, prompt.step) from error
     except BaseException as error:
         if _is_our_cancellation(error):
             raise
-        # The name only: messages of foreign errors quote prompts.
-        name = type_name(error)
-        raise JudgeError(f"{prompt.step}: the judge raised {name}", error_type=name) from error
+        raise JudgeError(f"{prompt.step}: the judge raised {type_name(error)}") from error
 
 
 def _is_our_cancellation(error: BaseException) -> bool:

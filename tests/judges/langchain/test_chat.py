@@ -127,6 +127,13 @@ async def test_a_provider_out_of_reach_is_unavailability(error: Exception) -> No
     assert raised.value.error_type == "connection"
 
 
+async def test_what_a_client_raises_of_itself_has_no_type_of_its_own() -> None:
+    with pytest.raises(JudgeError, match="raised LookupError") as raised:
+        await LangChainJudge(RefusingModel(error=LookupError("x"))).ask(QUESTION)
+
+    assert raised.value.error_type == "judge_error"
+
+
 @pytest.mark.parametrize("error", [TimeoutError("x"), type("APITimeoutError", (Exception,), {})()])
 async def test_a_client_that_waited_in_vain_is_a_timeout(error: Exception) -> None:
     with pytest.raises(JudgeTimeout):

@@ -34,12 +34,12 @@ def judge_error(error: Exception, step: str, heard: Exchange | None = None) -> J
     ours = next((cause for cause in causes if isinstance(cause, JudgeError)), None)
     if ours is not None:
         return ours
-    name = type_name(error)
+    text = f"{step}: the judge raised {type_name(error)}"
     refusal = next((found for cause in causes if (found := refusal_of(cause, heard))), None)
     if refusal is not None:
-        return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({name})")
+        return _refused(refusal, f"{step}: the judge's provider answered HTTP {refusal.status} ({type_name(error)})")
     classes = {class_name(kind) for cause in causes for kind in bases_of(type(cause))}
-    return _failed(classes, f"{step}: the judge's client raised {name}", name, heard or Exchange(0.0, 0, 0))
+    return _failed(classes, text, heard or Exchange(0.0, 0, 0))
 
 
 def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
@@ -55,7 +55,7 @@ def _refused(refusal: ProviderRefusal, text: str) -> JudgeError:
     return kind(text, error_type=f"http_{status}", retry_after_s=waits_s, headers=limits)
 
 
-def _failed(classes: set[str], text: str, name: str, heard: Exchange) -> JudgeError:
+def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
     """Return the error for a call that no provider refused: it was not reached, or what it answered is of no use."""
     trouble = next((trouble for word, trouble in _TROUBLES.items() if _names(classes, word)), None)
     if trouble is not None:
@@ -68,7 +68,7 @@ def _failed(classes: set[str], text: str, name: str, heard: Exchange) -> JudgeEr
         return _billed(text, _of_no_use(heard), heard)
     if _names(classes, *_AWAY):
         return JudgeUnavailable(text, error_type="connection")
-    return JudgeError(text, error_type=name)
+    return JudgeError(text)  # whose type is one for all that nobody knows: classes are without number
 
 
 def _of_no_use(heard: Exchange) -> str:
