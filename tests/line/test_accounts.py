@@ -170,3 +170,37 @@ def test_a_judge_that_declines_is_told_with_its_share() -> None:
 
     assert "a: the judge declined 3 of 12 units (25 %)" in str(status)
     assert "declined" not in str(replace(status, declined={"a": 0}))
+
+
+def test_what_judges_and_embeddings_are_paid_is_there_from_the_first_collection() -> None:
+    reader = InMemoryMetricReader()
+    vectors = embedder(DeterministicFakeEmbedding(size=4), prices={"DeterministicFakeEmbedding": (1, 1)})
+    polite = critic(judge(Answers(GOOD)), "polite")
+    relevancy = ResponseRelevancy(judge(Answers(GOOD), prices={"answers": (1, 2)}), vectors)
+
+    with a_line(polite, relevancy, meter_provider=MeterProvider([reader])) as (scorer, _):
+        scorer._line.span_thread.ensure()
+        assert scorer.flush(5)
+        told = {name: _told(reader, f"spanscore.judge.{name}") for name in ("calls", "tokens", "cost")}
+
+    asked = [
+        ("polite", "answers"),
+        ("response_relevancy", "DeterministicFakeEmbedding"),
+        ("response_relevancy", "answers"),
+    ]
+    kinds = ["cached_input", "input", "output"]
+    assert told["calls"] == dict.fromkeys(asked, 0)
+    assert told["tokens"] == {(*one, kind): 0 for one in asked for kind in kinds}
+    assert told["cost"] == dict.fromkeys(asked[1:], 0)  # what the first costs is not known, which is not nothing
+
+
+def _told(reader: InMemoryMetricReader, name: str) -> dict[tuple[str, ...], float]:
+    """Return an instrument's points by the values of their attributes, in the order of the attributes' names."""
+    data = reader.get_metrics_data()
+    metrics = (
+        [one for found in data.resource_metrics for scope in found.scope_metrics for one in scope.metrics]
+        if data
+        else []
+    )
+    points = [point for one in metrics if one.name == name for point in one.data.data_points]
+    return {tuple(str(value) for _, value in sorted(point.attributes.items())): point.value for point in points}

@@ -7,18 +7,31 @@ from dataclasses import replace
 
 from spanscore import semconv
 from spanscore.judges.effects.account import AccountState, BreakerState
+from spanscore.judges.effects.cost import asked_models
 from spanscore.judges.effects.gate import Gate
 from spanscore.judges.effects.gated import gates_of
 from spanscore.judges.effects.purse import BudgetState, Purse
+from spanscore.judges.prices import Price
 from spanscore.otel.points import Point
 from spanscore.otel.sums import within
-from spanscore.protocols import Metric
+from spanscore.protocols import Judge, Metric
 
-__all__ = ["Accounts"]
+__all__ = ["Accounts", "judges_of", "models_of"]
 
 _BREAKER: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 _READS = 3
 """The loop goes on while they are read; that it changes a list just then, each time, is no more than possible."""
+
+
+def judges_of(metric: Metric) -> list[Judge]:
+    """Return the judges that a metric asks, that of its embeddings among them; a user's own embedder tells nothing."""
+    own = (getattr(metric, "_judge", None), getattr(getattr(metric, "_embedder", None), "asked", None))
+    return [judge for judge in own if judge is not None]
+
+
+def models_of(metric: Metric) -> dict[str, Price | None]:
+    """Return the models that a metric may ask, and their prices; None where one has none."""
+    return {model: price for judge in judges_of(metric) for model, price in asked_models(judge).items()}
 
 
 class Accounts:
@@ -70,9 +83,7 @@ class Accounts:
 
 
 def _gates_of(metrics: Iterable[Metric]) -> Iterator[Gate]:
-    asked = (getattr(metric, name, None) for metric in metrics for name in ("_judge", "_embedder"))
-    # Embeddings stand in a judge's effects, too.
-    return (gate for one in asked if one is not None for gate in gates_of(getattr(one, "asked", one)))
+    return (gate for metric in metrics for judge in judges_of(metric) for gate in gates_of(judge))
 
 
 def _state(gate: Gate) -> AccountState:

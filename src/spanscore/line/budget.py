@@ -8,11 +8,11 @@ from functools import partial
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.budget import Purse
-from spanscore.judges.effects.cost import models_without_price
 from spanscore.judges.tiktoken_count import load_counter
+from spanscore.line.accounts import judges_of, models_of
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.registry import under_current_names
-from spanscore.protocols import Judge, Metric
+from spanscore.protocols import Metric
 from spanscore.runtime.threads import start_daemon
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.settings.budget import Budget
@@ -78,22 +78,16 @@ def budget_of(budget: Budget, metrics: Mapping[str, Metric]) -> Budget:
 
 
 def _load_counters(metrics: Sequence[Metric]) -> None:
-    for model in {judge.model for metric in metrics for judge in _asked_by(metric)}:
+    for model in {judge.model for metric in metrics for judge in judges_of(metric)}:
         load_counter(model)
 
 
 def _check_prices(budget: Budget, metrics: Mapping[str, Metric]) -> None:
     for name, metric in metrics.items():
-        unpriced = [model for judge in _asked_by(metric) for model in models_without_price(judge)]
+        unpriced = [model for model, price in models_of(metric).items() if price is None]
         if unpriced and budget.holds_for(name):
             model = unpriced[0]
             raise ConfigurationError(
                 f"judge.budget is in usd, and {model!r}, which {name} asks, has no price: set judge.prices, "
                 f"{{{model}: {{input: …, output: …}}}}, or judge(…, prices={{{model!r}: (…, …)}})"
             )
-
-
-def _asked_by(metric: Metric) -> list[Judge]:
-    """Return the judges that a metric asks, that of its embeddings among them; a user's own embedder tells no cost."""
-    own = (getattr(metric, "_judge", None), getattr(getattr(metric, "_embedder", None), "asked", None))
-    return [judge for judge in own if judge is not None]

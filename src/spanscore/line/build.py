@@ -16,7 +16,7 @@ from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
 from spanscore.judges.suppress import suppressed_context
-from spanscore.line.accounts import Accounts
+from spanscore.line.accounts import Accounts, models_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.options import Options
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -101,8 +101,7 @@ class Line:
                 waits=self.accounts.tell_waits,
                 segments=options.segments,
             )
-            self.telemetry.declare(self.metrics.values())
-            self.telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
+            self._declare(self.telemetry)
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
@@ -134,6 +133,13 @@ class Line:
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.units = self._units()
         self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
+
+    def _declare(self, telemetry: Telemetry) -> None:
+        telemetry.declare(self.metrics.values())
+        telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
+        for name, metric in (*self.metrics.items(), *self.shadowing.items()):
+            for model, price in models_of(metric).items():
+                telemetry.declare_calls(name, model, have_price=price is not None)
 
     def _accounts(self) -> Accounts:
         shadows = self.shadowing.values()

@@ -33,6 +33,7 @@ from spanscore.otel.sums import (
     Labels,
     add_up,
     checked_segments,
+    labels_of_calls,
     labels_of_metric,
     labels_of_outcome,
     labels_of_run,
@@ -125,6 +126,14 @@ class Telemetry:
             if stratum is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
 
+    def declare_calls(self, metric: str, model: str, *, have_price: bool) -> None:
+        """Likewise of what a metric asks a model: what that costs only where it is known, as unknown is not zero."""
+        labels = labels_of_calls(metric, model)
+        for kind in _tokens(JudgeCall(step="", model=model)):
+            self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), 0)
+        for name in (semconv.JUDGE_CALLS, semconv.JUDGE_UNMETERED, *([semconv.JUDGE_COST] if have_price else [])):
+            self._sums.add(name, labels, 0)
+
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
 
@@ -162,10 +171,7 @@ class Telemetry:
             instruments.quality.record(y, bounded, context=context)
 
     def _judged(self, score: Score, call: JudgeCall) -> None:
-        labels: Labels = (
-            (semconv.EVALUATION_NAME, score.metric),
-            (semconv.REQUEST_MODEL, call.model or score.judge_model or UNKNOWN),
-        )
+        labels = labels_of_calls(score.metric, call.model or score.judge_model or UNKNOWN)
         self._sums.add(semconv.JUDGE_CALLS, labels, 1)
         for kind, tokens in _tokens(call).items():
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), tokens)

@@ -18,6 +18,7 @@ __all__ = [
     "Labels",
     "add_up",
     "checked_segments",
+    "labels_of_calls",
     "labels_of_metric",
     "labels_of_outcome",
     "labels_of_run",
@@ -117,6 +118,11 @@ def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[s
 def labels_of_metric(name: str, stratum: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric."""
     return ((semconv.EVALUATION_NAME, name), *within(stratum))
+
+
+def labels_of_calls(metric: str, model: str) -> Labels:
+    """Return the attributes of what a metric asks a model."""
+    return (semconv.EVALUATION_NAME, metric), (semconv.REQUEST_MODEL, model)
 
 
 def labels_of_outcome(name: str, outcome: Outcome, stratum: str | None = None) -> Labels:

@@ -20,7 +20,7 @@ from spanscore.protocols import Judge
 from spanscore.runtime.log import log_once
 from spanscore.settings.budget import Spent
 
-__all__ = ["Priced", "estimated", "models_without_price", "table_of", "with_cost"]
+__all__ = ["Priced", "asked_models", "estimated", "table_of", "with_cost"]
 
 
 R = TypeVar("R", Reply, JudgeCall)
@@ -110,12 +110,15 @@ def _own_table(judge: Any) -> Mapping[str, Price]:
     return judge.table if isinstance(judge, Priced) else {}
 
 
-def models_without_price(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})) -> list[str]:
-    """Return the models that a judge may ask, those that stand in for it too, and that have no price; a lexical one is free."""
+def asked_models(judge: Judge, table: Mapping[str, Price] = MappingProxyType({})) -> dict[str, Price | None]:
+    """Return the models that a judge may ask, those that stand in for it too, and their prices; None where one has none.
+
+    A lexical one is free.
+    """
     if isinstance(judge, Effect):
         table = _own_table(judge) or table
-        return [model for one in judge.judges for model in models_without_price(one, table)]
-    return [] if is_offline(judge) or price_of(judge.model, table) is not None else [judge.model]
+        return {model: price for one in judge.judges for model, price in asked_models(one, table).items()}
+    return {judge.model: Price(0.0, 0.0) if is_offline(judge) else price_of(judge.model, table)}
 
 
 def with_cost(judge: Judge, call: JudgeCall) -> JudgeCall:
