@@ -173,7 +173,7 @@ class OnlineScorer:
 
         They are those of the constructor, and what is overridden is in force as if the file said nothing of it:
         ``sample_rate`` also puts the file's ``rates`` and ``rules`` out of force, which would replace or raise it, ``rates``
-        the ``rules``, ``extract`` the three places, ``attach`` all four, and ``metrics`` the judge and the rates of the others.
+        the ``rules``, ``extract`` the three places, ``attach`` all four, and ``metrics`` judge, shadows and the others' rates.
         To have the file's rules beside a rate of your own, give them too.
 
         Raises:
@@ -181,6 +181,7 @@ class OnlineScorer:
         """
         from spanscore.line.configuration import Configuration, given_in, overridden
         from spanscore.metrics.catalog.configured import metrics_of
+        from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
         from spanscore.settings.reading import read_settings
 
         read = read_settings(path, Configuration)
@@ -189,6 +190,11 @@ class OnlineScorer:
             given = overridden(given_in(settings), overrides)
             if "metrics" not in given:
                 given["metrics"] = metrics_of(settings)
+                own = {
+                    "shadows": shadows_of(settings),
+                    "shadow_budget": shadow_budget_of(settings, tuple(given["budget"])),
+                }
+                given = own | given
             scorer = cls(**given)
         if settings.serve_metrics is not None:
             try:

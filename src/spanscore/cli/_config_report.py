@@ -20,8 +20,9 @@ from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import PLACES, Options, rules_in
-from spanscore.metrics.catalog.configured import entries, judge_of
+from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of
 from spanscore.metrics.catalog.registry import create, under_current_names
+from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.model.score import refuse_taken_name
 from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Metric
@@ -32,7 +33,7 @@ from spanscore.scoring.queues import QUEUES
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
 from spanscore.settings.reading import examine_settings
-from spanscore.settings.tree import JudgeSettings, PlaceSettings, Settings
+from spanscore.settings.tree import AskedSettings, BudgetSettings, JudgeSettings, PlaceSettings, Settings
 from spanscore.sinks.registry import SINKS
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
@@ -92,6 +93,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     settings, problems = read.settings, list[ConfigurationError]()
     if judge:
         problems += judge_problems(settings)
+        problems += _shadow_problems(settings)
     if embeddings:
         problems += _embeddings_problems(settings)
     made, unmade = _metrics(settings, problems)
@@ -186,7 +188,29 @@ def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
         settings = settings.model_copy(update={"judge": asked.model_copy(update={"fallback": []})})
     looked_at = _without_new_cache(settings)
     yield from named_problems("judge.model", asked.model, lambda: judge_of(looked_at), own_key=asked.has_own_key)
-    yield from _unpriced(settings)
+    for one in (asked, *asked.fallback):
+        yield from _unpriced(settings, one, "judge.budget")
+
+
+def _shadow_problems(settings: Settings) -> Iterator[ConfigurationError]:
+    """Yield what keeps the second judges from being made."""
+    try:
+        for name, parameters, asked in shadow_settings(settings):
+            place = f"metrics.{name}.{SHADOW}"
+            make = partial(asked_judge, settings, asked.model_copy(update={"cache": None}), place)
+            yield from named_problems(f"{place}.model", asked.model, make, own_key=asked.has_own_key)
+            yield from _unpriced(settings, asked, f"{place}.budget", asked.budget)
+            if not _asks(name, parameters):
+                yield ConfigurationError(f"{place}: this metric asks no judge, and so no second one")
+    except ConfigurationError as error:
+        yield error
+
+
+def _asks(name: str, parameters: Mapping[str, Any]) -> bool:
+    try:
+        return getattr(create(name, judge="lexical", embeddings="lexical", **parameters), "_judge", None) is not None
+    except ConfigurationError:
+        return True  # why it cannot be made is told where the metrics are
 
 
 def _without_new_cache(settings: Settings) -> Settings:
@@ -207,17 +231,16 @@ def _lacking_keys(asked: JudgeSettings) -> Iterator[ConfigurationError]:
             yield NotReadyError(f"{key} is not set; judge.fallback.{position} {one.model!r} needs it")
 
 
-def _unpriced(settings: Settings) -> Iterator[ConfigurationError]:
-    """Yield that a budget in USD cannot be kept, as the judge's model has no price, or that of one that stands in for it."""
-    if all(budget.usd is None for budget in value_at(settings, "judge.budget")):
-        return
-    for asked in (settings.judge, *settings.judge.fallback):
-        model = asked_model(asked)
-        if model != "lexical" and price_in(settings, asked) is None:
-            yield ConfigurationError(
-                f"judge.budget: it is in usd, and {model!r} has no price; set judge.prices: "
-                f"{{{model}: {{input: …, output: …}}}}"
-            )
+def _unpriced(
+    settings: Settings, asked: AskedSettings, place: str, budgets: Sequence[BudgetSettings] | None = None
+) -> Iterator[ConfigurationError]:
+    """Yield that a budget in USD cannot be kept, as a model has no price; without budgets of its own it has the judge's."""
+    kept = value_at(settings, "judge.budget") if budgets is None else budgets
+    model = asked_model(asked)
+    if any(budget.usd is not None for budget in kept) and model != "lexical" and price_in(settings, asked) is None:
+        yield ConfigurationError(
+            f"{place}: it is in usd, and {model!r} has no price; set judge.prices: {{{model}: {{input: …, output: …}}}}"
+        )
 
 
 def named_problems(
@@ -243,7 +266,7 @@ def named_problems(
     except NotReadyError as error:
         yield error
     except ConfigurationError as error:
-        if str(error).startswith("judge."):
+        if str(error).startswith(("judge.", "metrics.")):
             yield error
         elif key is None:  # else it is the key that the client misses
             yield ConfigurationError(f"{place}: {_why(named, error)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -92,8 +92,16 @@ def _lines(faults: Mapping[Place, str], as_written: AsWritten) -> tuple[str, ...
 
 def _credentials(written: dict[str, Any]) -> dict[Place, str]:
     """Return place → fault for each key to the judge that stands in the file itself."""
-    found = credentials_in(written.get("judge"), ("judge",))
+    found = [*credentials_in(written.get("judge"), ("judge",)), *_of_shadows(written.get("metrics"))]
     return {place: f"{'.'.join(map(str, place))}: a key is not to stand in the file; {HOW_TO_GIVE}" for place in found}
+
+
+def _of_shadows(metrics: Any) -> Iterator[Place]:
+    listed = [one for one in enumerate(metrics) if isinstance(one[1], Mapping)] if isinstance(metrics, list) else []
+    for position, entry in listed:
+        for name, parameters in entry.items():
+            if isinstance(parameters, Mapping):
+                yield from credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
 
 
 def _yaml(file: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from spanscore.settings.sizes import bytes_of
 
 __all__ = [
     "AlertSettings",
+    "AskedSettings",
     "AttachSettings",
     "BudgetSettings",
     "Count",
@@ -32,6 +33,7 @@ __all__ = [
     "ServeSettings",
     "Settings",
     "SettingsPart",
+    "ShadowSettings",
     "Share",
 ]
 
@@ -175,6 +177,18 @@ class ScoreBelow(SettingsPart):
 
     metric: str
     below: Annotated[float, Field(gt=0, le=1)]
+
+
+class ShadowSettings(AskedSettings):
+    """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``): asked beside the first, counted apart.
+
+    What is left out is as of ``judge``, but for its fallback; address, key and parameters only where the provider is the same.
+    ``budget`` is of this metric; left out, it is as much again as the judge's.
+    """
+
+    model: str = ""
+    cache: str | None = None
+    budget: list[BudgetSettings] | None = None
 
 
 class RuleWhen(SettingsPart):

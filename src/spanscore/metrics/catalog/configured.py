@@ -11,9 +11,12 @@ from spanscore.judges.langchain.embeddings import EmbedderLimits
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.runtime import plugins
-from spanscore.settings.tree import Settings
+from spanscore.settings.tree import AskedSettings, Settings
 
-__all__ = ["embedder_of", "entries", "judge_of", "metrics_of", "prices_in"]
+__all__ = ["SHADOW", "asked_judge", "embedder_of", "entries", "judge_of", "listed", "metrics_of", "prices_in"]
+
+SHADOW = "shadow"
+"""Beside a metric's parameters: its second judge."""
 
 
 def judge_of(settings: Settings) -> Judge:
@@ -22,14 +25,18 @@ def judge_of(settings: Settings) -> Judge:
     Raises:
         ConfigurationError: there is no such model, or its library or key is missing; or a setting cannot be.
     """
-    asked = settings.judge
-    effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share"})
-    effects["fallback"] = [one.model_dump(exclude_unset=True) for one in asked.fallback]
+    fallback = [one.model_dump(exclude_unset=True) for one in settings.judge.fallback]
+    return asked_judge(settings, settings.judge, "judge", fallback=fallback)
+
+
+def asked_judge(settings: Settings, asked: AskedSettings, place: str, **more: Any) -> Judge:
+    """Return a judge as it is to be asked, at a configuration's prices; ``place`` is where that stands, for what it raises."""
+    effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share", "fallback"}) | more
     try:
         return judge(asked.model, prices=prices_in(settings), **effects)
     except ConfigurationError as error:
         if str(error).split(" ", 1)[0].rstrip(":") in effects:  # the keyword that it is about
-            error.args = (f"judge.{error}",)
+            error.args = (f"{place}.{error}",)
         raise
 
 
@@ -68,4 +75,11 @@ def prices_in(settings: Settings) -> dict[str, tuple[float, ...]]:
 
 def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the registry name and the parameters of each metric a configuration lists."""
-    return ((current_name(name), parameters) for name, parameters in plugins.entries(settings.metrics))
+    return ((name, parameters) for name, parameters, _ in listed(settings))
+
+
+def listed(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
+    """Yield the same with what stands there of a second judge; None = it has none."""
+    for name, parameters in plugins.entries(settings.metrics):
+        own = {key: value for key, value in parameters.items() if key != SHADOW}
+        yield current_name(name), own, parameters.get(SHADOW)
