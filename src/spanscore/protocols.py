@@ -8,7 +8,7 @@ the same contract suites, which ``spanscore.testing`` exports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 from spanscore.model.counted import Counted
@@ -87,8 +87,8 @@ class Recorded(Protocol):
     def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
         """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once."""
 
-    def skipped(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
-        """Hand over the root of a unit that cannot be taken, to be ended at once."""
+    def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
+        """Hand over the root of a unit that cannot be taken, to be ended at once, with what is known of it."""
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Say that events of a unit were lost: it will end ``incomplete``."""
@@ -118,6 +118,10 @@ class PendingSpan(Protocol):
 class Sampler(Protocol):
     """Who is scored, and with which probability. Pure: same facts, same answer."""
 
+    @property
+    def screens(self) -> Set[str]:
+        """Metrics at whose scores ``decide`` looks, where the facts hold them."""
+
     def may(self, facts: Facts) -> bool:
         """At the unit's start: whether the largest rate still possible, rules included, would take it."""
 
@@ -126,6 +130,9 @@ class Sampler(Protocol):
 
     def decide(self, facts: Facts, metric: str) -> Decision:
         """At the unit's close: whether this metric takes it, and how probable that was."""
+
+    def matches(self, facts: Facts) -> bool:
+        """Whether some rule is for the unit."""
 
     def certain(self, facts: Facts, metric: str) -> Decision:
         """At the close of one that was submitted to be scored: it is taken; how probable it was that it came here."""

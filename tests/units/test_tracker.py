@@ -47,9 +47,9 @@ def flushed():
 class World:
     """Units between an application that submits and workers that score; chance says which and when."""
 
-    def __init__(self, chance, *, attach=True):
-        self.chance, self.now_ns, self.attach = chance, 0, attach
-        self.roots, self.working, self.scored = {}, {}, []
+    def __init__(self, chance, *, attach=True, screens=()):
+        self.chance, self.now_ns, self.attach, self.screens = chance, 0, attach, frozenset(screens)
+        self.roots, self.working, self.scored, self.undecided = {}, {}, [], set()
         self.sink, self.ledger, self.queue = MemorySink(), Ledger(LANES), MemoryQueue(capacity=8)
         self.lanes = Lanes(LANES, capacity=lambda: 8)
         self.hold = SpanBuffer(Pace(flushed), max_units=4)
@@ -63,6 +63,7 @@ class World:
             hold=self.hold,
             sink=self.sink,
             handover=self.take,
+            hand_rest=self.take_rest,
             attach=attach,
         )
 
@@ -71,6 +72,14 @@ class World:
 
     def take(self, chosen):
         self.working |= {sampled.unit.key: (sampled.unit, [*sampled.decisions]) for sampled in chosen}
+
+        self.undecided |= {sampled.unit.key for sampled in chosen if sampled.more}
+
+    def take_rest(self, rest):
+        for key, decisions in rest.items():
+            self.undecided.remove(key)
+            self.working[key][1].extend(decisions)
+            self.end(key)
 
     def submit(self):
         unit = a_unit(a_span())
@@ -82,13 +91,23 @@ class World:
         """Give some of the scores of a unit, be it all."""
         if not self.working:
             return
-        unit, left = self.working[self.chance.choice([*self.working])]
+        key = self.chance.choice([*self.working])
+        unit, left = self.working[key]
         cut = self.chance.randint(0, len(left))
         scores, left[:] = [a_score(metric=metric) for metric in left[:cut]], left[cut:]
-        self.units.settled(JobResult(unit, scores, over=not left))
+        self.units.settled(JobResult(unit, scores, over=not left and key not in self.undecided))
+        if key in self.undecided:
+            self.tick()
+        else:
+            self.end(key, told=True)
+
+    def end(self, key, *, told=False):
+        unit, left = self.working[key]
         if not left:
-            del self.working[unit.key]
+            del self.working[key]
             self.queue.cancel(0)
+            if not told:
+                self.units.settled(JobResult(unit, ()))
 
     def wait(self):
         self.now_ns += self.chance.randint(1, 12) * S
@@ -107,13 +126,14 @@ def counted(ledger, outcome):
     return Counter({metric: n for (metric, ended), n in ledger.outcomes().items() if ended is outcome})
 
 
+@pytest.mark.parametrize("screens", [(), ("other",), ("one", "third"), tuple(LANES)])
 @pytest.mark.parametrize("attach", [True, False])
 @given(
     st.lists(st.sampled_from(["submit", "submit", "score", "score", "score", "wait"]), max_size=60),
     st.randoms(use_true_random=False),
 )
-def test_every_score_is_counted_once_and_emitted_once(attach, actions, chance: Random):
-    world = World(chance, attach=attach)
+def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, chance: Random):
+    world = World(chance, attach=attach, screens=screens)
     for action in [*actions, "shut_down"]:
         getattr(world, action)()
         outcomes, pending = world.ledger.outcomes(), world.ledger.pending()

@@ -20,6 +20,7 @@ from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import PLACES, Options, rules_in
+from spanscore.line.screens import check_screens
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of
 from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
@@ -100,6 +101,8 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     settings = _in_current_names(settings, [*unmade, *(metric.name for metric in made)])
     if read.all_metrics:
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
+    if read.all_metrics and not unmade:
+        problems += _screen_problems(settings, made)
     problems += _part_problems(settings)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
     missing = dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))
@@ -166,6 +169,15 @@ def _unknown(given: Iterable[str], names: Sequence[str], unmade: Sequence[str]) 
             near = get_close_matches(name, names, n=1)
             meant = f"did you mean {near[0]!r}? " if near else ""
             yield f"{name}: no metric has this name; {meant}There are {', '.join(known) or 'none'}"
+
+
+def _screen_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    sampling = value_at(settings, "sampling")
+    rates = {metric.name: sampling.rates.get(metric.name, sampling.rate) for metric in made}
+    try:
+        check_screens(rules_in(sampling.rules), made, rates)
+    except ConfigurationError as error:
+        yield ConfigurationError(f"sampling.rules: {error}")
 
 
 # --- judge and embeddings -----------------------------------------------------------------------------------------

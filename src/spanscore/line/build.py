@@ -19,6 +19,7 @@ from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts, models_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.options import Options
+from spanscore.line.screens import check_screens
 from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
@@ -106,6 +107,7 @@ class Line:
         sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
         rates = {name: options.rates_of(name)[0] for name in self.metrics}
+        check_screens(options.rules, [*self.metrics.values()], rates)
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
         self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
         self.sampler = RateSampler(
@@ -205,6 +207,7 @@ class Line:
             hold=self.hold,
             sink=self.sinks,
             handover=self.engine.accept,
+            hand_rest=self.engine.accept_rest,
             shadows=self.shadow_ledger,
             attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),

@@ -11,7 +11,10 @@ from spanscore.model.sample import Samples
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 
-__all__ = ["Decision", "Job", "JobResult", "SampledUnit"]
+__all__ = ["BASE", "Decision", "Job", "JobResult", "SampledUnit"]
+
+BASE = "base"
+"""The name of a metric's own rate, where no rule raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Decision:
     take: bool
     probability: float
     threshold: int
-    rule: str = "base"
+    rule: str = BASE
     randomness: int | None = None
     met: int | None = None
     upstream: float = 1.0
@@ -51,6 +54,7 @@ class SampledUnit:
         size_bytes: bytes of its content, roughly, as they are reserved in the queue.
         taken_s: when this process took it; seconds of the monotonic clock, which is the loop's.
         held_until_s: until when its spans wait for its scores, likewise; -inf where none do.
+        more: whether metrics are to be decided on when the scores of these are in.
     """
 
     unit: Unit
@@ -59,6 +63,7 @@ class SampledUnit:
     size_bytes: int = 0
     taken_s: float | None = None
     held_until_s: float = -inf
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Job:
         unit: without content: what the sinks need.
         decisions: metric name → why and with which probability it was chosen.
         size_bytes: bytes of its content, roughly, as they were reserved in the queue.
-        taken_s: as of the sampled unit; likewise ``held_until_s``.
+        taken_s: as of the sampled unit; likewise ``held_until_s`` and ``more``.
     """
 
     unit: Unit
@@ -78,6 +83,7 @@ class Job:
     size_bytes: int = 0
     taken_s: float | None = None
     held_until_s: float = -inf
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from spanscore.errors import ConfigurationError
-from spanscore.model.job import Decision
+from spanscore.model.job import BASE, Decision
 from spanscore.model.span import Facts, UnitKey
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import Rule
@@ -58,6 +58,9 @@ class _Draw(NamedTuple):
 class RateSampler:
     """One rate per metric, raised by the rules that match.
 
+    Attributes:
+        screens: metrics at whose scores rules look.
+
     Args:
         rates: metric → rate in [0, 1].
         rules: the largest matching rate wins; the metric's own is the floor.
@@ -89,6 +92,7 @@ class RateSampler:
             )
         self._rates = dict(rates)
         self._rules = tuple(rules)
+        self.screens = frozenset(rule.score["metric"] for rule in rules if rule.score is not None)
         self._pacer = pacer
         self._upstream = threshold(upstream_probability)
         self._hash = blake2b(key=key)
@@ -114,17 +118,21 @@ class RateSampler:
 
         A unit that the rate would take, and not the rate that budgets leave of it, has the rule ``budget``.
         """
-        rates = [("base", self._rates.get(metric, 0.0))]
+        rates = [(BASE, self._rates.get(metric, 0.0))]
         rates += [(rule.name, rule.rate) for rule in self._rules if rule.matches(facts)]
         rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no rule gets the credit for what needed none
         draw = self._draw(facts)
         take = draw.r >= draw.met(threshold(rate))
-        if self._pacer is not None and take:
+        if self._pacer is not None and take and metric not in self.screens:  # they ask no judge, and cost nothing
             rate *= self._pacer.factor(metric)
             take = draw.r >= draw.met(threshold(rate))
             self._pacer.count(metric, taken=take)
             rule = rule if take else BUDGET
         return _decision(draw, take, rate, rule, tuple(rates))
+
+    def matches(self, facts: Facts) -> bool:
+        """Whether some rule is for it."""
+        return any(rule.matches(facts) for rule in self._rules)
 
     def certain(self, facts: Facts, metric: str) -> Decision:
         """Decide for a unit that was submitted to be scored, whatever the rate: it stands for what upstream left out."""

@@ -7,13 +7,18 @@ from collections.abc import Hashable
 from spanscore.judges.effects.effect import account_of
 from spanscore.protocols import Metric
 
-__all__ = ["accounts_asked", "lane_of"]
+__all__ = ["accounts_asked", "asks_a_judge", "lane_of"]
 
 
 def accounts_asked(metric: Metric) -> tuple[Hashable, ...]:
     """Return the accounts of a metric's judge and embeddings; none for one that asks nobody, or by means of its own."""
     asked = (getattr(metric, name, None) for name in ("_judge", "_embedder"))
     return tuple(account_of(one) for one in asked if one is not None)
+
+
+def asks_a_judge(metric: Metric) -> bool:
+    """Whether a metric asks a judge or embeddings, also by means of its own that tell their model."""
+    return bool(accounts_asked(metric) or getattr(metric, "_judge_model", ""))
 
 
 def lane_of(metric: Metric) -> Hashable:

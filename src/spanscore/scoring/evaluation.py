@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,7 @@ from spanscore.judges.effects.purse import Purse
 from spanscore.judges.record import recorded_calls
 from spanscore.judges.suppress import suppressed_context
 from spanscore.model.foreign import type_name
-from spanscore.model.job import Job
+from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
 from spanscore.model.score import JudgeCall, Outcome, Score, Usage, id_of
 from spanscore.protocols import Metric
@@ -68,13 +68,22 @@ class Evaluation:
         Args:
             on_change: called when a score is in; never before this returns.
         """
-        at_work = JobAtWork(job, on_change)
-        for name in job.decisions:
+        at_work = JobAtWork(job, on_change, undecided=job.more)
+        self._begin_each(job.decisions, at_work)
+        return at_work
+
+    def begin_rest(self, decisions: Mapping[str, Decision], at_work: JobAtWork) -> None:
+        """Begin the metrics that were decided on when the first scores of a job were in; there may be none."""
+        at_work.job = replace(at_work.job, decisions={**at_work.job.decisions, **decisions})
+        at_work.undecided = False
+        self._begin_each(decisions, at_work)
+
+    def _begin_each(self, names: Iterable[str], at_work: JobAtWork) -> None:
+        for name in names:
             try:
                 self._begin(name, at_work)
             except BaseException as error:  # noqa: BLE001  (a metric that cannot even say what it needs)
                 at_work.take_in(name, _broken(name, error))
-        return at_work
 
     async def scores(self, job: Job) -> list[Score]:
         """Return one score per metric chosen for the job, in that order."""
@@ -156,10 +165,12 @@ class JobAtWork:
 
     Attributes:
         scores: those that are in and were not taken away.
+        undecided: whether further metrics may be begun.
     """
 
     job: Job
     _on_change: Callable[[], None]
+    undecided: bool = False
     scores: list[Score] = field(default_factory=list)
     _unfinished: dict[str, tuple[MetricAtWork, Deadline]] = field(default_factory=dict)
     _late_ones: set[str] = field(default_factory=set)
@@ -167,7 +178,7 @@ class JobAtWork:
     @property
     def is_over(self) -> bool:
         """Whether all scores are in."""
-        return not self._unfinished and not self._late_ones
+        return not self._unfinished and not self._late_ones and not self.undecided
 
     @property
     def computes(self) -> bool:

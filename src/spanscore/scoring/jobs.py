@@ -67,4 +67,5 @@ def _job(sampled: SampledUnit, samples: Samples) -> Job:
         sampled.size_bytes,
         sampled.taken_s,
         sampled.held_until_s,
+        sampled.more,
     )

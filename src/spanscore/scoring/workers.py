@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spanscore.judges.suppress import suppressed, suppressed_context
-from spanscore.model.job import Job, JobResult, SampledUnit
+from spanscore.model.job import Decision, Job, JobResult, SampledUnit
+from spanscore.model.span import UnitKey
 from spanscore.protocols import Queue
 from spanscore.runtime import loop
 from spanscore.runtime.gil import yield_gil
@@ -69,6 +70,7 @@ class Engine:
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: deque[SampledUnit] = deque()
         self._begun: set[_Begun] = set()
+        self._undecided: dict[UnitKey, _Begun] = {}
         self._makers: set[asyncio.Task[None]] = set()
         self._ahead = 0
         self._slow = 0
@@ -79,6 +81,10 @@ class Engine:
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
         loop.running().call_soon_threadsafe(self._accept, sampled)
+
+    def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
+        """Take what else was chosen for units of which the first scores are in. Span thread; one wake-up likewise."""
+        loop.running().call_soon_threadsafe(self._accept_rest, decided)
 
     def stop(self, timeout_s: float) -> None:
         """Cancel the workers, empty the queue; what swallows its cancellation is left behind. Any thread but the loop's."""
@@ -105,6 +111,18 @@ class Engine:
             self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
         self._waiting.extend(sampled)
         self._make_jobs()
+
+    def _accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
+        for key, decisions in decided.items():
+            begun = self._undecided.pop(key, None)
+            if begun is not None:  # else it was given up
+                self._evaluation.begin_rest(decisions, begun.job)
+                self._begin_shadows(replace(begun.job.job, decisions=decisions))
+                self._changed(begun)
+
+    def _begin_shadows(self, job: Job) -> None:
+        if self._shadows is not None:
+            self._shadows.begin(job)
 
     def _make_jobs(self) -> None:
         if not self._waiting:
@@ -176,8 +194,9 @@ class Engine:
         begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
         begun.staying = loop.call_later(_STAYS_S, self._stayed, begun)
         self._begun.add(begun)
-        if self._shadows is not None:
-            self._shadows.begin(job)
+        if job.more:
+            self._undecided[job.unit.key] = begun
+        self._begin_shadows(job)
         self._changed(begun)
         return begun.worker
 
@@ -213,6 +232,7 @@ class Engine:
 
     def _leave(self, begun: _Begun) -> None:
         self._begun.discard(begun)
+        self._undecided.pop(begun.job.job.unit.key, None)
         begun.free_worker()
         try:
             self._queue.ack(begun.job.job)

@@ -67,10 +67,17 @@ class Lanes:
 
     def enter(self, key: UnitKey, metrics: Collection[str], size_bytes: int) -> None:
         """Note a unit that has a place in the queue, for as long as a score of it is to come."""
-        self._open[key] = size_bytes, dict.fromkeys(metrics)
+        self._open[key] = size_bytes, {}
         self._all.add(1, size_bytes)
+        self.join(key, metrics)
+
+    def join(self, key: UnitKey, metrics: Collection[str]) -> None:
+        """Note further scores that are to come of such a unit."""
+        size_bytes, open_ones = self._open[key]
+        new = self._lanes_of(metrics) - self._lanes_of(open_ones)
+        open_ones.update(dict.fromkeys(metrics))
         self.under_way.update([*metrics])
-        for lane in self._lanes_of(metrics):
+        for lane in new:
             self._lanes[lane].add(1, size_bytes)
 
     def settle(self, key: UnitKey, metrics: Collection[str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 from spanscore import semconv
@@ -27,52 +28,18 @@ from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
 from spanscore.units.content_size import size_bytes_of
+from spanscore.units.decisions import Decisions, matched_rules
 from spanscore.units.failures import log_failures
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
+from spanscore.units.score_batch import ScoreBatch, ShadowBatch
 from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["Units"]
 
-_SCORE_BYTES = 2_000
-"""A score with its usage and an explanation, roughly."""
+_NO_RULE: Mapping[str, str] = MappingProxyType({})
 _MOST_UNPRICED = 10
 """A line's worth, whatever names a judge may answer under."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreBatch:
-    """Scores on their way to the sinks, behind the same pace as the spans."""
-
-    sink: Sink
-    unit: Unit
-    scores: Sequence[Score]
-
-    @property
-    def size(self) -> int:
-        """Approximate bytes held."""
-        return _SCORE_BYTES * len(self.scores)
-
-    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores."""
-        self.sink.emit(self.unit, self.scores)
-
-
-@dataclass(frozen=True, slots=True)
-class _Beside(ScoreBatch):
-    """Scores of second judges, which are counted by a ledger of their own."""
-
-    ledger: Ledger
-
-    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
-        """Emit the scores, and count them."""
-        self.sink.emit(self.unit, self.scores)
-        self.count()
-
-    def count(self) -> None:
-        """Count the scores."""
-        for score in self.scores:
-            self.ledger.settle(self.unit.key, score.metric, score.outcome)
 
 
 @dataclass(slots=True)
@@ -83,9 +50,11 @@ class _AtWork:
         others: metric → outcome of those that were not chosen, or found no room.
         scores: those that are in.
         made: attributes that say how its sample was made, from the first score on.
+        undecided: what is known of it, while other metrics wait for these scores to be decided on; None where none do.
     """
 
     others: dict[str, Outcome]
+    undecided: Facts | None = None
     scores: list[Score] = field(default_factory=list)
     made: Mapping[str, Any] = field(default_factory=dict)
 
@@ -103,6 +72,7 @@ class Units:
         metrics: names of all metrics.
         sink: one that never raises.
         handover: gives chosen units to the loop, one call per tick.
+        hand_rest: likewise what else was chosen for units of which the first scores are in.
         lanes: of the queue.
         shadows: counts what second judges are asked; None = there are none.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
@@ -123,6 +93,7 @@ class Units:
         hold: SpanBuffer,
         sink: Sink,
         handover: Callable[[Sequence[SampledUnit]], None],
+        hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None],
         shadows: Ledger | None = None,
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
@@ -131,13 +102,14 @@ class Units:
     ) -> None:
         self._metrics = tuple(metrics)
         self._ledger = ledger
+        self._decisions = Decisions(self._metrics, sampler, ledger)
         self._assembler = assembler
-        self._sampler = sampler
         self._queue = queue
         self._lanes = lanes
         self._hold = hold
         self._sink = sink
         self._handover = handover
+        self._hand_rest = hand_rest
         self._shadows = shadows or Ledger(())
         self._attach = attach
         self._hold_root_ns = hold_root_ns
@@ -148,8 +120,10 @@ class Units:
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
+        self._decisions.reset()
         self._roots: dict[UnitKey, PendingSpan] = {}
         self._chosen: list[SampledUnit] = []
+        self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, _AtWork] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}
@@ -178,10 +152,10 @@ class Units:
         else:
             pending.end()
 
-    def skipped(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
+    def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
-        self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
-        pending.end(self._skipped)
+        decisions = self._decisions.skipped(facts)
+        pending.end({**self._skipped, **self._rules(decisions)} if decisions else self._skipped)
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""
@@ -195,12 +169,16 @@ class Units:
         self.in_flight[unit.key] = None
         if pending is not None:
             self._roots[unit.key] = pending
-        decide = self._sampler.decide if sampled else self._sampler.certain
-        self._choose(unit, self._decisions(unit, decide), samples, now_ns)
+        facts, decide = unit.facts(), self._decisions.first if sampled else self._decisions.submitted
+        self._choose(unit, facts, decide(facts), samples, now_ns)
 
     def waited_for(self) -> set[UnitKey]:
         """Return the units whose root has ended and that are not out yet, second judges' scores included."""
         return {*self.in_flight, *self._shadows.open_units()}
+
+    def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
+        """Return what was decided on the units of a trace, and what came of it, as ``Decisions`` does. Any thread."""
+        return self._decisions.explain(trace_id)
 
     # --- the tick ----------------------------------------------------------------------------------------------
 
@@ -217,6 +195,9 @@ class Units:
         if self._chosen:
             chosen, self._chosen = self._chosen, []
             self._handover(chosen)
+        if self._rest:
+            rest, self._rest = self._rest, {}
+            self._hand_rest(rest)
         for key in self._hold.overdue(now_ns):
             self._let_go(key, "deadline")
         self._hold.release_early(now_ns)
@@ -238,6 +219,8 @@ class Units:
         self._lanes.settle(key, [score.metric for score in scores])
         at_work.scores += scores
         at_work.made = result.sample_attributes
+        if at_work.undecided is not None:
+            self._decide_rest(key, at_work, at_work.undecided)
         in_time = self._finish(key, at_work) if result.over else self._hold.holds(key)
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
@@ -249,7 +232,7 @@ class Units:
         """Take in scores of second judges: each is counted when it is out, and the unit's spans know nothing of it."""
         self._note_unpriced(result.scores)
         for score in result.scores:
-            beside = _Beside(self._sink, result.unit, [score], self._shadows)
+            beside = ShadowBatch(self._sink, result.unit, [score], self._shadows)
             if _has_span(score):
                 self._hold.enqueue(beside)
             else:
@@ -269,14 +252,14 @@ class Units:
                 self._let_go(key, "shutdown")
             self._at_work.pop(key, None)
             self._lanes.leave(key)
-            lost = self._settled_as(Outcome.SHUTDOWN, key) if unit is None else self._lost(unit, Outcome.SHUTDOWN)
-            self._turn_back(key, lost, now_ns)
+            facts = Facts(key) if unit is None else unit.facts()
+            self._turn_back(key, self._decisions.lost(facts, Outcome.SHUTDOWN), now_ns)
 
     def _finish(self, key: UnitKey, at_work: _AtWork) -> bool:
         """Let a unit leave of which all scores are in. False: it has left already."""
         del self._at_work[key]
         self._lanes.leave(key)
-        at_work.others |= self._settled_as(Outcome.METRIC_ERROR, key)  # none, unless a fault of ours lost their scores
+        at_work.others |= self._decisions.settle_rest(key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
         self.sources.update([source] if (source := at_work.made.get(semconv.SAMPLE_SOURCE)) else ())
         made = at_work.made if self._attach else {}
         return self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
@@ -291,53 +274,59 @@ class Units:
 
     def _close(self, unit: Unit, now_ns: int) -> None:
         try:
+            facts = unit.facts()
             if unit.complete:
-                self._choose(unit, self._decisions(unit, self._sampler.decide), None, now_ns)
+                self._choose(unit, facts, self._decisions.first(facts), None, now_ns)
             else:
-                self._turn_back(unit.key, self._lost(unit, Outcome.INCOMPLETE), now_ns)
+                self._turn_back(unit.key, self._decisions.lost(facts, Outcome.INCOMPLETE), now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
-            self._turn_back(unit.key, self._settled_as(Outcome.INCOMPLETE, unit.key), now_ns)
+            self._turn_back(unit.key, self._decisions.settle_rest(unit.key, Outcome.INCOMPLETE), now_ns)
 
-    def _decisions(self, unit: Unit, decide: Callable[[Facts, str], Decision]) -> dict[str, Decision]:
-        facts = unit.facts()
-        return {name: decide(facts, name) for name in self._metrics}
-
-    def _lost(self, unit: Unit, outcome: Outcome) -> dict[str, Outcome]:
-        """End a unit that closed before its time.
-
-        The dice are thrown for it, too: only what they may take is followed this far, so that it stands for others like it.
-        """
-        others: dict[str, Outcome] = {}
-        if unit.root is not None:  # else nothing tells how probable it was
-            decisions = self._decisions(unit, self._sampler.decide)
-            others = {name: Outcome.NOT_SAMPLED for name, one in decisions.items() if not one.take}
-            self._ledger.choose(unit.key, {name: one for name, one in decisions.items() if one.take})
-        for name, not_taken in others.items():
-            self._ledger.settle(unit.key, name, not_taken)
-        return others | self._settled_as(outcome, unit.key)
-
-    def _choose(self, unit: Unit, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int) -> None:
-        key = unit.key
-        taken = {name: decision for name, decision in decisions.items() if decision.take}
-        if not taken:
-            self._turn_back(key, self._settled_as(Outcome.NOT_SAMPLED, key), now_ns)
+    def _choose(
+        self, unit: Unit, facts: Facts, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int
+    ) -> None:
+        key, all_decided = unit.key, len(decisions) == len(self._metrics)
+        if all_decided and not any(decision.take for decision in decisions.values()):
+            self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
-        self._ledger.choose(key, taken)
-        others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
-        others |= dict.fromkeys(taken.keys() - self._lanes.with_room(taken), Outcome.QUEUE_FULL)
-        for name, outcome in others.items():
-            self._ledger.settle(key, name, outcome)
+        chosen, others = self._sorted_out(key, decisions)
         held = size_bytes_of(unit, samples)
-        if len(others) == len(decisions) or not self._queue.reserve(held):
-            self._turn_back(key, others | self._settled_as(Outcome.QUEUE_FULL, key), now_ns)
+        if not chosen or not self._queue.reserve(held):
+            if not all_decided:  # no score will tell what they wait for
+                others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
+            self._turn_back(key, others | self._decisions.settle_rest(key, Outcome.QUEUE_FULL), now_ns)
             return
-        chosen = {name: decision for name, decision in taken.items() if name not in others}
-        self._at_work[key] = _AtWork(others)
+        self._at_work[key] = _AtWork(others, None if all_decided else facts)
         self._lanes.enter(key, chosen, held)
         now_s = self._clock()
         held_s = self._park(unit, now_ns)
-        self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s))
+        self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, more=not all_decided))
+
+    def _decide_rest(self, key: UnitKey, at_work: _AtWork, facts: Facts) -> None:
+        """Decide on the metrics that wait for scores at which rules look, when all of these are in."""
+        scores = {score.metric: score.quality for score in at_work.scores}
+        if not self._decisions.screens <= scores.keys() | at_work.others.keys():
+            return
+        at_work.undecided, chosen = None, dict[str, Decision]()
+        try:
+            chosen, others = self._sorted_out(key, self._decisions.rest(facts, scores))
+        except Exception as error:  # noqa: BLE001  (else its job would wait for ever)
+            log_internal_error("decide on a unit", error)
+            others = self._decisions.settle_rest(key, Outcome.INCOMPLETE)
+        at_work.others |= others
+        self._lanes.join(key, chosen)
+        self._rest[key] = chosen
+
+    def _sorted_out(
+        self, key: UnitKey, decisions: Mapping[str, Decision]
+    ) -> tuple[dict[str, Decision], dict[str, Outcome]]:
+        """Settle what was not taken, or finds no room; return the decisions that are left, and those outcomes."""
+        taken = {name: decision for name, decision in decisions.items() if decision.take}
+        others = dict.fromkeys((name for name in decisions if name not in taken), Outcome.NOT_SAMPLED)
+        others |= dict.fromkeys(taken.keys() - self._lanes.with_room(taken), Outcome.QUEUE_FULL)
+        self._decisions.settle(key, others)
+        return {name: decision for name, decision in taken.items() if name not in others}, others
 
     def _park(self, unit: Unit, now_ns: int) -> float:
         """Hold the spans of a unit that was chosen; return for how many seconds, -inf where none wait."""
@@ -355,23 +344,20 @@ class Units:
             self._let_go(oldest, "overflow")
         return hold_ns / 1e9
 
-    def _settled_as(self, outcome: Outcome, key: UnitKey) -> dict[str, Outcome]:
-        """Give every metric of a unit that is still open this outcome."""
-        return dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
-
-    def _turn_back(self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int) -> None:
+    def _turn_back(
+        self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
+    ) -> None:
         pending = self._roots.pop(key, None)
         if pending is not None:
             self._hold.hold_root(key, pending, now_ns)
-            self._hold.release(key, self._on_span([], outcomes))
+            self._hold.release(key, {**self._on_span([], outcomes), **rules})
         else:
             self._hold.drop(key)
         self._leaving.append((self._hold.queued, key))
 
     def _counted(self, result: JobResult) -> list[Score]:
         """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
-        key, settle = result.unit.key, self._ledger.settle
-        scores = [one for one in result.scores if settle(key, one.metric, one.outcome, one.stratum)]
+        scores = self._decisions.settle_scores(result.unit.key, result.scores)
         self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
         self._note_unpriced(scores)
         log_failures(scores)
@@ -383,6 +369,11 @@ class Units:
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self._attach else {}
+
+    def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
+        """Return what a root says of the rules that matched a unit which nobody took."""
+        rules = matched_rules(decisions) if self._attach else None
+        return _NO_RULE if rules is None else {semconv.SAMPLING_RULE: rules}
 
 
 def _has_span(score: Score) -> bool:

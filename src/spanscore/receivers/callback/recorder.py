@@ -30,6 +30,7 @@ from spanscore.receivers.callback.run_attributes import (
     MODELS,
     attributes_of,
     content_of,
+    facts_of,
     rendered,
     span_data_of,
     was_stopped,
@@ -208,7 +209,7 @@ class Recorder:
             held = Attributes(attributes, render)
             self._port.ended(key, span_data_of(run, span, end_ns, held, error), pending, now_ns)
         elif run is root:
-            self._port.skipped(key, pending, now_ns)
+            self._port.skipped(facts_of(run.root, end_ns, error), pending, now_ns)
         else:
             pending.end()
 

@@ -13,11 +13,20 @@ from spanscore.codec import langchain as codec
 from spanscore.codec.text import jsonable, safe_text
 from spanscore.codec.usage import chat_attributes
 from spanscore.model.foreign import is_a, plain_text, type_name
-from spanscore.model.span import Attributes, SpanData
-from spanscore.receivers.callback.runs import CLIENTS, Run
+from spanscore.model.span import Attributes, Facts, SpanData
+from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 from spanscore.runtime.log import log_internal_error
 
-__all__ = ["MODELS", "attributes_of", "content_of", "conversation_id", "rendered", "span_data_of", "was_stopped"]
+__all__ = [
+    "MODELS",
+    "attributes_of",
+    "content_of",
+    "conversation_id",
+    "facts_of",
+    "rendered",
+    "span_data_of",
+    "was_stopped",
+]
 
 MODELS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION})
 _CONVERSING: Final = MODELS | {semconv.RETRIEVAL, semconv.INVOKE_AGENT}
@@ -135,6 +144,25 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         metadata=(_metadata(run) or {}) if run is run.root else {},
         failed_inside=run is run.root and run.root.failed_inside,
+    )
+
+
+def facts_of(root: Root, end_ns: int, error: BaseException | None) -> Facts:
+    """Return what is known at its end of a root of which no SpanData was kept; its children are not, and match no rule."""
+    assert root.key is not None
+    return Facts(
+        key=root.key,
+        is_trace_root=root.is_trace_root,
+        trace_state=root.trace_state,
+        name=root.name,
+        operation=root.operation,
+        status="error" if error is not None else "unset",
+        duration_ns=end_ns - root.start_ns,
+        metadata=_metadata(root) or {},
+        any_error=error is not None or root.failed_inside,
+        tool_calls=0,
+        models=frozenset(),
+        scores={},
     )
 
 

@@ -8,7 +8,7 @@ from time import time_ns
 from typing import Final
 
 from spanscore.model.sample import Samples
-from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 from spanscore.protocols import PendingSpan, Receiver, Recorded
 from spanscore.runtime.inbox import Inbox
 
@@ -163,8 +163,8 @@ class _Port:
         self.handed_on[key] += span.span_id == key.span_id
         pending.end()
 
-    def skipped(self, key: UnitKey, pending: PendingSpan, now_ns: int) -> None:
-        self.handed_on[key] += 1
+    def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
+        self.handed_on[facts.key] += 1
         pending.end()
 
     def broken(self, key: UnitKey, now_ns: int) -> None:

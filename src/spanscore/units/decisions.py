@@ -1,0 +1,213 @@
+"""Decisions: who takes a unit, and what came of it: the sampler says, the ledger counts, ``explain`` tells of both."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spanscore.errors import ConfigurationError
+from spanscore.model.job import BASE, Decision
+from spanscore.model.score import Outcome, Score
+from spanscore.model.span import Facts, UnitKey
+from spanscore.protocols import Sampler
+from spanscore.units.ledger import Ledger
+
+__all__ = ["Decisions", "matched_rules"]
+
+_KEPT: Final = 1_000
+"""Closed units that can be explained: 0.2 kB each of those that nobody took, some 0.4 kB more for each metric of the others."""
+_HEX_DIGITS: Final = 32
+
+
+@dataclass(slots=True)
+class _Closed:
+    """A closed unit.
+
+    Attributes:
+        decisions: by metric; empty where none was needed: ``facts`` tell them.
+        outcomes: metric → how it ended, of those that have.
+        facts: what alone decided, where no rule matched and no rate was reached.
+    """
+
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
+    facts: Facts | None = None
+
+
+class Decisions:
+    """Throws the dice for units and settles how they end. Span thread, but for ``explain``.
+
+    Attributes:
+        screens: metrics at whose scores rules look: the others are decided on when these are in.
+
+    Args:
+        metrics: names of all.
+        kept: closed units that are remembered.
+    """
+
+    def __init__(self, metrics: Sequence[str], sampler: Sampler, ledger: Ledger, *, kept: int = _KEPT) -> None:
+        self._metrics = tuple(metrics)
+        self._sampler = sampler
+        self._ledger = ledger
+        self._kept = kept
+        self.screens = sampler.screens
+        self._rest = tuple(name for name in metrics if name not in self.screens) if self.screens else ()
+        self._first = tuple(name for name in metrics if name not in self._rest)
+        self._unsampled = dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED.value)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._lock = threading.RLock()
+        self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
+
+    # --- deciding ----------------------------------------------------------------------------------------------
+
+    def first(self, facts: Facts) -> dict[str, Decision]:
+        """Return the decisions on a unit that has closed: of all metrics, or of the screens."""
+        return self._decided(facts, self._first, self._sampler.decide)
+
+    def rest(self, facts: Facts, scores: Mapping[str, float | None]) -> dict[str, Decision]:
+        """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
+        return self._decided(facts._replace(scores=scores), self._rest, self._sampler.decide)
+
+    def submitted(self, facts: Facts) -> dict[str, Decision]:
+        """Return the decisions on a unit that every metric takes."""
+        return self._decided(facts, self._metrics, self._sampler.certain)
+
+    def skipped(self, facts: Facts) -> dict[str, Decision]:
+        """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
+        key = facts.key
+        decisions: dict[str, Decision] = {}
+        if self._sampler.matches(facts):
+            decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
+        alone = None if decisions else Facts(key, facts.is_trace_root, facts.trace_state)
+        closed = _Closed(decisions, self._unsampled, alone)
+        with self._lock:
+            self._remember(key, closed)
+        self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
+        return decisions
+
+    def _decided(
+        self, facts: Facts, names: Sequence[str], decide: Callable[[Facts, str], Decision]
+    ) -> dict[str, Decision]:
+        decisions = {name: decide(facts, name) for name in names}
+        taken = {name: decision for name, decision in decisions.items() if decision.take}
+        if taken:
+            self._ledger.choose(facts.key, taken)
+        with self._lock:
+            self._of(facts.key).decisions |= decisions
+        return decisions
+
+    def lost(self, facts: Facts, outcome: Outcome) -> dict[str, Outcome]:
+        """End what is left of a unit that closed before its time, and return how its metrics ended.
+
+        The dice are thrown for it, too: only what they may take is followed this far, so that it stands for others like it.
+        Without its root nothing tells how probable it was.
+        """
+        others: dict[str, Outcome] = {}
+        if facts.status is not None:
+            decisions = self.first(facts) | self.rest(facts, {})
+            others = {name: Outcome.NOT_SAMPLED for name, decision in decisions.items() if not decision.take}
+            self.settle(facts.key, others)
+        return others | self.settle_rest(facts.key, outcome)
+
+    # --- how they end ------------------------------------------------------------------------------------------
+
+    def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
+        """End these metrics of a unit."""
+        for name, outcome in outcomes.items():
+            self._ledger.settle(key, name, outcome)
+        self._note(key, outcomes)
+
+    def settle_rest(self, key: UnitKey, outcome: Outcome) -> dict[str, Outcome]:
+        """Give every metric of a unit that is still open this outcome; return them with it."""
+        outcomes = dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
+        self._note(key, outcomes)
+        return outcomes
+
+    def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:
+        """End the metrics of these scores by them; return those that had no outcome before."""
+        settle = self._ledger.settle
+        counted = [one for one in scores if settle(key, one.metric, one.outcome, one.stratum)]
+        self._note(key, {score.metric: score.outcome for score in counted})
+        return counted
+
+    def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
+        if outcomes:
+            with self._lock:
+                self._of(key).outcomes |= {name: outcome.value for name, outcome in outcomes.items()}
+
+    def _of(self, key: UnitKey) -> _Closed:
+        return self._closed.get(key) or self._remember(key, _Closed())
+
+    def _remember(self, key: UnitKey, closed: _Closed) -> _Closed:
+        self._closed[key] = closed
+        if len(self._closed) > self._kept:
+            self._closed.popitem(last=False)
+        return closed
+
+    # --- explaining --------------------------------------------------------------------------------------------
+
+    def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
+        """Return what was decided on the units of a trace that are remembered, oldest first. Any thread.
+
+        Raises:
+            ConfigurationError: it is no trace id.
+        """
+        asked = _trace_id(trace_id)
+        with self._lock:
+            return [self._told(key, closed) for key, closed in self._closed.items() if key.trace_id == asked]
+
+    def _told(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
+        decisions: Mapping[str, Decision] = closed.decisions
+        if closed.facts is not None:
+            facts = closed.facts
+            decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
+        return {
+            "trace_id": f"{key.trace_id:032x}",
+            "span_id": f"{key.span_id:016x}",
+            "metrics": {
+                name: {**_plain(decisions.get(name)), "outcome": closed.outcomes.get(name)} for name in self._metrics
+            },
+        }
+
+
+def matched_rules(decisions: Mapping[str, Decision]) -> str | None:
+    """Return the rules by which metrics would have taken a unit, had the dice let them; None where none matched."""
+    names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
+    return ",".join(sorted(names)) or None
+
+
+def _plain(decision: Decision | None) -> dict[str, Any]:
+    if decision is None:  # it was never decided on: events of the unit were lost, or the end came first
+        return dict.fromkeys(_TOLD)
+    return {
+        "rates": dict(decision.rates),
+        "rule": decision.rule,
+        "randomness": _hex(decision.randomness),
+        "threshold_met": _hex(decision.met),
+        "threshold": _hex(decision.threshold),
+        "probability": decision.probability,
+        "upstream_probability": decision.upstream,
+    }
+
+
+_TOLD = ("rates", "rule", "randomness", "threshold_met", "threshold", "probability", "upstream_probability")
+
+
+def _hex(number: int | None) -> str | None:
+    return None if number is None else f"{number:014x}"
+
+
+def _trace_id(given: str | int) -> int:
+    try:
+        number = given if isinstance(given, int) else int(given, 16) if len(given) == _HEX_DIGITS else -1
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number < 1 << 128:
+        raise ConfigurationError(f"{given!r} is no trace id; allowed are 32 hex digits, or the number")
+    return number
