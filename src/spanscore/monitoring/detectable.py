@@ -1,8 +1,8 @@
 """Scores of each hour and a DropPlan → the smallest drop that alarms within a time.
 
-A drop of d is in a window with the share of it that came since: d̄ = d · share. The window then alarms with the probability
-Φ((d̄ − tolerated)·√n ⁄ σ − z), and in a time that holds m windows, one behind the other, with 1 − Π (1 − p). Windows overlap and
-are evaluated more often than that, so a drop is seen somewhat sooner than is said here.
+A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see`` says of
+d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds m windows, one
+behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is seen somewhat sooner.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import ceil, floor, prod, sqrt
 from statistics import NormalDist
 
+from spanscore.monitoring.budget import TOLERATED, scores_to_see
 from spanscore.monitoring.drops import DropPlan
 
 __all__ = ["SmallestDrop", "smallest_drop"]
@@ -62,8 +63,7 @@ def smallest_drop(
 
 
 def _smallest(plan: DropPlan, windows: Sequence[_Looks]) -> float | None:
-    assert plan.settings.baseline is not None  # those without one have no plan
-    lowest, highest = 0.0, plan.settings.baseline  # a mean cannot drop by more
+    lowest, highest = 0.0, plan.null + _tolerated(plan)  # a mean cannot drop by more than the baseline
     if not _is_seen(plan, windows, highest):
         return None
     for _ in range(_STEPS):
@@ -78,11 +78,14 @@ def _is_seen(plan: DropPlan, windows: Sequence[_Looks], drop: float) -> bool:
 
 def _unseen(plan: DropPlan, looks: _Looks, drop: float) -> Iterator[float]:
     """Yield the probability that looks at windows of a length do not see a drop."""
-    assert plan.settings.baseline is not None
-    tolerated, deviation = plan.settings.baseline - plan.null, sqrt(plan.null * (1 - plan.null))
     for (scores, share), times in looks.items():
         if scores >= plan.least:
-            yield _normal.cdf(plan.z - (drop * share - tolerated) * sqrt(scores) / deviation) ** times
+            half = scores_to_see(drop * share, null=plan.null, tolerated=_tolerated(plan), z=plan.z)
+            yield _normal.cdf(plan.z - plan.z * sqrt(scores / half)) ** times
+
+
+def _tolerated(plan: DropPlan) -> float:
+    return TOLERATED * plan.settings.min_drop
 
 
 def _looks(scores: Sequence[float], window_s: float, begin: int, within_s: float) -> _Looks:

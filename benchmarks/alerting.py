@@ -1,0 +1,265 @@
+"""What is told of ten services in trouble, when, and when it ends: real replicas, Collector, Prometheus and Alertmanager.
+
+    python -m benchmarks.alerting                   # 9 minutes; --only drop,outage for some; --markdown FILE
+
+An hour takes a minute: the operator's own rules, every duration in them a sixtieth, on requests that come as fast as that. Times
+are told as they are where an hour takes an hour. All services run side by side. Each scenario says which alerts it must raise; one
+more, or one less, is an exit with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.end_to_end.hurried import BASELINE, FASTER, Stage, rules, seconds, staged
+from tests.end_to_end.replicas import MoodyJudge, Service
+from tests.servers import alertmanager, collector, prometheus
+
+BAD = 0.6
+"""A drop of a third."""
+FIRST_MIN = 60.0
+"""For how long all is well, before anything happens."""
+LONGEST_MIN = 480.0
+DROP, SILENT, NEW = "SpanscoreQualityDrop", "SpanscoreNoScores", "SpanscoreNewSeries"
+OUTAGE = frozenset({"SpanscoreJudgeFailing", "SpanscoreJudgeBreakerOpen", SILENT})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What came of a scenario.
+
+    Attributes:
+        notice: the first one that was expected; None = none came, or none was to.
+        after_min: since its cause.
+        ended: when all alerts had ended, in words.
+        names: of all alerts that were told.
+    """
+
+    notice: Mapping[str, Any] | None = None
+    after_min: float = 0.0
+    ended: str = "–"
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One service, and what happens to it.
+
+    Attributes:
+        must: names of the alerts that must be told.
+        may: of those that may.
+    """
+
+    name: str
+    title: str
+    play: Callable[[Act], Seen]
+    must: frozenset[str] = frozenset()
+    may: frozenset[str] = frozenset()
+    per_s: float = 20.0
+
+
+class Act:
+    """A scenario while it is played: its service, and the clock of the stage."""
+
+    def __init__(self, stage: Stage, service: Service, judge: MoodyJudge) -> None:
+        self.stage, self.service, self.judge = stage, service, judge
+        self._cause_s = 0.0
+
+    def passes(self, minutes: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds(minutes))
+
+    def begins(self) -> None:
+        """Take note that the trouble begins now."""
+        self._cause_s = time.monotonic()
+
+    def first(self, *names: str) -> Seen:
+        """Wait for the first notice of each of these, and return the very first."""
+        firsts = [
+            self.stage.first(self.service.name, name, since=self._cause_s, within_min=LONGEST_MIN) for name in names
+        ]
+        first = min(firsts, key=lambda told: float(told["at"]))
+        return Seen(first, self._since(float(first["at"])))
+
+    def ended(self, seen: Seen, what: str) -> Seen:
+        """Wait for the end of all alerts, and say how long it took since now."""
+        self.begins()
+        end = self.stage.end(self.service.name, within_min=LONGEST_MIN)
+        return Seen(seen.notice, seen.after_min, f"{self._since(end):.0f} min after {what}")
+
+    def _since(self, at_s: float) -> float:
+        return (at_s - self._cause_s) * FASTER / 60
+
+
+def drop(act: Act) -> Seen:
+    act.begins()
+    act.judge.good = BAD
+    seen = act.first(DROP)
+    act.passes(max(0.0, 120 - seen.after_min))
+    act.judge.good = BASELINE
+    return act.ended(seen, "the repair, 2 h later")
+
+
+def drift(act: Act) -> Seen:
+    act.begins()
+    for step in range(1, 25):
+        act.judge.good = BASELINE - 0.2 * step / 24
+        act.passes(15)
+        if DROP in act.stage.names(act.service.name):
+            break
+    return act.first(DROP)
+
+
+def outage(act: Act) -> Seen:
+    act.begins()
+    act.judge.away = True
+    seen = act.first("SpanscoreJudgeBreakerOpen")
+    act.passes(max(0.0, 90 - seen.after_min))
+    act.judge.away = False
+    return act.ended(seen, "the judge is back, 90 min later")
+
+
+def death(act: Act) -> Seen:
+    act.begins()
+    act.service.die()
+    seen = act.first(SILENT)
+    act.passes(240)
+    goes_on = SILENT in act.stage.firing(act.service.name)
+    return Seen(seen.notice, seen.after_min, "goes on after 4 h more" if goes_on else "ended, though it is still dead")
+
+
+def ebb(act: Act) -> Seen:
+    act.service.per_s /= 100
+    act.passes(300)
+    return Seen()
+
+
+def new_judge(act: Act) -> Seen:
+    act.service.shadow = MoodyJudge(0.7, "judge-large")
+    _deploy(act)
+    act.passes(90)
+    act.begins()
+    act.service.judge, act.service.shadow = act.service.shadow, None
+    _deploy(act)
+    seen = act.first(NEW)
+    act.passes(180)
+    return seen
+
+
+def deploy(act: Act) -> Seen:
+    _deploy(act)
+    act.passes(120)
+    return Seen()
+
+
+def scale_in(act: Act) -> Seen:
+    act.service.leave(0)
+    act.passes(240)
+    return Seen()
+
+
+def restart(act: Act) -> Seen:
+    act.begins()
+    act.judge.good = BAD
+    act.passes(3)
+    act.service.restart(0)
+    seen = act.first(DROP)
+    act.judge.good = BASELINE
+    return act.ended(seen, "the repair, at once")
+
+
+def nothing(act: Act) -> Seen:
+    act.passes(300)
+    return Seen()
+
+
+def _deploy(act: Act) -> None:
+    for position in range(len(act.service.replicas)):
+        act.service.deploy(position)
+        act.passes(3)
+
+
+SCENARIOS = (
+    Scenario("drop", "the mean falls from 0.9 to 0.6", drop, frozenset({DROP})),
+    Scenario("drift", "the mean falls by 0.2 in 6 h", drift, frozenset({DROP})),
+    Scenario("outage", "nobody answers the judge's questions", outage, frozenset({"SpanscoreJudgeBreakerOpen"}), OUTAGE),
+    Scenario("death", "all replicas of one service die and stay dead", death, frozenset({SILENT})),
+    Scenario("ebb", "the traffic falls to 1 %", ebb),
+    Scenario("judge", "another judge, at first in the shadow, then for good (its mean is 0.7)", new_judge, frozenset({NEW})),
+    Scenario("deploy", "a rolling deploy", deploy),
+    Scenario("scale_in", "one of two replicas leaves", scale_in),
+    Scenario("restart", "a replica restarts amid a drop from 0.9 to 0.6", restart, frozenset({DROP})),
+    Scenario("control", "nothing happens", nothing),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, print a table, and return 1 when a notice was missing or one too many."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(one.name for one in SCENARIOS))
+    parser.add_argument("--markdown", type=Path, help="write what came there, too")
+    given = parser.parse_args(arguments)
+    played = [one for one in SCENARIOS if one.name in given.only.split(",")]
+    with tempfile.TemporaryDirectory() as folder:
+        seen = _play(played, Path(folder))
+    table = "\n".join(_lines(seen))
+    print(table)
+    if given.markdown:
+        given.markdown.write_text(table + "\n", encoding="utf-8")
+    return int(any(_wrong(scenario, one) for scenario, one in seen.items()))
+
+
+def _play(scenarios: Sequence[Scenario], folder: Path) -> dict[Scenario, Seen]:
+    with staged(folder, prometheus=prometheus, alertmanager=alertmanager, collector=collector) as stage:
+        ready = threading.Barrier(len(scenarios), action=lambda: stage.watch_with(rules()))
+        with ThreadPoolExecutor(len(scenarios)) as threads:
+            results = threads.map(lambda one: _seen(one, stage, ready), scenarios)
+            return dict(zip(scenarios, results, strict=True))
+
+
+def _seen(scenario: Scenario, stage: Stage, ready: threading.Barrier) -> Seen:
+    judge = MoodyJudge(BASELINE)
+    with ExitStack() as stack:
+        service = stack.enter_context(stage.service(scenario.name, judge, per_s=scenario.per_s))
+        act = Act(stage, service, judge)
+        ready.wait()
+        act.passes(FIRST_MIN)
+        try:
+            seen = scenario.play(act)
+        except TimeoutError as error:
+            seen = Seen(ended=str(error))
+        return Seen(seen.notice, seen.after_min, seen.ended, frozenset(stage.names(scenario.name)))
+
+
+def _wrong(scenario: Scenario, seen: Seen) -> str:
+    missing, more = scenario.must - seen.names, seen.names - scenario.must - scenario.may
+    told = [f"missing: {', '.join(sorted(missing))}"] if missing else []
+    return "; ".join([*told, f"too much: {', '.join(sorted(more))}"] if more else told)
+
+
+def _lines(seen: Mapping[Scenario, Seen]) -> Iterator[str]:
+    yield "| what happens | first notice | after | ended | all notices | as it must |"
+    yield "|---|---|---|---|---|---|"
+    for scenario, one in seen.items():
+        notice = "none" if one.notice is None else f"{one.notice['labels']['alertname']}, {one.notice['labels']['severity']}"
+        after = "–" if one.notice is None else f"{one.after_min:.0f} min"
+        names = ", ".join(sorted(name.removeprefix("Spanscore") for name in one.names)) or "none"
+        yield f"| {scenario.title} | {notice} | {after} | {one.ended} | {names} | {_wrong(scenario, one) or 'yes'} |"
+    yield ""
+    for scenario, one in seen.items():
+        if one.notice is not None:
+            yield f"- **{scenario.title}**: {one.notice['annotations']['description']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
