@@ -24,9 +24,12 @@ __all__ = [
     "INSTANCE",
     "LOWEST_FACTOR",
     "METRIC",
+    "NORMAL",
+    "NORMAL_WEIGHT",
     "OWN",
     "OWN_SERVICE",
     "POPULATION",
+    "STEP_WEIGHT",
     "TURNED_AWAY",
     "UNACCOUNTED",
     "WATCHED",
@@ -34,6 +37,7 @@ __all__ = [
     "Estimate",
     "Sums",
     "among",
+    "before",
     "below",
     "declined_share",
     "dropped",
@@ -49,6 +53,8 @@ __all__ = [
     "matching",
     "mean",
     "n_eff",
+    "normal_by_hour",
+    "normal_over",
     "now",
     "recorded_as",
     "replicas",
@@ -80,6 +86,10 @@ POPULATION = f'{label(semconv.STRATUM)}=""'
 OWN_SERVICE, OWN = "\nown service", "\nown series"
 """Stand among matchers for those of the service, and of the series, that an alert is about: a tool puts them in when it tells
 of it. With a line break, which no value in a matcher has."""
+NORMAL = "spanscore:baseline:now"
+"""The name under which ``normal_by_hour()`` is recorded."""
+STEP_WEIGHT, NORMAL_WEIGHT = "spanscore:weight:step", "spanscore:baseline_weight:step"
+"""The names under which a few evaluations' weight is, and the same times what is normal."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
@@ -99,6 +109,8 @@ _OF_UNITS = frozenset(
 """Counts of units: of every stratum but that of second judges, who are asked about the same units once more."""
 _NO_SHADOW = f'{label(semconv.STRATUM)}!="{semconv.STRATUM_SHADOW}"'
 """The matcher of all that is no second judge's."""
+_SEEN = 0.9
+"""Share of a window of which must be known what was normal."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -274,6 +286,39 @@ def watched(longest: str) -> str:
     return f"({WRITTEN}\nand {old})\nor ({WRITTEN}\nunless on ({', '.join(GROUP)}) ({several}))"
 
 
+def normal_by_hour(hours: Sequence[float]) -> str:
+    """Return what is normal in this hour.
+
+    Args:
+        hours: of the week, 168, from Sunday 00:00 UTC on.
+    """
+    return "\nor ".join(_normal_on(day, hours[24 * day : 24 * (day + 1)]) for day in range(7))
+
+
+def _normal_on(day: int, hours: Sequence[float]) -> str:
+    chosen = " + ".join(f"{value:.4g} * (hour() == bool {hour})" for hour, value in enumerate(hours))
+    return f"({chosen})\nand on () day_of_week() == {day}"
+
+
+def normal_over(window: str, metric: str, *, evaluations: float) -> str:
+    """Return the mean of what was normal in a window, by the weight that was scored in each part of it.
+
+    The plain mean over the window would be another one where quiet hours are better or worse than busy ones.
+
+    Args:
+        metric: the matcher of its name.
+        evaluations: in the window, of which most have to be there.
+    """
+    weighted, weights = (f"sum_over_time({name}{_where(metric)}[{window}])" for name in (NORMAL_WEIGHT, STEP_WEIGHT))
+    seen = f"count_over_time({NORMAL}{_where(metric)}[{window}]) >= {_SEEN * evaluations:g}"
+    return f"{weighted} / {weights}\nand on ({METRIC}) {seen}"
+
+
+def before(of: Estimate, offset: str, *, min_scores: int) -> str:
+    """Return the mean that was so long before, where there were enough scores."""
+    return f"{of.mean} offset {offset}\nand {of.n_eff} offset {offset} >= {min_scores}"
+
+
 def among(recorded: str, said: str) -> str:
     """Return what is said of those series that are ``WRITTEN`` or ``WATCHED``, of all units or of a segment."""
     return f"{said}\nand on ({', '.join(BY_SERIES)}) {recorded}"
@@ -302,7 +347,7 @@ class Estimate:
         return cls(*(recorded_as(one.name, window) + _where(where) for one in fields(cls)))
 
 
-def dropped(of: Estimate, *, null: str, z: float, min_scores: int, binary: bool) -> str:
+def dropped(of: Estimate, *, null: str, z: float, min_scores: int, binary: bool, strays: str = "") -> str:
     """Return the mean where it is significantly below ``null``, and nothing elsewhere. No state: only the window's sums.
 
     A pass/fail metric is held against the larger of its own standard error and that of ``null``: its own shrinks with the mean,
@@ -314,9 +359,13 @@ def dropped(of: Estimate, *, null: str, z: float, min_scores: int, binary: bool)
         z: of the allowed rate of false alarms.
         min_scores: effective scores without which nothing is said.
         binary: whether the metric knows only 0 and 1.
+        strays: the variance of what is normal, beside that of the mean: a number or an expression; empty = none.
     """
-    drop = f"({null} - {of.mean})"
-    own, of_null = f"{z:.4g} * {of.standard_error}", f"{z:.4g} * sqrt({null} * (1 - {null}) / {of.n_eff})"
+    more = f" + {strays}" if strays else ""
+    drop, own = f"({null} - {of.mean})", f"{z:.4g} * {of.standard_error}"
+    if strays:
+        own = f"{z:.4g} * sqrt({of.standard_error} ^ 2{more})"
+    of_null = f"{z:.4g} * sqrt({null} * (1 - {null}) / {of.n_eff}{more})"
     second = f"{drop} > {of_null}" if binary else f"({of.standard_error} > 0 or {drop} > {of_null})"
     return f"{of.mean}\nand {drop} > {own}\nand {second}\nand {of.n_eff} >= {min_scores}"
 
