@@ -192,10 +192,14 @@ def _deploy(act: Act) -> None:
 SCENARIOS = (
     Scenario("drop", "the mean falls from 0.9 to 0.6", drop, frozenset({DROP})),
     Scenario("drift", "the mean falls by 0.2 in 6 h", drift, frozenset({DROP})),
-    Scenario("outage", "nobody answers the judge's questions", outage, frozenset({"SpanscoreJudgeBreakerOpen"}), OUTAGE),
+    Scenario(
+        "outage", "nobody answers the judge's questions", outage, frozenset({"SpanscoreJudgeBreakerOpen"}), OUTAGE
+    ),
     Scenario("death", "all replicas of one service die and stay dead", death, frozenset({SILENT})),
     Scenario("ebb", "the traffic falls to 1 %", ebb),
-    Scenario("judge", "another judge, at first in the shadow, then for good (its mean is 0.7)", new_judge, frozenset({NEW})),
+    Scenario(
+        "judge", "another judge, at first in the shadow, then for good (its mean is 0.7)", new_judge, frozenset({NEW})
+    ),
     Scenario("deploy", "a rolling deploy", deploy),
     Scenario("scale_in", "one of two replicas leaves", scale_in),
     Scenario("restart", "a replica restarts amid a drop from 0.9 to 0.6", restart, frozenset({DROP})),
@@ -251,7 +255,9 @@ def _lines(seen: Mapping[Scenario, Seen]) -> Iterator[str]:
     yield "| what happens | first notice | after | ended | all notices | as it must |"
     yield "|---|---|---|---|---|---|"
     for scenario, one in seen.items():
-        notice = "none" if one.notice is None else f"{one.notice['labels']['alertname']}, {one.notice['labels']['severity']}"
+        notice = (
+            "none" if one.notice is None else f"{one.notice['labels']['alertname']}, {one.notice['labels']['severity']}"
+        )
         after = "–" if one.notice is None else f"{one.after_min:.0f} min"
         names = ", ".join(sorted(name.removeprefix("Spanscore") for name in one.names)) or "none"
         yield f"| {scenario.title} | {notice} | {after} | {one.ended} | {names} | {_wrong(scenario, one) or 'yes'} |"

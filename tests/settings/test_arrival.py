@@ -74,6 +74,8 @@ UNUSUAL: dict[str, Any] = {
     "monitoring.trace_url": "https://unusual/traces",
     "alerts.*.labels": {"team": "unusual"},
     "alerts.*.runbook": "https://unusual/runbook",
+    "alerts.*.baseline.hour_of_week": str(Path(__file__).parents[1] / "data" / "baseline.yaml"),
+    "alerts.*.baseline.offset": 172_800.0,
     "monitoring.segments": {"tier": ["unusual"]},
     "monitoring.windows": [4321.0],
     "monitoring.interval": 45.0,
@@ -91,9 +93,9 @@ def leaves(tree: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldI
             (one for one in arguments(field.annotation) if isinstance(one, type) and issubclass(one, BaseModel)), None
         )
         many = get_origin(field.annotation) in (list, dict)
-        if inner is None:
+        if inner is None or float in arguments(field.annotation):
             yield f"{above}{name}", field
-        else:
+        if inner is not None:
             yield from leaves(inner, f"{above}{name}.{'*.' if many else ''}")
 
 
@@ -142,6 +144,8 @@ def configured(path: str | None) -> dict[str, Any]:
 
 def _inside(section: Any, part: str) -> Any:
     if part != "*":
+        if not isinstance(section.get(part, {}), dict | list):
+            section[part] = {}  # a plain value stands for a section that it can be, too
         return section.setdefault(part, {})
     return section[0] if isinstance(section, list) else next(iter(section.values()))
 

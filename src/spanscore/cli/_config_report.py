@@ -25,6 +25,7 @@ from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, j
 from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.model.score import refuse_taken_name
+from spanscore.monitoring.drops import plans_of
 from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Metric
 from spanscore.runtime import plugins
@@ -104,6 +105,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if read.all_metrics and not unmade:
         problems += _screen_problems(settings, made)
     problems += _part_problems(settings)
+    problems += _baseline_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
     missing = dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))
     return ConfigReport(
@@ -140,6 +142,15 @@ def _in_current_names(settings: Settings, metrics: Sequence[str]) -> Settings:
             "alerts": under_current_names(settings.alerts, metrics),
         }
     )
+
+
+def _baseline_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    for metric in metrics:
+        own = {name: alert for name, alert in settings.alerts.items() if name == metric.name}
+        try:
+            plans_of(own, [metric], settings.monitoring)
+        except ConfigurationError as error:
+            yield error
 
 
 # --- names ------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from spanscore.cli._config_report import ConfigReport
@@ -29,9 +29,9 @@ from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
 __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 
 _LEXICAL = "the offline heuristic: a first look, no verdict"
-_HALF = 0.5
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
 """Time since a drop began for which it is told how small a drop is seen → its seconds."""
+_WHERE_IT_SWINGS = "`spanscore baseline` tells whether it swings with the day, and writes one for that"
 
 _BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
 FOUND: Mapping[str, str] = {
@@ -71,8 +71,8 @@ class Volume:
         rate: of the metric, [0, 1], without the rules that raise it.
         min_scores: effective scores before anything is said.
         min_requests: units the application must see for that; None = never, the rate is 0.
-        scores_to_see: effective scores so that a drop of ``min_drop`` alarms half of the time; None = no drop is watched.
-        requests_to_see: units for that; None = never, or no drop is watched.
+        scores_to_see: effective scores so that a drop of ``min_drop`` alarms half of the time; None = never, or not watched.
+        requests_to_see: units for that; None likewise.
     """
 
     rate: float
@@ -88,13 +88,14 @@ class AlertPlan:
 
     Attributes:
         volume: what a window must hold.
+        baseline: what is normal: a number, or in words; None = no drop is watched.
         windows: in seconds.
         smallest: drop that is seen within an hour, a day and 14 days; empty where no drop is watched or no traffic is told.
         notes: what does not hold, in sentences.
     """
 
     metric: str
-    baseline: float | None
+    baseline: str | float | None
     min_drop: float
     threshold: float | None
     volume: Volume
@@ -178,8 +179,10 @@ def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) 
 
 def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
     rate, _ = options.rates_of(metric.name)
-    least = alert.min_scores or least_scores(alert.baseline, binary=metric.scale.kind == "binary")
-    seen = None if plan is None else max(least, ceil(plan.to_see))  # with fewer than the least nothing is said at all
+    least = plan.least if plan else alert.min_scores or least_scores(None, binary=metric.scale.kind == "binary")
+    seen = (
+        None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
+    )  # with fewer than the least nothing is said at all
     return Volume(
         rate=rate,
         min_scores=least,
@@ -244,6 +247,7 @@ def _alert(
 ) -> AlertPlan:
     """Return what is watched of a metric; ``hourly``: its scores of each hour, none where no traffic is told."""
     alert, windows = settings.alerts[metric.name], tuple(settings.monitoring.windows)
+    baseline = None if plan is None else plan.baseline
     smallest = [
         smallest_drop(plan, windows=windows, scores=hourly, within_s=within_s)
         for within_s in WITHIN.values()
@@ -251,13 +255,13 @@ def _alert(
     ]
     return AlertPlan(
         metric=metric.name,
-        baseline=alert.baseline,
+        baseline=None if baseline is None else baseline.short if baseline.is_recorded else baseline.level,
         min_drop=alert.min_drop,
         threshold=alert.threshold,
         volume=volume,
         windows=windows,
         smallest=tuple(smallest),
-        notes=(*_alert_notes(alert, metric.scale), *_unseen(alert.min_drop, smallest)),
+        notes=(*_alert_notes(plan, metric.scale), *_unseen(alert.min_drop, smallest)),
     )
 
 
@@ -266,13 +270,22 @@ def _unseen(drop: float, smallest: Sequence[SmallestDrop]) -> Iterator[str]:
         yield f"a drop of {drop:g} is not detectable within {[*WITHIN][-1]}: raise the rate, or min_drop"
 
 
-def _alert_notes(alert: AlertSettings, scale: Scale) -> Iterator[str]:
+def _alert_notes(plan: DropPlan | None, scale: Scale) -> Iterator[str]:
     if scale.range is None:
         yield "its scale is open: it has values and no quality, so nothing can be watched; give it a range="
-    if alert.baseline is None:
+        return
+    if plan is None:
         yield "without a baseline no drop is watched, only the threshold and missing scores; measure one and set it"
-    elif alert.baseline < _HALF and scale.kind != "binary":
+        return
+    baseline = plan.baseline
+    if not plan.holds:
         yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a metric of degrees"
+    if not baseline.is_recorded and not baseline.slack:
+        yield f"false_alarm_every holds for independent scores around a mean that stays; {_WHERE_IT_SWINGS}"
+    if baseline.offset_s:
+        yield "what was before follows a slow decline, which then alarms nobody"
+    if plan.to_see == inf:
+        yield f"its mean strays so much by itself that a drop of {plan.settings.min_drop:g} is not seen: raise min_drop"
 
 
 def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> Iterator[str]:

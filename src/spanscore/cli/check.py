@@ -242,7 +242,8 @@ def _told(kind: str, name: str) -> str:
 def _alert(alert: AlertPlan) -> str:
     watched = []
     if alert.baseline is not None:
-        watched.append(f"a drop of {alert.min_drop:g} or more below {alert.baseline:g}")
+        normal = alert.baseline if isinstance(alert.baseline, str) else f"{alert.baseline:g}"
+        watched.append(f"a drop of {alert.min_drop:g} or more below {normal}")
     if alert.threshold is not None:
         watched.append(f"a mean below {alert.threshold:g}")
     told = " and ".join(watched) or "missing scores only"

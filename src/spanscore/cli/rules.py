@@ -128,12 +128,14 @@ def _table(plans: Sequence[DropPlan], volumes: Mapping[str, Volume], settings: S
         one = plan.settings
         of = volumes[plan.metric]
         needs = _needed(of.min_scores, of.min_requests), _needed(of.scores_to_see, of.requests_to_see)
-        rows.append((plan.metric, f"{one.baseline:g}", f"{one.min_drop:g}", f"{plan.z:.2f}", *needs))
+        rows.append((plan.metric, plan.baseline.short, f"{one.min_drop:g}", f"{plan.z:.2f}", *needs))
     headers = ("metric", "baseline", "drop", "z", "to speak", "to see the drop")
     return Fitting(headers, rows, title=f"drops, watched over {windows}")
 
 
 def _needed(scores: int | None, requests: int | None) -> str:
+    if scores is None:
+        return "never: it strays\nby as much"
     return f"{scores:,} scores\n" + ("never: rate 0" if requests is None else f"{requests:,} requests")
 
 
@@ -150,7 +152,7 @@ def _as_json(
         "drops": [
             {
                 "metric": plan.metric,
-                "baseline": plan.settings.baseline,
+                "baseline": plan.baseline.short if plan.baseline.is_recorded else plan.baseline.level,
                 "min_drop": plan.settings.min_drop,
                 "false_alarm_every_s": plan.settings.false_alarm_every,
                 "z": plan.z,

@@ -39,10 +39,11 @@ def least_scores(baseline: float | None, *, binary: bool) -> int:
     return MIN_SCORES_NEAR_1 if binary and baseline is not None and baseline >= NEAR_1 else MIN_SCORES
 
 
-def scores_to_see(drop: float, *, null: float, tolerated: float, z: float) -> float:
+def scores_to_see(drop: float, *, null: float, tolerated: float, z: float, slack: float = 0.0) -> float:
     """Return how many effective scores of a pass/fail metric a window needs so that a drop alarms half of the time.
 
-    A continuous metric needs fewer, by the ratio of its variance to null·(1 − null).
+    Infinitely many where the mean strays by as much (``slack``). A continuous metric needs fewer, by the ratio of its variance
+    to null·(1 − null).
     """
-    seen = drop - tolerated
-    return ceil(null * (1 - null) * (z / seen) ** 2) if seen > 0 else inf
+    error = max(0.0, drop - tolerated) / z
+    return ceil(null * (1 - null) / (error**2 - slack**2)) if error > slack else inf

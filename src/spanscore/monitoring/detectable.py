@@ -1,8 +1,8 @@
 """Scores of each hour and a DropPlan → the smallest drop that alarms within a time.
 
-A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see`` says of
-d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds m windows, one
-behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is seen somewhat sooner.
+A drop of d is in a window with the share of it that came since: d̄ = d · share. The window then alarms with the probability
+Φ((d̄ − tolerated) ⁄ √(σ²⁄n + s²) − z), s its slack, and in a time that holds m windows, one behind the other, with
+1 − Π (1 − p). Windows overlap and are evaluated more often than that, so a drop is seen somewhat sooner than is said here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from math import ceil, floor, prod, sqrt
 from statistics import NormalDist
 
-from spanscore.monitoring.budget import TOLERATED, scores_to_see
 from spanscore.monitoring.drops import DropPlan
 
 __all__ = ["SmallestDrop", "smallest_drop"]
@@ -53,7 +52,7 @@ def smallest_drop(
         within_s: seconds since the drop began.
     """
     begins = range(1 if within_s % (len(scores) * _HOUR_S) == 0 else len(scores))  # whole turns: it is all one when
-    found = [_smallest(plan, [_looks(scores, window, hour, within_s) for window in windows]) for hour in begins]
+    found = [_smallest(plan, {window: _looks(scores, window, hour, within_s) for window in windows}) for hour in begins]
     seen = [drop for drop in found if drop is not None]
     return SmallestDrop(
         within_s=within_s,
@@ -62,8 +61,8 @@ def smallest_drop(
     )
 
 
-def _smallest(plan: DropPlan, windows: Sequence[_Looks]) -> float | None:
-    lowest, highest = 0.0, plan.null + _tolerated(plan)  # a mean cannot drop by more than the baseline
+def _smallest(plan: DropPlan, windows: Mapping[float, _Looks]) -> float | None:
+    lowest, highest = 0.0, plan.baseline.level  # a mean cannot drop by more
     if not _is_seen(plan, windows, highest):
         return None
     for _ in range(_STEPS):
@@ -72,20 +71,18 @@ def _smallest(plan: DropPlan, windows: Sequence[_Looks]) -> float | None:
     return highest
 
 
-def _is_seen(plan: DropPlan, windows: Sequence[_Looks], drop: float) -> bool:
-    return any(1 - prod(_unseen(plan, looks, drop)) >= _HALF for looks in windows)
+def _is_seen(plan: DropPlan, windows: Mapping[float, _Looks], drop: float) -> bool:
+    return any(1 - prod(_unseen(plan, window, looks, drop)) >= _HALF for window, looks in windows.items())
 
 
-def _unseen(plan: DropPlan, looks: _Looks, drop: float) -> Iterator[float]:
+def _unseen(plan: DropPlan, window_s: float, looks: _Looks, drop: float) -> Iterator[float]:
     """Yield the probability that looks at windows of a length do not see a drop."""
+    means = 2 if plan.baseline.offset_s else 1  # that of before has an error of its own
+    variance, slack = means * plan.null * (1 - plan.null), plan.baseline.slack_of(window_s)
     for (scores, share), times in looks.items():
         if scores >= plan.least:
-            half = scores_to_see(drop * share, null=plan.null, tolerated=_tolerated(plan), z=plan.z)
-            yield _normal.cdf(plan.z - plan.z * sqrt(scores / half)) ** times
-
-
-def _tolerated(plan: DropPlan) -> float:
-    return TOLERATED * plan.settings.min_drop
+            error = sqrt(variance / scores + slack**2)
+            yield _normal.cdf(plan.z - (drop * share - plan.tolerated) / error) ** times
 
 
 def _looks(scores: Sequence[float], window_s: float, begin: int, within_s: float) -> _Looks:

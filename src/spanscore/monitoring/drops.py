@@ -21,6 +21,7 @@ from spanscore.monitoring.alert import (
     streams_of,
     suffix_of,
 )
+from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.wording import EVIDENCE, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -34,15 +35,18 @@ class DropPlan:
 
     Attributes:
         scale: of the metric's own values.
-        null: baseline − tolerance.
+        baseline: what is normal.
+        null: baseline − tolerance; of a baseline that is recorded, as it is on the whole.
         z: standard errors below it.
         least: effective scores a window needs.
-        to_see: effective scores a window needs to see a drop of ``min_drop`` half of the time (pass/fail; others need fewer).
+        to_see: effective scores a window needs to see a drop of ``min_drop`` half of the time (pass/fail; others need fewer);
+            infinite where the mean strays by as much.
     """
 
     metric: str
     settings: AlertSettings
     scale: Scale
+    baseline: Baseline
     null: float
     z: float
     least: int
@@ -54,15 +58,24 @@ class DropPlan:
         return self.scale.kind == "binary"
 
     @property
+    def tolerated(self) -> float:
+        """How far below what is normal the mean may be for good."""
+        return budget.TOLERATED * self.settings.min_drop
+
+    @property
     def holds(self) -> bool:
         """Whether the stated rate of false alarms holds: it is not shown for continuous metrics below 0.5."""
-        return self.binary or self.settings.baseline is None or self.settings.baseline >= 0.5  # noqa: PLR2004
+        return self.binary or self.baseline.lowest >= 0.5  # noqa: PLR2004
 
 
 def plans_of(
     alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
 ) -> list[DropPlan]:
-    """Return how the drops of each metric with a baseline are watched; those metrics and all segments share the budget."""
+    """Return how the drops of each metric with a baseline are watched; those metrics and all segments share the budget.
+
+    Raises:
+        ConfigurationError: a baseline's file is not there or does not name the metric, or a baseline does not fit the windows.
+    """
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
     dropping = [(metric, one) for metric, one in known if one.baseline is not None and metric.scale.range is not None]
     streams = len(dropping) * len(streams_of(shared))
@@ -70,9 +83,11 @@ def plans_of(
 
 
 def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> DropPlan:
-    assert alert.baseline is not None  # those without one have no plan
+    baseline = baseline_of(metric.name, alert)
+    assert baseline is not None  # those without one have no plan
+    baseline.refuse_overlap(metric.name, max(shared.windows))
     tolerated = budget.TOLERATED * alert.min_drop
-    null = alert.baseline - tolerated
+    null = baseline.level - tolerated
     z = alert.z or budget.critical_z(
         interval_s=shared.interval, windows=len(shared.windows), every_s=alert.false_alarm_every, streams=streams
     )
@@ -80,10 +95,13 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
         metric=metric.name,
         settings=alert,
         scale=metric.scale,
+        baseline=baseline,
         null=null,
         z=z,
-        least=alert.min_scores or budget.least_scores(alert.baseline, binary=metric.scale.kind == "binary"),
-        to_see=budget.scores_to_see(alert.min_drop, null=null, tolerated=tolerated, z=z),
+        least=alert.min_scores or budget.least_scores(baseline.level, binary=metric.scale.kind == "binary"),
+        to_see=budget.scores_to_see(
+            alert.min_drop, null=null, tolerated=tolerated, z=z, slack=baseline.slack_of(max(shared.windows))
+        ),
     )
 
 
@@ -91,26 +109,40 @@ def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts of a plan, by stream and window."""
     alert = plan.settings
     for stream in streams_of(shared):
-        for window in map(promql.duration, shared.windows):
-            of = promql.Estimate.recorded(window, recorded_where(plan.metric, alert, stream))
+        where = recorded_where(plan.metric, alert, stream)
+        for length in shared.windows:
+            window = promql.duration(length)
+            of, normal = promql.Estimate.recorded(window, where), plan.baseline.normal(window, where)
             yield Alert(
                 name="SpanscoreQualityDrop",
                 expression=promql.among(
                     promql.WRITTEN if alert.series else promql.WATCHED,
-                    promql.dropped(of, null=f"{plan.null:.6g}", z=plan.z, min_scores=plan.least, binary=plan.binary),
+                    promql.dropped(
+                        of,
+                        null=_null(plan, normal),
+                        z=plan.z,
+                        min_scores=plan.least,
+                        binary=plan.binary,
+                        strays=plan.baseline.strays(length, where),
+                    ),
                 ),
                 labels=labels_of(alert.severity, plan.metric, window, stream),
                 summary=f"{literal(plan.metric)} has dropped{suffix_of(stream)}",
-                text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below its baseline of "
-                f"{alert.baseline:g} ({{service}}). {EVIDENCE} {_promise(plan)}",
+                text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below "
+                f"{plan.baseline.text} ({{service}}). {EVIDENCE} {_promise(plan)}",
                 figures=_figures(plan, stream, window),
             )
 
 
 def _figures(plan: DropPlan, stream: Stream, window: str) -> dict[str, Figure]:
-    own = promql.Estimate.recorded(window, f"{recorded_where(plan.metric, plan.settings, stream)},{promql.OWN}")
-    drop = Figure(f"{plan.settings.baseline:g} - {own.mean}", "%.3f")
+    where = f"{recorded_where(plan.metric, plan.settings, stream)},{promql.OWN}"
+    own = promql.Estimate.recorded(window, where)
+    drop = Figure(f"{plan.baseline.normal(window, where)} - {own.mean}", "%.3f")
     return {"drop": drop, **figures_of(plan.metric, plan.scale, stream, own, window)}
+
+
+def _null(plan: DropPlan, normal: str) -> str:
+    return f"({normal} - {plan.tolerated:.6g})" if plan.baseline.is_recorded else f"{plan.null:.6g}"
 
 
 def _promise(plan: DropPlan) -> str:
@@ -124,7 +156,9 @@ def _promise(plan: DropPlan) -> str:
 
 def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts on a metric's threshold, by stream."""
-    least = alert.min_scores or budget.least_scores(alert.baseline, binary=metric.scale.kind == "binary")
+    baseline = baseline_of(metric.name, alert)
+    level = None if baseline is None else baseline.level
+    least = alert.min_scores or budget.least_scores(level, binary=metric.scale.kind == "binary")
     window = steady_window(shared)
     for stream in streams_of(shared):
         where = recorded_where(metric.name, alert, stream)

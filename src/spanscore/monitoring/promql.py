@@ -1,4 +1,6 @@
-"""The formulas of ``estimates.py`` as PromQL: the one place of every expression in rules and dashboards. Text in, text out.
+"""The formulas of ``estimates.py`` as PromQL: every expression in rules and dashboards, but what is normal (``normal.py``).
+
+Text in, text out.
 
 Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed by the
 same labels: without that, nothing on one side of a sign matches anything on the other.
@@ -24,12 +26,9 @@ __all__ = [
     "INSTANCE",
     "LOWEST_FACTOR",
     "METRIC",
-    "NORMAL",
-    "NORMAL_WEIGHT",
     "OWN",
     "OWN_SERVICE",
     "POPULATION",
-    "STEP_WEIGHT",
     "TURNED_AWAY",
     "UNACCOUNTED",
     "WATCHED",
@@ -37,7 +36,6 @@ __all__ = [
     "Estimate",
     "Sums",
     "among",
-    "before",
     "below",
     "declined_share",
     "dropped",
@@ -53,8 +51,6 @@ __all__ = [
     "matching",
     "mean",
     "n_eff",
-    "normal_by_hour",
-    "normal_over",
     "now",
     "recorded_as",
     "replicas",
@@ -86,10 +82,6 @@ POPULATION = f'{label(semconv.STRATUM)}=""'
 OWN_SERVICE, OWN = "\nown service", "\nown series"
 """Stand among matchers for those of the service, and of the series, that an alert is about: a tool puts them in when it tells
 of it. With a line break, which no value in a matcher has."""
-NORMAL = "spanscore:baseline:now"
-"""The name under which ``normal_by_hour()`` is recorded."""
-STEP_WEIGHT, NORMAL_WEIGHT = "spanscore:weight:step", "spanscore:baseline_weight:step"
-"""The names under which a few evaluations' weight is, and the same times what is normal."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
@@ -109,8 +101,6 @@ _OF_UNITS = frozenset(
 """Counts of units: of every stratum but that of second judges, who are asked about the same units once more."""
 _NO_SHADOW = f'{label(semconv.STRATUM)}!="{semconv.STRATUM_SHADOW}"'
 """The matcher of all that is no second judge's."""
-_SEEN = 0.9
-"""Share of a window of which must be known what was normal."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -284,39 +274,6 @@ def watched(longest: str) -> str:
     old = f"sum by ({', '.join(BY_SERIES)}) ({before}) > 0"
     several = f"count by ({', '.join(GROUP)}) ({_grown(longest)}) > 1"
     return f"({WRITTEN}\nand {old})\nor ({WRITTEN}\nunless on ({', '.join(GROUP)}) ({several}))"
-
-
-def normal_by_hour(hours: Sequence[float]) -> str:
-    """Return what is normal in this hour.
-
-    Args:
-        hours: of the week, 168, from Sunday 00:00 UTC on.
-    """
-    return "\nor ".join(_normal_on(day, hours[24 * day : 24 * (day + 1)]) for day in range(7))
-
-
-def _normal_on(day: int, hours: Sequence[float]) -> str:
-    chosen = " + ".join(f"{value:.4g} * (hour() == bool {hour})" for hour, value in enumerate(hours))
-    return f"({chosen})\nand on () day_of_week() == {day}"
-
-
-def normal_over(window: str, metric: str, *, evaluations: float) -> str:
-    """Return the mean of what was normal in a window, by the weight that was scored in each part of it.
-
-    The plain mean over the window would be another one where quiet hours are better or worse than busy ones.
-
-    Args:
-        metric: the matcher of its name.
-        evaluations: in the window, of which most have to be there.
-    """
-    weighted, weights = (f"sum_over_time({name}{_where(metric)}[{window}])" for name in (NORMAL_WEIGHT, STEP_WEIGHT))
-    seen = f"count_over_time({NORMAL}{_where(metric)}[{window}]) >= {_SEEN * evaluations:g}"
-    return f"{weighted} / {weights}\nand on ({METRIC}) {seen}"
-
-
-def before(of: Estimate, offset: str, *, min_scores: int) -> str:
-    """Return the mean that was so long before, where there were enough scores."""
-    return f"{of.mean} offset {offset}\nand {of.n_eff} offset {offset} >= {min_scores}"
 
 
 def among(recorded: str, said: str) -> str:

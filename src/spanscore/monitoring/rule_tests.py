@@ -6,7 +6,7 @@ The traffic is made up: 1,000 units per evaluation and stream, all of one mean. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import groupby, product
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
-from spanscore.monitoring.drops import plans_of
+from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
+from spanscore.monitoring.hour_of_week import hour_of_week
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.silence import SILENT, UNSCORED
 from spanscore.protocols import Metric
@@ -31,6 +32,10 @@ MOST_STEPS = 2_000
 """Evaluations past which a test of hours takes promtool minutes."""
 SPREAD = 0.04
 """Variance of a metric that is not pass/fail."""
+SOME_STEPS = 400
+"""Evaluations of a test that stands in the file once for each metric with such a baseline."""
+SWING = (0.9, 0.85, 0.8, 0.85)
+"""Means, an hour each, of a metric whose baseline is what was a day or days before."""
 JOB = "bot"
 
 
@@ -84,12 +89,7 @@ class _Traffic:
 
     def cases(self) -> Iterator[_RuleTest]:
         yield _RuleTest("good traffic is quiet", self._all(), [])
-        if self._plans:
-            drops = {plan.metric: max(0.0, plan.null - plan.settings.min_drop) for plan in self._plans}
-            windows = [promql.duration(window) for window in self._shared.windows]
-            dropped = self._streamed("SpanscoreQualityDrop", [*drops], windows) + self._below(drops)
-            yield _RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
-            yield self._another_series(drops)
+        yield from self._drops()
         low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
         if low:
             yield _RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
@@ -113,6 +113,18 @@ class _Traffic:
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
         yield _RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
+
+    def _drops(self) -> Iterator[_RuleTest]:
+        known = [plan for plan in self._plans if not plan.baseline.is_recorded]
+        if known:
+            drops = {plan.metric: max(0.0, plan.baseline.level - _fall(plan)) for plan in known}
+            windows = [promql.duration(window) for window in self._shared.windows]
+            dropped = self._streamed("SpanscoreQualityDrop", [*drops], windows) + self._below(drops)
+            yield _RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
+            yield self._another_series(drops)
+        for plan in self._plans:
+            if plan.baseline.is_recorded:
+                yield from self._recorded(plan)
 
     def _away(self, silent: Sequence[Mapping[str, str]]) -> _RuleTest:
         """A breaker that was open or half-open at every collection, and one that closed now and then."""
@@ -205,28 +217,85 @@ class _Traffic:
 
     def _good(self, metric: str) -> float:
         alert = self._alerts.get(metric, AlertSettings())
-        return max(alert.baseline or 0.0, alert.threshold or 0.5)
+        normal = [plan.baseline.highest for plan in self._plans if plan.metric == metric]
+        return max(*normal, alert.threshold or 0.5, 0.0)
 
     def _scores(self, metric: Metric, mean: float, units: float, series: str = "") -> Iterator[dict[str, str]]:
         """Yield the sums of each segment; of the series that is watched unless another is named."""
         alert = self._alerts.get(metric.name, AlertSettings())
         own = {promql.METRIC: metric.name, label(semconv.SERIES): series or alert.series or "1"}
         for stream in self._streams:
-            yield from self._moments(
-                metric, mean, units, {**own, **({label(stream.key): stream.value} if stream.key else {})}
-            )
+            labels = {**own, **({label(stream.key): stream.value} if stream.key else {})}
+            for instrument, rate in _rates(metric, mean, units):
+                yield _counter(instrument, labels, rate)
 
-    def _moments(
-        self, metric: Metric, mean: float, units: float, labels: Mapping[str, str]
-    ) -> Iterator[dict[str, str]]:
-        yield _counter(semconv.SCORED, labels, units)
-        if metric.scale.range is None:
+    def _recorded(self, plan: DropPlan) -> Iterator[_RuleTest]:
+        """What is normal at each time, and then less: of a baseline that is another one at other times."""
+        interval, name, drop = self._shared.interval, plan.metric, "SpanscoreQualityDrop"
+        windows = _watched(plan, self._shared)
+        if not windows:
             return
-        square = mean if metric.scale.kind == "binary" else min(mean, mean * mean + SPREAD)
-        for power in (semconv.WEIGHT, semconv.WEIGHT2):  # every unit is scored, so w = 1
-            yield _counter(power, labels, units)
-            yield _counter(f"{power}.quality", labels, units * mean)
-            yield _counter(f"{power}.quality2", labels, units * square)
+        less_for = ceil(max(windows) / interval) + PATIENCE
+        steps = ceil(plan.baseline.offset_s / interval) + less_for + STEPS
+        normal = [_normal(plan, (step - 0.5) * interval) for step in range(1, steps + 1)]
+        fallen = [max(0.0, mean - _fall(plan)) for mean in normal]
+        less = self._changing(name, normal[:-less_for] + fallen[-less_for:])
+        fires = self._streamed(drop, [name], [*map(promql.duration, windows)])
+        yield _RuleTest(f"{name}: what is normal at this time", self._changing(name, normal), [], steps, of=drop)
+        yield _RuleTest(f"{name}: less than is normal at this time", less, fires, steps, of=drop)
+
+    def _changing(self, name: str, means: Sequence[float]) -> Iterator[dict[str, str]]:
+        """Yield the sums of a metric whose mean is another one at each evaluation."""
+        (metric,) = (metric for metric in self._metrics if metric.name == name)
+        own = {promql.METRIC: name, label(semconv.SERIES): self._alerts[name].series or "1"}
+        for stream in self._streams:
+            labels = {**own, **({label(stream.key): stream.value} if stream.key else {})}
+            by_mean = {mean: dict(_rates(metric, mean, UNITS)) for mean in means}
+            for instrument in by_mean[means[0]]:
+                rates = [by_mean[mean][instrument] for mean in means]
+                yield {"series": _series(instrument, labels), "values": _growing(rates)}
+
+
+def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, float]]:
+    """Yield by how much each sum of a metric grows with every evaluation."""
+    yield semconv.SCORED, units
+    if metric.scale.range is None:
+        return
+    square = mean if metric.scale.kind == "binary" else min(mean, mean * mean + SPREAD)
+    for power in (semconv.WEIGHT, semconv.WEIGHT2):  # every unit is scored, so w = 1
+        yield power, units
+        yield f"{power}.quality", units * mean
+        yield f"{power}.quality2", units * square
+
+
+def _growing(rates: Sequence[float]) -> str:
+    """Return a counter's values in promtool's words, a stretch of one rate after another."""
+    total, stretches = 0.0, []
+    for rate, of in groupby(rates):
+        count = len([*of])
+        stretches.append(f"{total:.12g}+{rate:.9g}x{count - 1}")
+        total += rate * count
+    return " ".join([*stretches, f"{total:.12g}"])
+
+
+def _watched(plan: DropPlan, shared: MonitoringSettings) -> list[float]:
+    """Return the windows that a test can wait for: one that is longer says nothing before it is full."""
+    most = SOME_STEPS * shared.interval
+    if plan.baseline.offset_s:  # but for such a baseline: what was before is as full as what is
+        return shared.windows if plan.baseline.offset_s + max(shared.windows) <= most else []
+    return [window for window in shared.windows if window <= most]
+
+
+def _normal(plan: DropPlan, time_s: float) -> float:
+    """Return what is normal at a time, in seconds since the epoch, at which promtool's begins."""
+    if plan.baseline.hours:
+        return plan.baseline.hours[hour_of_week(time_s)]
+    return SWING[int(time_s // 3_600) % len(SWING)]
+
+
+def _fall(plan: DropPlan) -> float:
+    """Return how far below what is normal a mean is surely seen to have dropped."""
+    return plan.tolerated + plan.settings.min_drop + plan.z * plan.baseline.slack_of(0)
 
 
 def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:

@@ -20,6 +20,8 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, SEGMENT, SERIES, Alert, Figure, filled, literal, streams_of
 from spanscore.monitoring.alerts import alerts_of
+from spanscore.monitoring.baselines import baseline_records
+from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.rule_tests import unit_tests
@@ -56,7 +58,7 @@ def rule_files(
     _check(alerts, metrics)
     found = alerts_of(alerts, metrics, shared)
     return {
-        RULES: _yaml(_rules(found, shared)),
+        RULES: _yaml(_rules(found, plans_of(alerts, metrics, shared), shared)),
         RULES_TEST: _yaml(unit_tests(RULES.rpartition("/")[2], alerts, metrics, shared)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: _yaml(provisioned(found, shared)),
@@ -76,11 +78,14 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
             )
 
 
-def _rules(found: Sequence[Alert], shared: MonitoringSettings) -> dict[str, Any]:
+def _rules(found: Sequence[Alert], plans: Sequence[DropPlan], shared: MonitoringSettings) -> dict[str, Any]:
     interval = promql.duration(shared.interval)
+    records = [*_records(shared)]
+    for plan in plans:
+        records += baseline_records(plan.metric, plan.baseline, plan.least, shared)
     return {
         "groups": [
-            {"name": "spanscore_records", "interval": interval, "rules": list(_records(shared))},
+            {"name": "spanscore_records", "interval": interval, "rules": records},
             {"name": "spanscore_alerts", "interval": interval, "rules": [_alert(one, shared) for one in found]},
         ]
     }

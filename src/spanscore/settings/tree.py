@@ -6,6 +6,7 @@ The keys of a scorer's options are not among them, but for those that others rea
 from __future__ import annotations
 
 import re
+from math import nan
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -21,9 +22,11 @@ __all__ = [
     "AttachSettings",
     "BudgetSettings",
     "Count",
+    "HourOfWeekBaseline",
     "JudgeSettings",
     "MonitoringSettings",
     "Named",
+    "OffsetBaseline",
     "PlaceSettings",
     "PositiveSeconds",
     "PriceSettings",
@@ -229,6 +232,46 @@ class PlaceSettings(SettingsPart):
     retrieved_contexts: str | None = None
 
 
+class HourOfWeekBaseline(SettingsPart):
+    """What is normal in each hour of the week: a file of ``spanscore baseline``; a path is seen from the working directory."""
+
+    hour_of_week: str
+
+
+class OffsetBaseline(SettingsPart):
+    """What is normal is what was this long before, in whole days. It follows a slow decline, which then alarms nobody."""
+
+    offset: float
+
+
+_DAY_S = 86_400
+_BASELINES = "write a quality, [0, 1], {hour_of_week: FILE} of `spanscore baseline`, or {offset: 7d}"
+
+
+def _baseline(value: Any) -> float | HourOfWeekBaseline | OffsetBaseline | None:
+    match value:
+        case None | HourOfWeekBaseline() | OffsetBaseline():
+            return value
+        case {"hour_of_week": str(path), **rest} if not rest:
+            return HourOfWeekBaseline(hour_of_week=path)
+        case {"offset": long_before, **rest} if not rest:
+            return OffsetBaseline(offset=_whole_days(long_before))
+    try:
+        found = nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = nan
+    if not 0 <= found <= 1:  # nor where it is no number
+        raise ValueError(_BASELINES)
+    return found
+
+
+def _whole_days(value: Any) -> float:
+    seconds = float(_seconds(value)) if isinstance(value, str | int | float) else 0.0
+    if seconds <= 0 or seconds % _DAY_S:
+        raise ValueError("an offset is a number of whole days, as the mean swings with the day; write offset: 7d")
+    return seconds
+
+
 OURS = ("alertname", "severity", "metric", "window", "segment", "reason")
 """Labels that alerts have already."""
 
@@ -237,10 +280,13 @@ class AlertSettings(SettingsPart):
     """When one metric is worth a page. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
 
     Attributes:
-        baseline: the quality that is normal, measured and then frozen; None = drops are not watched.
+        baseline: the quality that is normal, measured and then frozen: a number, or ``{hour_of_week: FILE}``, or
+            ``{offset: 7d}``; None = drops are not watched.
         min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
         false_alarm_every: at most one false drop alarm in this time, over all windows, metrics and segments together.
         threshold: lowest acceptable mean, whatever is normal; None = none.
+        slack: how far the true mean strays from its baseline by itself, as a standard deviation; added to the standard error
+            of every window. None = what the file of the baseline has learned, else 0.
         min_scores: effective scores a window needs before anything is said; None = 100, for a pass/fail metric with a
             baseline of 0.95 and more 400.
         z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
@@ -250,8 +296,9 @@ class AlertSettings(SettingsPart):
         runbook: address that every alert on the metric links to; None = none.
     """
 
-    baseline: Rate | None = None
+    baseline: Annotated[float | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
     min_drop: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    slack: Rate | None = None
     false_alarm_every: PositiveSeconds = 30 * 86_400.0
     threshold: Rate | None = None
     min_scores: int | None = Field(default=None, ge=1)
@@ -273,7 +320,7 @@ class AlertSettings(SettingsPart):
 
     @model_validator(mode="after")
     def _can_drop(self) -> Self:
-        if self.baseline is not None and self.baseline <= self.min_drop:
+        if isinstance(self.baseline, float) and self.baseline <= self.min_drop:
             raise ValueError(f"a baseline of {self.baseline} cannot drop by {self.min_drop}: lower min_drop")
         return self
 

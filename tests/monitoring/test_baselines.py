@@ -1,0 +1,176 @@
+"""Baselines that are another one at other times: how they are written and read, and what the rules make of them in promtool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import cos, pi
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from spanscore.errors import ConfigurationError
+from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
+from spanscore.monitoring.baseline_file import DAYS, Profile, profiles_text, read_profile
+from spanscore.monitoring.baselines import baseline_of
+from spanscore.monitoring.drops import plans_of
+from spanscore.monitoring.hour_of_week import LearnedBaseline
+from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
+from spanscore.settings.tree import AlertSettings, HourOfWeekBaseline, MonitoringSettings, OffsetBaseline
+
+
+@dataclass(frozen=True)
+class Watched:
+    name: str
+    scale: Scale
+
+
+METRICS = [Watched("faithfulness", UNIT_INTERVAL), Watched("harmless", BINARY)]
+SETTINGS = MonitoringSettings(interval=300, windows=[3_600, 14_400, 172_800], segments={"tier": ["gold"]})
+HOURLY = MonitoringSettings(interval=3_600, windows=[14_400, 43_200])
+HOURS = [0.85 - 0.08 * cos(2 * pi * hour / 24) for hour in range(24)]
+"""At night, when promtool's time begins, it is as low as a drop."""
+
+
+def entry(**changed: Any) -> dict[str, Any]:
+    return {"mean": 0.85, "slack": {"1h": 0.004, "1d": 0.002}, "hours": dict.fromkeys(DAYS, HOURS), **changed}
+
+
+def file(folder: Path, tree: Any) -> str:
+    (folder / "baseline.yaml").write_text(tree if isinstance(tree, str) else yaml.safe_dump(tree))
+    return str(folder / "baseline.yaml")
+
+
+def by_hour(folder: Path, tree: Any = None, **more: Any) -> AlertSettings:
+    return AlertSettings(baseline={"hour_of_week": file(folder, tree or {"faithfulness": entry()})}, **more)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("slack", [None, 0.01])
+def test_the_swing_of_a_profile_is_quiet_and_a_drop_below_it_is_not(
+    prometheus: ModuleType, tmp_path: Path, slack: float | None
+) -> None:
+    promtool_passes(prometheus, tmp_path, {"faithfulness": by_hour(tmp_path, slack=slack)}, SETTINGS)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("days", ["1d", "7d"])
+def test_the_swing_of_a_week_before_is_quiet_and_a_drop_below_it_is_not(
+    prometheus: ModuleType, tmp_path: Path, days: str
+) -> None:
+    alert = AlertSettings(baseline={"offset": days}, min_drop=0.1)
+
+    promtool_passes(prometheus, tmp_path, {"harmless": alert, "faithfulness": alert}, HOURLY)
+
+
+def promtool_passes(
+    prometheus: ModuleType, folder: Path, alerts: dict[str, AlertSettings], shared: MonitoringSettings
+) -> None:
+    files = rule_files(alerts, METRICS, shared)
+    for path in (RULES, RULES_TEST):
+        (folder / path).parent.mkdir(exist_ok=True)
+    told = yaml.safe_load(files[RULES_TEST])
+    told["tests"] = [one for one in told["tests"] if "at this time" in one["name"]]
+    assert len(told["tests"]) == 2 * len(alerts)
+    (folder / RULES).write_text(files[RULES])
+    (folder / RULES_TEST).write_text(yaml.safe_dump(told))
+    assert "duplicate" not in prometheus.promtool("check", "rules", folder / RULES)
+    prometheus.promtool("test", "rules", folder / RULES_TEST)
+
+
+@pytest.mark.parametrize(
+    "given", [0.85, "0.85", {"offset": "7d"}, {"offset": 604_800}, {"hour_of_week": "x.yaml"}, None]
+)
+def test_a_baseline_is_a_number_a_file_or_what_was_days_before(given: Any) -> None:
+    alert = AlertSettings.model_validate({"baseline": given})
+
+    assert AlertSettings.model_validate(alert.model_dump()) == alert
+    assert isinstance(alert.baseline, float | HourOfWeekBaseline | OffsetBaseline | None)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (1.2, r"a quality, \[0, 1\], \{hour_of_week: FILE\}"),
+        (True, "hour_of_week"),
+        ("high", "hour_of_week"),
+        ([0.8], "hour_of_week"),
+        ({"hour": "x.yaml"}, "hour_of_week"),
+        ({"offset": "7d", "hour_of_week": "x.yaml"}, "hour_of_week"),
+        ({"hour_of_week": 7}, "hour_of_week"),
+        ({"offset": "36h"}, "whole days.*offset: 7d"),
+        ({"offset": "0d"}, "whole days"),
+        ({"offset": None}, "whole days"),
+        ({"offset": "a week"}, "no duration"),
+        (0.04, "cannot drop by 0.05"),
+    ],
+)
+def test_a_baseline_that_is_none_is_refused_with_what_can_be(given: Any, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        AlertSettings.model_validate({"baseline": given})
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        ("- a list", "holds no baselines"),
+        ("a: [b", "is no YAML"),
+        ({"harmless": entry()}, "no baseline of 'faithfulness'; it has harmless"),
+        ({"faithfulness": entry(hours=dict.fromkeys(DAYS, HOURS[:23]))}, "hours.sunday must list 24 numbers"),
+        ({"faithfulness": entry(hours=dict.fromkeys(DAYS[1:], HOURS))}, "'sunday' is missing"),
+        ({"faithfulness": entry(hours=dict.fromkeys(DAYS, [1.2] * 24))}, r"qualities, \[0, 1\]"),
+        ({"faithfulness": entry(slack={"a day": 0.1})}, "'a day' is no duration"),
+        ({"faithfulness": entry(slack={"1d": -0.1})}, "not below 0"),
+        (
+            {"faithfulness": entry(hours=dict.fromkeys(DAYS, [0.9] * 23 + [0.05]))},
+            "0.05, normal in an hour, cannot drop",
+        ),
+        ({"faithfulness": 0.85}, "is no baseline of 'faithfulness'"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused_with_its_key(tmp_path: Path, tree: Any, words: str) -> None:
+    alert = by_hour(tmp_path, tree)
+
+    with pytest.raises(ConfigurationError, match=words) as told:
+        baseline_of("faithfulness", alert)
+    assert str(told.value).startswith("alerts.faithfulness.baseline.hour_of_week: ")
+
+
+def test_an_offset_that_overlaps_the_longest_window_is_refused() -> None:
+    shared = MonitoringSettings(windows=["1h", "2d"])
+
+    with pytest.raises(ConfigurationError, match=r"baseline.offset: 1 d is shorter than the window of 2 d"):
+        plans_of({"harmless": AlertSettings(baseline={"offset": "1d"})}, METRICS, shared)
+
+
+def test_what_was_learned_is_read_as_it_was_written(tmp_path: Path) -> None:
+    hours = tuple(round(0.8 + hour / 10_000, 4) for hour in range(168))
+    learned = LearnedBaseline(
+        mean=0.8084,
+        hours=hours,
+        slack={300: 0.01, 86_400: 0.002},
+        days=28,
+        scores=1e5,
+        explained=0.9,
+        clump=1.0,
+        autocorrelation=0.0,
+        autocorrelation_error=0.04,
+    )
+
+    found = read_profile(file(tmp_path, profiles_text({"faithfulness": learned})), "faithfulness")
+
+    assert found == Profile(0.8084, hours, {300.0: 0.01, 86_400.0: 0.002})
+
+
+def test_a_window_strays_as_the_longest_one_that_is_no_longer(tmp_path: Path) -> None:
+    alert = by_hour(tmp_path)
+    learned = baseline_of("faithfulness", alert)
+    said = baseline_of("faithfulness", alert.model_copy(update={"slack": 0.01}))
+
+    assert learned
+    assert said
+    assert [learned.slack_of(length) for length in (300, 3_600, 21_600, 604_800)] == [0.004, 0.004, 0.004, 0.002]
+    assert {said.slack_of(length) for length in (300, 604_800)} == {0.01}
