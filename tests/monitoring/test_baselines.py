@@ -29,8 +29,9 @@ class Watched:
 
 
 METRICS = [Watched("faithfulness", UNIT_INTERVAL), Watched("harmless", BINARY)]
-SETTINGS = MonitoringSettings(interval=300, windows=[3_600, 14_400, 172_800], segments={"tier": ["gold"]})
-HOURLY = MonitoringSettings(interval=3_600, windows=[14_400, 43_200])
+SETTINGS = MonitoringSettings(interval=240, windows=[3_600, 14_400, 172_800], segments={"tier": ["gold"]})
+SHORT = MonitoringSettings(interval=240, windows=[1_200, 7_200])
+"""An interval is no longer than Prometheus' look-back, 5 min: the groups of rules are evaluated in any order."""
 HOURS = [0.85 - 0.08 * cos(2 * pi * hour / 24) for hour in range(24)]
 """At night, when promtool's time begins, it is as low as a drop."""
 
@@ -57,13 +58,17 @@ def test_the_swing_of_a_profile_is_quiet_and_a_drop_below_it_is_not(
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("days", ["1d", "7d"])
-def test_the_swing_of_a_week_before_is_quiet_and_a_drop_below_it_is_not(
-    prometheus: ModuleType, tmp_path: Path, days: str
-) -> None:
-    alert = AlertSettings(baseline={"offset": days}, min_drop=0.1)
+def test_the_swing_of_a_day_before_is_quiet_and_a_drop_below_it_is_not(prometheus: ModuleType, tmp_path: Path) -> None:
+    alert = AlertSettings(baseline={"offset": "1d"}, min_drop=0.1)
 
-    promtool_passes(prometheus, tmp_path, {"harmless": alert, "faithfulness": alert}, HOURLY)
+    promtool_passes(prometheus, tmp_path, {"harmless": alert}, SHORT)
+
+
+def test_an_offset_of_a_week_is_held_against_its_own_week_and_its_error() -> None:
+    rules = rule_files({"harmless": AlertSettings(baseline={"offset": "7d"})}, METRICS, SHORT)[RULES]
+
+    assert 'spanscore:mean:20m{gen_ai_evaluation_name="harmless"} offset 7d' in rules
+    assert '(spanscore:standard_error:20m{gen_ai_evaluation_name="harmless",segment=""} offset 7d) ^ 2' in rules
 
 
 def promtool_passes(

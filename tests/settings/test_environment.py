@@ -11,6 +11,7 @@ from tests.live import a_trace
 from spanscore import ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
 from spanscore.cli._plan import plan_of
+from spanscore.cli._sizes import Sizes
 from spanscore.line.configuration import Configuration, value_at
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.reading import read_settings
@@ -106,7 +107,7 @@ def test_what_a_configuration_will_do_is_told_in_the_words_of_the_file(tmp_path:
     rules = "sampling: {rules: [{when: {workflow: '${SECRET}'}, rate: 1}]}"
     text = f"metrics: [exact_match]\njudge: {{model: 'openai:${{SECRET}}'}}\n{rules}"
 
-    plan = plan_of(config_report(written(tmp_path, text)))
+    plan = plan_of(config_report(written(tmp_path, text)), None, Sizes())
 
     assert plan.judge == "openai:${SECRET}"
     assert SECRET not in str(plan)

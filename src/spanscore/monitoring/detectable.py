@@ -1,8 +1,8 @@
 """Scores of each hour and a DropPlan → the smallest drop that alarms within a time.
 
-A drop of d is in a window with the share of it that came since: d̄ = d · share. The window then alarms with the probability
-Φ((d̄ − tolerated) ⁄ √(σ²⁄n + s²) − z), s its slack, and in a time that holds m windows, one behind the other, with
-1 − Π (1 − p). Windows overlap and are evaluated more often than that, so a drop is seen somewhat sooner than is said here.
+A drop of d is in a window with the share of it that came since: d̄ = d · share. With as many scores as ``scores_to_see`` says of
+d̄ a window alarms half of the time; with n, with the probability Φ(z·√(n ⁄ those) − z), and in a time that holds m windows, one
+behind the other, with 1 − Π (1 − p). Windows overlap and are evaluated more often than that: a drop is seen somewhat sooner.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import ceil, floor, prod, sqrt
 from statistics import NormalDist
 
+from spanscore.monitoring.budget import scores_to_see
 from spanscore.monitoring.drops import DropPlan
 
 __all__ = ["SmallestDrop", "smallest_drop"]
@@ -78,11 +79,11 @@ def _is_seen(plan: DropPlan, windows: Mapping[float, _Looks], drop: float) -> bo
 def _unseen(plan: DropPlan, window_s: float, looks: _Looks, drop: float) -> Iterator[float]:
     """Yield the probability that looks at windows of a length do not see a drop."""
     means = 2 if plan.baseline.offset_s else 1  # that of before has an error of its own
-    variance, slack = means * plan.null * (1 - plan.null), plan.baseline.slack_of(window_s)
+    limits = {"null": plan.null, "tolerated": plan.tolerated, "z": plan.z, "slack": plan.baseline.slack_of(window_s)}
     for (scores, share), times in looks.items():
         if scores >= plan.least:
-            error = sqrt(variance / scores + slack**2)
-            yield _normal.cdf(plan.z - (drop * share - plan.tolerated) / error) ** times
+            half = means * scores_to_see(drop * share, **limits)
+            yield _normal.cdf(plan.z - plan.z * sqrt(scores / half)) ** times
 
 
 def _looks(scores: Sequence[float], window_s: float, begin: int, within_s: float) -> _Looks:

@@ -1,4 +1,4 @@
-"""What is normal at a time as PromQL: an hour of the week, the hours of a window, or days before. Text in, text out."""
+"""What is normal at a time, as PromQL: an hour of the week, the hours of a window, what was days before. Text in, text out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The formulas of ``estimates.py`` as PromQL: every expression in rules and dashboards, but what is normal (``normal.py``).
-
-Text in, text out.
+"""The formulas of ``estimates.py`` as PromQL: the one place of every expression in rules and dashboards, but what is normal
+at a time (``normal.py``). Text in, text out.
 
 Each formula takes ``Sums``, which says where a sum comes from, as in ``mean(increases("1h"))``. Every operand is summed by the
 same labels: without that, nothing on one side of a sign matches anything on the other.
