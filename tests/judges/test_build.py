@@ -38,7 +38,7 @@ def test_a_judge_is_returned_as_it_is() -> None:
 def test_a_judge_is_wrapped_in_what_is_asked_for() -> None:
     own = Answers("x")
 
-    assert judge(own, timeout=3.0) == Timed(own, 3.0)
+    assert judge(own, timeout=3.0) == Timed(Priced(own, {}), 3.0)
 
 
 async def test_prices_are_the_innermost_of_the_limits() -> None:

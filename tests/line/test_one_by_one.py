@@ -1,5 +1,6 @@
 """The scores of a unit come one by one: with its spans those that are in, the others after them, each once."""
 
+import asyncio
 import os
 import threading
 from collections import Counter
@@ -9,7 +10,8 @@ from tests.line.test_life import run
 from tests.live import QUESTION, Grounded, Held, a_line, identity_holds, rag
 from tests.servers.server import poll
 
-from spanscore.metrics import Finding
+from spanscore.judges import judge
+from spanscore.metrics import AspectCritic, Finding
 from spanscore.testing import MemorySink
 
 
@@ -127,6 +129,36 @@ def test_a_shutdown_keeps_the_scores_that_are_in():
     assert [(of_scores(root), root.attributes["spanscore.reason"]) for root in trace.roots] == [
         ({"spanscore.score.grounded": 1.0}, "shutdown")
     ] * 3
+
+
+class Silent:
+    """A judge that never answers."""
+
+    model = "silent"
+
+    def __init__(self):
+        self.asked = threading.Event()
+
+    async def ask(self, prompt):
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+def test_questions_that_are_out_at_a_shutdown_are_judge_calls():
+    silent, sink = Silent(), MemorySink()
+    asks = AspectCritic(judge(silent, prices={"silent": (1, 1)}), name="asks", definition="Is it right?")
+    with a_line(asks, hold=60.0, sinks=[sink]) as (scorer, trace):
+        ask(scorer)
+        assert silent.asked.wait(10)
+
+        assert not scorer.shutdown(1.0)
+
+        assert scorer.status().outcomes == {"asks": {"shutdown": 1}}
+        assert identity_holds(scorer)
+    (score,) = sink.scores
+    (call,) = score.usage.calls
+    assert (score.outcome, call.estimated, call.cost_usd == call.input_tokens / 1e6 > 0) == ("shutdown", True, True)
+    assert [span.attributes["spanscore.reason"] for span in trace.evaluations] == ["shutdown"]
 
 
 def test_where_no_span_waits_each_score_is_emitted_as_it_comes():

@@ -9,7 +9,7 @@ from tests.scoring.virtual_time import now_s, run
 
 from spanscore.judges import FallingBack, judge
 from spanscore.judges.effects.concurrency import Limited
-from spanscore.scoring.evaluation import Evaluation
+from spanscore.scoring.evaluation import Evaluation, cancelled_tell
 
 
 def scored(*metrics, timeout_s=180.0):
@@ -113,6 +113,50 @@ def test_a_question_that_is_out_when_its_score_is_late_is_a_call_of_it(more):
     assert (call.error_type, call.estimated, call.duration_s > 0) == ("timeout", True, True)
     assert call.input_tokens > 0
     assert call.cost_usd == pytest.approx(call.input_tokens / 1e6)
+
+
+@pytest.mark.parametrize("effects", [{}, {"timeout": 100.0}, {"attempts": 2}, {"cache": "memory"}], ids=str)
+def test_a_question_to_a_judge_without_a_gate_that_is_out_when_its_score_is_late_is_a_call_of_it(effects):
+    [call] = late_score(judge(Answers(60), **effects)).usage.calls
+
+    assert (call.error_type, call.estimated, call.input_tokens > 0) == ("timeout", True, True)
+
+
+def test_a_question_to_a_judge_without_a_gate_that_is_late_itself_is_one_call():
+    evaluation = Evaluation({"critic": Critic(judge(Answers(60), timeout=4.0, attempts=2))})
+
+    [score] = run(evaluation.scores(a_job("critic")))
+
+    assert [call.error_type for call in score.usage.calls] == ["timeout"] * 2
+
+
+def test_a_question_that_waits_for_a_place_of_a_users_own_limit_is_no_call():
+    slow = judge(Answers(60), max_concurrency=1)
+    evaluation = Evaluation({name: Critic(slow, name) for name in "ab"}, timeout_s=10.0)
+
+    async def given_up():
+        begun = evaluation.begin(a_job("a", "b"), lambda: None)
+        await asyncio.sleep(11)
+        return [len(score.usage.calls) for score in begun.scores]
+
+    assert run(given_up()) == [1]
+
+
+def test_questions_that_are_out_when_a_job_is_given_up_are_calls_of_scores_that_were_shut_down():
+    evaluation = Evaluation({"asks": Critic(Answers(60), "asks"), "computes": Computes("computes")})
+
+    async def given_up():
+        begun = evaluation.begin(a_job("asks", "computes"), lambda: None)
+        await asyncio.sleep(1)
+        begun.take()
+        begun.give_up()
+        await cancelled_tell()
+        return begun.unused()
+
+    [score] = run(given_up())
+
+    assert (score.metric, score.outcome, score.value) == ("asks", "shutdown", None)
+    assert [(call.error_type, call.estimated) for call in score.usage.calls] == [("timeout", True)]
 
 
 def test_a_question_that_was_not_sent_when_its_score_ends_is_none():

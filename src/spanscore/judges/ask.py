@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 
@@ -15,7 +14,7 @@ from spanscore.judges.effects.cost import with_cost
 from spanscore.judges.fit import bound_of, fit
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.reader import read
-from spanscore.judges.record import failed_call, priced_by, record, recorded_calls
+from spanscore.judges.record import failed_call, is_our_cancellation, priced_by, record, recorded_calls
 from spanscore.judges.render import form
 from spanscore.judges.suppress import suppressed
 from spanscore.model.foreign import type_name
@@ -140,12 +139,6 @@ async def _reply(judge: Judge, prompt: Prompt) -> Reply:
     except Exception as error:
         raise judge_error(error, prompt.step) from error
     except BaseException as error:
-        if _is_our_cancellation(error):
+        if is_our_cancellation(error):
             raise
         raise JudgeError(f"{prompt.step}: the judge raised {type_name(error)}") from error
-
-
-def _is_our_cancellation(error: BaseException) -> bool:
-    """Whether we are cancelled, and it is not the judge that raises CancelledError (or SystemExit: an error like any other)."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

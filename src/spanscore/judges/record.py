@@ -5,6 +5,7 @@ A metric puts its calls on its score; an engine that times the metric out opens 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,8 +15,20 @@ from spanscore.judges.tokens import question_tokens
 from spanscore.model.prompt import Prompt
 from spanscore.model.score import JudgeCall
 
-__all__ = ["EMBED_STEP", "failed_call", "priced_by", "record", "recorded_by", "recorded_calls"]
+__all__ = [
+    "EMBED_STEP",
+    "TOLD",
+    "failed_call",
+    "given_up",
+    "is_our_cancellation",
+    "priced_by",
+    "record",
+    "recorded_by",
+    "recorded_calls",
+]
 
+TOLD = "told of by who gave it up"
+"""Why a request is cancelled of which the call is recorded outside: its deadline passed, or its gate was left."""
 EMBED_STEP = "embed"
 """Of a call that asks for vectors: whoever answers it is no judge of the score."""
 
@@ -67,6 +80,11 @@ def record(call: JudgeCall) -> None:
         add(priced)
 
 
+def given_up(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
+    """Return the call of a request that nobody waits for any more."""
+    return failed_call(prompt, model, JudgeTimeout(f"{prompt.step}: given up"), duration_s)
+
+
 def failed_call(prompt: Prompt, model: str, error: BaseException | None, duration_s: float) -> JudgeCall:
     """Return the call of a request that gave no answer.
 
@@ -84,3 +102,9 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
         error_type=getattr(error, "error_type", None),
         estimated=late,
     )
+
+
+def is_our_cancellation(error: BaseException) -> bool:
+    """Whether we are cancelled, and it is not the judge that raises CancelledError (or SystemExit: an error like any other)."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

@@ -22,10 +22,19 @@ from spanscore.scoring.asked import accounts_asked
 from spanscore.scoring.deadline import Deadline
 from spanscore.scoring.metric_turn import MetricTurn
 
-__all__ = ["Evaluation", "JobAtWork"]
+__all__ = ["Evaluation", "JobAtWork", "cancelled_tell"]
 
 _TURNS = 10
 """Of the loop, in which what is cancelled tells of its questions that are out: from task to task, a turn each."""
+
+
+_SHUT_DOWN = "the scorer was shut down while its judge was asked"
+
+
+async def cancelled_tell() -> None:
+    """Wait until what was cancelled has told of its questions that are out."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
 
 
 class Evaluation:
@@ -174,6 +183,7 @@ class JobAtWork:
     scores: list[Score] = field(default_factory=list)
     _unfinished: dict[str, tuple[MetricAtWork, Deadline]] = field(default_factory=dict)
     _late_ones: set[str] = field(default_factory=set)
+    _given_up: list[MetricAtWork] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
@@ -205,7 +215,22 @@ class JobAtWork:
         """Let every metric go that is still at work: an answer that no score will use is not paid for."""
         self._late_ones.clear()
         for name in list(self._unfinished):
-            self._let_go(name).task.cancel()
+            self._given_up.append(one := self._let_go(name))
+            one.task.cancel()
+
+    def unused(self) -> list[Score]:
+        """Return what those that were given up have asked for, and may have to pay, as scores that a shutdown ended.
+
+        To be called when they have taken notice (``cancelled_tell``).
+        """
+        paid = (
+            (one, _unscored(one.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(one.calls))) for one in self._given_up
+        )
+        return [
+            _signed(replace(score, stratum=one.asker.stratum), one.asker.metric, self.job)
+            for one, score in paid
+            if one.calls
+        ]
 
     def _ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up

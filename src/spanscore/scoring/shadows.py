@@ -70,11 +70,16 @@ class Shadows:
             log_internal_error("ask a second judge", error)
             self._ledger.settle_all(key, Outcome.METRIC_ERROR)
 
-    def stop(self) -> None:
+    def give_up(self) -> None:
         """Let all of them go: no score will use their answers."""
-        for at_work in list(self._at_work):
+        for at_work in self._at_work:
             at_work.give_up()
-            self._leave(at_work)
+
+    def stop(self) -> None:
+        """Tell what they have asked for in vain."""
+        for at_work in list(self._at_work):
+            at_work.scores += at_work.unused()
+            self._changed(at_work)
 
     def _begin(self, job: Job) -> None:
         at_work = self._evaluation.begin(job, lambda: self._changed(at_work))

@@ -22,7 +22,7 @@ from spanscore.protocols import Queue
 from spanscore.runtime import loop
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
-from spanscore.scoring.evaluation import Evaluation, JobAtWork
+from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.shadows import Shadows
 
@@ -97,8 +97,15 @@ class Engine:
         tasks, self._tasks = [*self._tasks, *self._makers], []
         for task in tasks:
             task.cancel()
+        for begun in self._begun:
+            begun.job.give_up()
+        if self._shadows is not None:
+            self._shadows.give_up()
+        await cancelled_tell()
         for begun in list(self._begun):
-            self._give_up(begun)
+            begun.job.scores += begun.job.unused()
+            self._post_scores(begun)
+            self._leave(begun)
         if self._shadows is not None:
             self._shadows.stop()
         self._queue.close()
@@ -224,11 +231,6 @@ class Engine:
         job, scores = begun.job.job, begun.job.take()
         self._leave(begun)
         self._post(JobResult(job.unit, scores, job.samples.attributes()))
-
-    def _give_up(self, begun: _Begun) -> None:
-        begun.job.give_up()
-        self._post_scores(begun)
-        self._leave(begun)
 
     def _leave(self, begun: _Begun) -> None:
         self._begun.discard(begun)

@@ -377,4 +377,5 @@ class Units:
 
 
 def _has_span(score: Score) -> bool:
-    return score.outcome in (Outcome.SCORED, Outcome.UNDEFINED) or score.outcome.failed
+    """Whether the sinks are told of a score: it came to something, or cost something."""
+    return score.outcome in (Outcome.SCORED, Outcome.UNDEFINED) or score.outcome.failed or bool(score.usage.calls)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -12,7 +14,7 @@ from spanscore.judges.effects.effect import Effect
 from spanscore.judges.effects.purse import Purse, Reservation, attempt
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.judges.prices import Price, cost_usd, dearest, price_of, prices_of
-from spanscore.judges.record import failed_call, recorded_calls
+from spanscore.judges.record import TOLD, failed_call, given_up, is_our_cancellation, record, recorded_calls
 from spanscore.judges.tokens import question_tokens
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall, known_sum
@@ -51,10 +53,16 @@ class Priced(Effect):
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Ask, and say what it cost."""
-        with attempt() as reservation:
-            if reservation is None:
-                return await self._answer(prompt)
-            return await self._paid(prompt, reservation)
+        began_s = time.perf_counter()
+        try:
+            with attempt() as reservation:
+                if reservation is None:
+                    return await self._answer(prompt)
+                return await self._paid(prompt, reservation)
+        except asyncio.CancelledError as cancelled:
+            if is_our_cancellation(cancelled) and cancelled.args != (TOLD,):
+                record(given_up(prompt, self.model, time.perf_counter() - began_s))
+            raise
 
     async def _paid(self, prompt: Prompt, reservation: Reservation) -> Reply:
         with recorded_calls() as calls:  # requests before the last, for the same answer

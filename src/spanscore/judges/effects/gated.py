@@ -19,7 +19,7 @@ from spanscore.judges.effects.accounts import gate_of
 from spanscore.judges.effects.effect import Effect, unwrapped
 from spanscore.judges.effects.gate import Gate
 from spanscore.judges.effects.ticket import Ticket
-from spanscore.judges.record import failed_call, record
+from spanscore.judges.record import TOLD, failed_call, given_up, record
 from spanscore.judges.tokens import question_tokens
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
@@ -111,14 +111,13 @@ class Gated(Effect):
         try:
             done, _ = await asyncio.wait({call}, timeout=self.timeout)
         except asyncio.CancelledError:
-            call.cancel()
+            call.cancel(TOLD)
             gate.left_behind(ticket, None)
-            given_up = JudgeTimeout(f"{prompt.step}: given up")
-            record(failed_call(prompt, self.model, given_up, time.perf_counter() - began_s))
+            record(given_up(prompt, self.model, time.perf_counter() - began_s))
             raise
         if done:
             return call.result()
-        call.cancel()
+        call.cancel(TOLD)
         late = JudgeTimeout(f"{prompt.step}: no answer from {self.model} within {self.timeout:g} s")
         gate.left_behind(ticket, late)
         raise late

@@ -70,21 +70,35 @@ def stacked(judge: Judge, settings: Mapping[str, Any], *, chat_model: bool = Fal
         TypeError: there is no such effect.
         ConfigurationError: a setting cannot be.
     """
-    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
-        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
-    given = {keyword: setting for keyword, setting in settings.items() if setting is not None}
+    given = _given(settings)
     if chat_model:
-        given = {"cache": None, "prices": {}, **given}  # a run may bring a cache; and each attempt is paid for
-    has_gate = bool(gates_of(judge))
-    _refuse_limits(_part(given, _OF_A_GATE) if has_gate else {})
-    lacks_breaker = "fallback" in given and not has_gate
-    if chat_model or lacks_breaker or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given):
+        given = {"cache": None, **given}  # a run may bring one
+    if gates_of(judge):
+        _refuse_limits(_part(given, _OF_A_GATE))
+    elif given:
+        given = {
+            "prices": {},
+            **given,
+        }  # innermost: each attempt is paid for, and what waits outside of it costs nothing
+    if chat_model or _needs_gate(judge, given):
         judge = Gated(_wrapped(judge, given, _INSIDE), **_part(given, _OF_A_GATE))
     else:
         judge = _wrapped(judge, given, [*_OF_A_GATE, *_INSIDE])
     # A budget is kept outside of what waits, and inside of what need not ask; where neither is, ``judges/ask.py`` sees to it.
     judge = budgeted(judge) if {"cache", "fallback"} & given.keys() else judge
     return _wrapped(gathered(judge), given, _OUTSIDE)
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    if unknown := settings.keys() - _OUTERMOST_FIRST.keys():
+        raise TypeError(f"judge() got an unexpected keyword argument {min(unknown)!r}; it takes {_KEYWORDS}")
+    return {keyword: setting for keyword, setting in settings.items() if setting is not None}
+
+
+def _needs_gate(judge: Judge, given: Mapping[str, Any]) -> bool:
+    """Whether a user's own judge has a gate: it is asked for something that only one does, or for its breaker."""
+    lacks_breaker = "fallback" in given and not gates_of(judge)
+    return lacks_breaker or any(_OUTERMOST_FIRST[keyword] is Gated for keyword in given)
 
 
 def without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spanscore.errors import ConfigurationError, JudgeTimeout
 from spanscore.judges.effects.effect import Effect
+from spanscore.judges.record import TOLD
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
@@ -37,12 +38,12 @@ class Timed(Effect):
             _abandon(question)
             raise
         if not done:
-            _abandon(question)
+            _abandon(question, TOLD)
             raise JudgeTimeout(f"{prompt.step}: no answer from {self.model} within {self.timeout_s:g} s")
         return question.result()
 
 
-def _abandon(question: asyncio.Future[Reply]) -> None:
-    question.cancel()
+def _abandon(question: asyncio.Future[Reply], why: str | None = None) -> None:
+    question.cancel(why)
     # What it raises is fetched: else asyncio prints that it was never retrieved.
     question.add_done_callback(lambda late: late.cancelled() or late.exception())
