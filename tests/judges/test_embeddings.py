@@ -19,10 +19,12 @@ from spanscore.errors import ConfigurationError, JudgeError, JudgeTimeout, Judge
 from spanscore.judges import LangChainEmbedder, LangChainJudge, LexicalEmbedder, embedder
 from spanscore.judges.asker import Asker, asked_by
 from spanscore.judges.effects.effect import account_of
+from spanscore.judges.effects.purse import Purse
 from spanscore.judges.embeddings import embedder_name
 from spanscore.judges.record import recorded_calls
 from spanscore.metrics import ResponseRelevancy
 from spanscore.model.sample import SingleTurnSample
+from spanscore.settings.budget import Budget
 from spanscore.testing import ScriptedEmbeddings
 
 
@@ -102,11 +104,33 @@ async def test_a_request_for_vectors_is_a_call_with_its_tokens_and_cost() -> Non
     assert calls[0].cost_usd == pytest.approx(20 * 0.02 / 1e6)
 
 
-async def test_a_long_list_of_texts_is_several_requests_and_all_their_tokens_are_counted() -> None:
+async def test_a_long_list_of_texts_is_several_requests_and_each_is_a_call() -> None:
     with Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire, recorded_calls() as calls:
+        vectors = await embedder(openai_embeddings(wire, chunk_size=1)).embed(["one", "two", "three"])
+
+    assert (len(wire.requests), len(vectors), [call.input_tokens for call in calls]) == (3, 3, [20] * 3)
+
+
+async def test_requests_that_were_answered_before_one_that_was_refused_are_calls_too() -> None:
+    def answer(asked: Exchanged) -> None:
+        if len(wire.requests) < 3:
+            asked.send(200, embedded(asked.body))
+        else:
+            asked.refuse(401)
+
+    with Wire(answer) as wire, recorded_calls() as calls, pytest.raises(JudgeError):
         await embedder(openai_embeddings(wire, chunk_size=1)).embed(["one", "two", "three"])
 
-    assert (len(wire.requests), [call.input_tokens for call in calls]) == (3, [60])
+    assert [(call.input_tokens, call.error_type) for call in calls] == [(20, None), (20, None), (0, "not_allowed")]
+
+
+async def test_each_of_several_requests_for_vectors_is_paid_from_a_budget() -> None:
+    purse = Purse([Budget(calls=10, per="1h")])
+
+    with Wire(lambda asked: asked.send(200, embedded(asked.body))) as wire, asked_by(Asker("m", purse=purse)):
+        await embedder(openai_embeddings(wire, chunk_size=1)).embed(["one", "two", "three"])
+
+    assert purse.spent(purse.budgets[0]) == 3
 
 
 async def test_tokens_that_nobody_tells_are_estimated_and_said_to_be() -> None:

@@ -20,6 +20,7 @@ from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.client import own_client
 from spanscore.judges.langchain.exchange import Exchange, exchanging
 from spanscore.judges.langchain.provider_errors import judge_error
+from spanscore.judges.langchain.usage import Tokens
 from spanscore.judges.record import EMBED_STEP, record
 from spanscore.judges.tokens import estimate
 from spanscore.model.prompt import Prompt, Reply
@@ -133,19 +134,38 @@ class _EmbeddingsClient:
         try:
             vectors = await self._vectors(texts, heard)
         except Exception as error:
-            raise judge_error(error, prompt.step, heard) from error
+            failure = judge_error(error, prompt.step, heard)
+            if not failure.input_tokens:  # else it tells of all
+                self._record(heard.answers, time.perf_counter() - started_s, estimated=False)
+            raise failure from error
         if len(vectors) != len(texts):
             raise JudgeUnparseable(f"{prompt.step}: {len(vectors)} vectors for {len(texts)} texts")
-        told = heard.tokens.input if heard.is_counted else 0
+        is_told = heard.is_counted and heard.tokens.input > 0
+        *before, last = heard.answers if is_told else _shared(estimate("".join(texts)), max(1, len(heard.answers)))
+        took_s = (time.perf_counter() - started_s) / (len(before) + 1)  # which of them took how long, nobody tells
+        self._record(before, took_s * len(before), estimated=not is_told)
         return _VectorsReply(
             text="",
             model=str(heard.said.get("model") or self.model),
-            input_tokens=told or estimate("".join(texts)),
-            duration_s=time.perf_counter() - started_s,
+            input_tokens=last.input,
+            duration_s=took_s,
             headers=heard.headers,
             vectors=[[float(number) for number in vector] for vector in vectors],
-            is_estimated=not told,
+            is_estimated=not is_told,
         )
+
+    def _record(self, requests: Sequence[Tokens], took_s: float, *, estimated: bool) -> None:
+        """Record the requests before the last: a client asks for many texts in several."""
+        for one in requests:
+            record(
+                JudgeCall(
+                    step=EMBED_STEP,
+                    model=self.model,
+                    input_tokens=one.input,
+                    duration_s=took_s / len(requests),
+                    estimated=estimated,
+                )
+            )
 
     async def _vectors(self, texts: list[str], heard: Exchange) -> list[list[float]]:
         client = self._own
@@ -156,3 +176,8 @@ class _EmbeddingsClient:
                 return vectors
 
         return await self._calls.run(call, lambda: client.aembed_documents(texts))
+
+
+def _shared(tokens: int, requests: int) -> list[Tokens]:
+    """Return tokens that nobody tells, shared out among the requests that may have taken them."""
+    return [Tokens(tokens // requests + (place < tokens % requests)) for place in range(requests)]

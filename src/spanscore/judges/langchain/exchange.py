@@ -15,6 +15,7 @@ __all__ = ["Exchange", "exchange", "exchanging", "limits_in"]
 
 _LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after")
 _LONGEST_VALUE = 100
+_FIRST_REDIRECT = 300
 _SHORTEST_S = 0.001
 """Of a timeout that is set on a socket: 0 would mean not to wait at all."""
 
@@ -33,6 +34,7 @@ class Exchange:
         is_whole: whether all of it came.
         said: the body as JSON; empty where it is none.
         tokens: of all answers of the call, as they say themselves.
+        answers: of each that is no refusal and no redirect.
         is_counted: whether each of them says it.
     """
 
@@ -45,6 +47,7 @@ class Exchange:
     is_whole: bool = False
     said: Mapping[str, Any] = field(default_factory=dict)
     tokens: Tokens = UNKNOWN
+    answers: list[Tokens] = field(default_factory=list)
     is_counted: bool = True
 
     def sent(self) -> None:
@@ -57,6 +60,8 @@ class Exchange:
         tokens = tokens_in(said.get("usage"))
         self.tokens = Tokens(*(sum(both) for both in zip(self.tokens, tokens, strict=True)))
         self.is_counted &= any(tokens)
+        if self.status is not None and self.status < _FIRST_REDIRECT:
+            self.answers.append(tokens)
 
     @property
     def is_late(self) -> bool:
