@@ -179,9 +179,7 @@ class OnlineScorer:
         Raises:
             ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
         """
-        from spanscore.line.configuration import Configuration, given_in, overridden
-        from spanscore.metrics.catalog.configured import metrics_of
-        from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
+        from spanscore.line.configuration import Configuration, given_in, metrics_in, overridden
         from spanscore.settings.reading import read_settings
 
         read = read_settings(path, Configuration)
@@ -189,12 +187,7 @@ class OnlineScorer:
         with read.as_written.told():
             given = overridden(given_in(settings), overrides)
             if "metrics" not in given:
-                given["metrics"] = metrics_of(settings)
-                own = {
-                    "shadows": shadows_of(settings),
-                    "shadow_budget": shadow_budget_of(settings, tuple(given["budget"])),
-                }
-                given = own | given
+                given = metrics_in(settings, given) | given
             scorer = cls(**given)
         if settings.serve_metrics is not None:
             try:

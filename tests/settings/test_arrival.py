@@ -24,6 +24,7 @@ from tests.servers.server import free_port
 from spanscore import OnlineScorer
 from spanscore.line.configuration import KEYS, Configuration, given_in
 from spanscore.line.options import Options
+from spanscore.metrics import Faithfulness
 from spanscore.monitoring.rules import rule_files
 from spanscore.settings.reading import read_settings
 
@@ -73,6 +74,7 @@ UNUSUAL: dict[str, Any] = {
     "monitoring.dashboard_url": "https://unusual/",
     "monitoring.trace_url": "https://unusual/traces",
     "alerts.*.labels": {"team": "unusual"},
+    "alerts.*.series": f"{Faithfulness('lexical').version}/usual/1",  # the one that it has; the default is any
     "alerts.*.runbook": "https://unusual/runbook",
     "alerts.*.baseline.hour_of_week": str(Path(__file__).parents[1] / "data" / "baseline.yaml"),
     "alerts.*.baseline.offset": 172_800.0,

@@ -13,6 +13,7 @@ from spanscore.cli._config_report import config_report
 from spanscore.line.configuration import Configuration
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
 from spanscore.settings.reading import read_settings
+from spanscore.settings.tree import ShadowSettings
 
 JUDGE = "judge: {model: 'openai:old', base_url: 'http://127.0.0.1:9/v1', api_key_env: OLD_KEY, timeout: 7s}"
 
@@ -42,6 +43,13 @@ INHERITED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("shadow", INHERITED)
 def test_what_is_left_out_is_the_judges_and_no_key_goes_where_it_was_not_meant_for(tmp_path: Path, shadow: str) -> None:
     assert asked(tmp_path, shadow) == {**OF_THE_JUDGE, **INHERITED[shadow]}
+
+
+def test_a_second_judge_has_every_key_of_the_judge_but_who_stands_in_for_it() -> None:
+    of_judge = set(type(Configuration(metrics=["exact_match"]).judge).model_fields)
+
+    assert of_judge - set(ShadowSettings.model_fields) == {"fallback", "prices", "share"}
+    assert set(ShadowSettings.model_fields) <= of_judge
 
 
 REFUSED = {

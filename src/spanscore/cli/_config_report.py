@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spanscore.cli._cost_plan import asked_model, price_in
+from spanscore.cli._series import StandIn, series_problems
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError, NotReadyError
@@ -104,6 +105,8 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     if read.all_metrics and not unmade:
         problems += _screen_problems(settings, made)
+    if judge:
+        problems += series_problems(_without_new_cache(settings))
     problems += _part_problems(settings)
     problems += _baseline_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
@@ -318,21 +321,12 @@ def _known(text: str) -> list[str]:
 def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
     for name, parameters in entries(settings):
         try:
-            create(name, judge=_AnyJudge(), **parameters)
+            create(name, judge=StandIn(), **parameters)
         except NotReadyError:
             continue  # told where the metrics are made
         except ConfigurationError as error:
             if "embeddings" in str(error):
                 yield ConfigurationError(f"embeddings: {error}; set embeddings: 'provider:model'")
-
-
-class _AnyJudge:
-    """Stands for a chat model where only the other parameters are looked at."""
-
-    model = "any"
-
-    async def ask(self, prompt: Any) -> Any:
-        raise NotImplementedError
 
 
 # --- what the scorer's parts refuse -------------------------------------------------------------------------------

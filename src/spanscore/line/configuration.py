@@ -11,10 +11,13 @@ from pydantic import create_model
 
 from spanscore.errors import ConfigurationError
 from spanscore.line.options import Key, Options, key_of
+from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import under_current_names
+from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
+from spanscore.monitoring.pinned import refused_series
 from spanscore.settings.tree import Settings, SettingsPart
 
-__all__ = ["KEYS", "Configuration", "given_in", "overridden", "value_at"]
+__all__ = ["KEYS", "Configuration", "given_in", "metrics_in", "overridden", "value_at"]
 
 KEYS: Mapping[str, Key] = {option.name: key for option in fields(Options) if (key := key_of(option)) is not None}
 """Option → where it stands in a configuration file."""
@@ -60,6 +63,23 @@ def given_in(settings: Settings) -> dict[str, Any]:
         ConfigurationError: where question, answer or contexts are to be found is not a place in the input or output.
     """
     return {name: key.read(value_at(settings, key.path)) for name, key in KEYS.items()}
+
+
+def metrics_in(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a configuration says of the metrics, as a scorer takes it.
+
+    Args:
+        settings: the configuration.
+        given: what is said of the other options.
+
+    Raises:
+        ConfigurationError: one of them, or a judge, cannot be; or an alert watches a series that none of them has.
+    """
+    metrics = metrics_of(settings)
+    shadows = shadows_of(settings)
+    if told := list(refused_series(settings.alerts, metrics, shadows)):
+        raise ConfigurationError("; ".join(told))
+    return {"metrics": metrics, "shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(given["budget"]))}
 
 
 def value_at(settings: Settings, path: str) -> Any:

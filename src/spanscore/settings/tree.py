@@ -290,7 +290,8 @@ class AlertSettings(SettingsPart):
         min_scores: effective scores a window needs before anything is said; None = 100, for a pass/fail metric with a
             baseline of 0.95 and more 400.
         z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
-        series: only this series (metric version, judge and votes) is watched; None = whatever is scored.
+        series: only this series (metric version, judge and votes), which the metric must have, is watched; None = whatever
+            is scored.
         severity: label of the alerts on drops and on the threshold.
         labels: more labels of every alert on the metric: who is told.
         runbook: address that every alert on the metric links to; None = none.

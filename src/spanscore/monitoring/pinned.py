@@ -1,0 +1,30 @@
+"""Pinned: the one series that an alert is to watch, which a metric must be able to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from spanscore.protocols import Metric
+from spanscore.settings.tree import AlertSettings
+
+__all__ = ["refused_series"]
+
+
+def refused_series(
+    alerts: Mapping[str, AlertSettings], metrics: Iterable[Metric], shadows: Iterable[Metric] = ()
+) -> Iterator[str]:
+    """Yield which alerts watch a series that their metric does not have, as they would never fire.
+
+    Args:
+        metrics: with the judges that will be asked.
+        shadows: with their second judges.
+    """
+    beside = {shadow.name: shadow.series for shadow in shadows}
+    for metric in metrics:
+        pinned = alerts[metric.name].series if metric.name in alerts else None
+        if pinned is not None and pinned != metric.series:
+            shadow = ", and this is its shadow's, which no alert reads" if pinned == beside.get(metric.name) else ""
+            yield (
+                f"alerts.{metric.name}.series: {pinned!r} is of no configured metric; "
+                f"{metric.name} has {metric.series!r}{shadow}"
+            )
