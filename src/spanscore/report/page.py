@@ -140,7 +140,9 @@ def _about(metric: MetricSummary) -> str:
             f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", {say.dollars(metric.cost_usd)}")
         )
     missing = say.outcome_words(metric.outcomes)
-    return "; ".join(parts) + (f". Without a score: {missing}." if missing else ".")
+    told = [f"Without a score: {missing}"] if missing else []
+    told += [f"Second judge {safe_text(shadow)}" for shadow in metric.shadows]
+    return f"{'. '.join(['; '.join(parts), *told])}."
 
 
 def _bucket(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ outcome is what ``spanscore.reason`` of the unit names and no evaluation span ac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -104,11 +104,13 @@ class Spans:
     Attributes:
         units: the spans that carry scores or a status, by key; a span that comes twice counts once.
         evaluations: unit → metric → its evaluation span, the highest revision.
+        shadows: the same of second judges.
         by_trace: everything that was traced, evaluations aside.
     """
 
     units: dict[UnitKey, SpanData] = field(default_factory=dict)
     evaluations: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
+    shadows: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
     by_trace: dict[int, dict[int, SpanData]] = field(default_factory=dict)
 
     @classmethod
@@ -135,6 +137,14 @@ class Spans:
         rows = [row for key in keys for row in self._of_unit(key, scales, metrics)]
         return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
 
+    def shadow_rows(self) -> list[ReportRow]:
+        """Return one row per score that a second judge gave, or not, under its metric's name: to be compared, and no more."""
+        return [
+            replace(_from_evaluation(key, metric, span, self.units.get(key)), metric=safe_text(metric))
+            for key, of_unit in self.shadows.items()
+            for metric, span in of_unit.items()
+        ]
+
     def unit(self, name: str) -> tuple[UnitKey, tuple[SpanData, ...]]:
         """Return a unit's key and its spans, root included, in start order; empty where the file has none of them."""
         trace_id, _, span_id = name.partition("/")
@@ -144,7 +154,9 @@ class Spans:
 
     def _add_evaluation(self, span: SpanData) -> None:
         metric = as_text(span.attributes[semconv.EVALUATION_NAME])
-        of_unit = self.evaluations.setdefault(UnitKey(span.trace_id, span.parent_id or 0), {})
+        is_shadow = span.attributes.get(semconv.STRATUM) == semconv.STRATUM_SHADOW
+        kept = self.shadows if is_shadow else self.evaluations
+        of_unit = kept.setdefault(UnitKey(span.trace_id, span.parent_id or 0), {})
         known = of_unit.get(metric)
         if known is None or _revision(span) > _revision(known):
             of_unit[metric] = span

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from spanscore.model.score import Direction, Kind, known_sum
 from spanscore.monitoring import estimates
+from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.ranking import Fall, Worst, ranked
 from spanscore.report.rows import ReportRow
 from spanscore.report.stretch import Stretch, worst_stretch
@@ -95,6 +96,7 @@ class MetricSummary:
         buckets: neighbours in time, without holes; empty when no row has a time.
         stretch: indices into ``buckets``; None when no stretch stands out.
         cost_usd: None when no price is known.
+        shadows: how each second judge compares, on the units that both scored.
     """
 
     metric: str
@@ -116,6 +118,7 @@ class MetricSummary:
     judges: tuple[str, ...]
     tokens: int
     cost_usd: float | None
+    shadows: tuple[str, ...] = ()
 
     @property
     def scores(self) -> int:
@@ -166,16 +169,20 @@ class ReportSummary:
         return sum(metric.scores for metric in self.metrics)
 
 
-def summarize(rows: Iterable[ReportRow]) -> ReportSummary:
-    """Return what there is to say about the rows, in any order."""
+def summarize(rows: Iterable[ReportRow], shadows: Iterable[ReportRow] = ()) -> ReportSummary:
+    """Return what there is to say about the rows, in any order; ``shadows`` are second judges', beside those of one metric."""
     rows = list(rows)
+    compared = _compared(rows, shadows)
     of_metric: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_metric.setdefault(row.metric, []).append(row)
     times = [row.time_ns for row in rows if row.time_ns is not None]
     most = max(Counter(row.metric for row in rows if row.value is not None).values(), default=0)
     edges = _edges(times, most)
-    metrics = [_metric(name, own, edges) for name, own in sorted(of_metric.items())]
+    metrics = [
+        replace(_metric(name, own, edges), shadows=tuple(compared.get(name, ())))
+        for name, own in sorted(of_metric.items())
+    ]
     metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
     falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
     return ReportSummary(
@@ -188,6 +195,19 @@ def summarize(rows: Iterable[ReportRow]) -> ReportSummary:
         falls=falls,
         ranking=ranked(rows, falls),
     )
+
+
+def _compared(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> dict[str, list[str]]:
+    """Return metric → what there is to say of each of its second judges."""
+    own = {(row.unit, row.metric): row.quality for row in rows}
+    found: dict[str, dict[str, JudgeComparison]] = {}
+    for row in shadows:
+        known, judges = own.get((row.unit, row.metric)), found.setdefault(row.metric, {})
+        judge = row.judge_model or "unknown"
+        sums = judges.setdefault(judge, JudgeComparison())
+        if known is not None and row.quality is not None:
+            judges[judge] = sums + pair(known, row.quality, row.probability)
+    return {metric: [f"{judge}: {sums}" for judge, sums in judges.items()] for metric, judges in found.items()}
 
 
 def _fall(metric: MetricSummary) -> Fall | None:

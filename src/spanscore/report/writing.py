@@ -18,7 +18,8 @@ __all__ = ["summary", "write", "write_scores"]
 
 def summary(spans: Iterable[SpanData]) -> ReportSummary:
     """Return what there is to say about the scores on spans: means per metric and bucket, outcomes, the worst units."""
-    return summarize(Spans.read(spans).rows())
+    read = Spans.read(spans)
+    return summarize(read.rows(), read.shadow_rows())
 
 
 def write(spans: Iterable[SpanData], path: Path, *, title: str | None = None) -> ReportSummary:
@@ -34,7 +35,7 @@ def write(spans: Iterable[SpanData], path: Path, *, title: str | None = None) ->
         OSError: the file cannot be written.
     """
     read = Spans.read(spans)
-    found = summarize(read.rows())
+    found = summarize(read.rows(), read.shadow_rows())
     html = page(found, lambda worst: story_of_spans(worst.unit, read), title=title or _services(read))
     path.write_text(html, encoding="utf-8")
     return found
