@@ -20,7 +20,6 @@ from spanscore.line.drain import drain
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
 from spanscore.model.sample import Sample
-from spanscore.model.score import Outcome
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
 from spanscore.receivers.callback.handler import SpanCallbackHandler
@@ -265,6 +264,18 @@ class OnlineScorer:
         known = self._handler.trace_id(run_id)
         return None if known is None else f"{known:032x}"
 
+    def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
+        """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, else ``[]``.
+
+        Per metric: its own rate (``base``) and those of the rules that matched, the rule that won, R (``randomness``), the T
+        that it met, the T of the probability (hex digits), upstream's probability, and the outcome, None until it is there.
+        No content. Any thread.
+
+        Raises:
+            ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
+        """
+        return self._line.units.explain(trace_id)
+
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""
         from spanscore.line.status import status_of  # not for those who never look
@@ -277,7 +288,10 @@ class OnlineScorer:
             closed=self._closing.begun,
             neighbours=neighbours(),
             overflowed=0 if self._models is None else self._models.overflowed,
-            notes=[*self._notes_of_models(), *([] if url else self._providers.notes())],
+            notes=[
+                *([] if self._models is None else self._models.notes(self._line.ledger.outcomes())),
+                *([] if url else self._providers.notes()),
+            ],
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -355,12 +369,6 @@ class OnlineScorer:
     def _count_models(self) -> None:
         if self._models is not None and not self._line.over:
             self._models.start(self._line.tracer(), self._providers)
-
-    def _notes_of_models(self) -> list[str]:
-        if self._models is None:
-            return []
-        outcomes = self._line.ledger.outcomes()
-        return self._models.notes(some_not_exported=any(outcome is Outcome.NOT_EXPORTED for _, outcome in outcomes))
 
     def _end(self, until: float) -> bool:
         self._installation.uninstall()

@@ -76,6 +76,15 @@ def test_every_attribute_of_ours_on_an_evaluation_span_is_in_the_reference() -> 
     assert {name for name in ours if f"`{name}`" not in REFERENCE} == set()
 
 
+def test_every_attribute_of_ours_that_a_unit_leaves_with_is_in_the_reference() -> None:
+    code = (Path(spanscore.__file__).parent / "units" / "tracker.py").read_text(encoding="utf-8")
+    ours = {getattr(semconv, name) for name in re.findall(r"\bsemconv\.([A-Z][A-Z0-9_]+)", code)}
+    of_units = REFERENCE.partition("On the unit's span only")[2].partition("On the evaluation span only")[0]
+
+    assert ours
+    assert {name for name in ours if f"`{name}`" not in of_units} == set()
+
+
 def test_every_attribute_that_is_named_exists() -> None:
     named = {
         (str(file.relative_to(INTEGRATIONS)), found)

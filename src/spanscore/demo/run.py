@@ -41,6 +41,7 @@ METRICS: Mapping[str, Mapping[str, Any]] = {
 }
 """Metric → its parameters."""
 _AGENT_RULE = Rule(rate=1.0, name="every agent turn", workflow=AGENT_NAME)
+_ERROR_RULE = Rule(rate=1.0, name="errors", any_error=True)
 _BREATH = 40
 """Requests after which it waits for the scores: it asks faster than any judge answers, and nothing shall be turned away."""
 _FLUSH_S = 60.0
@@ -138,7 +139,7 @@ class Demo:
         self.scorer = OnlineScorer(
             metrics,
             sample_rate=options.rate,
-            rules=[_AGENT_RULE],
+            rules=[_AGENT_RULE, _ERROR_RULE],
             tracer_provider=self._tracing.tracer_provider,
             meter_provider=self._tracing.meter_provider,
             logger_provider=self._tracing.logger_provider,

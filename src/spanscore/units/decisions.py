@@ -119,9 +119,8 @@ class Decisions:
 
     def settle(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
         """End these metrics of a unit."""
-        for name, outcome in outcomes.items():
-            self._ledger.settle(key, name, outcome)
-        self._note(key, outcomes)
+        settle = self._ledger.settle
+        self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
     def settle_rest(self, key: UnitKey, outcome: Outcome) -> dict[str, Outcome]:
         """Give every metric of a unit that is still open this outcome; return them with it."""

@@ -6,7 +6,7 @@ another instrumentation counts them already, as they would be there twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.context import Context
@@ -14,6 +14,7 @@ from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import Span, set_span_in_context
 
 from spanscore import semconv
+from spanscore.model.score import Outcome
 from spanscore.otel.head_sampling import KnownDecision
 from spanscore.otel.instruments import DURATION_BUCKETS
 from spanscore.otel.providers import Providers
@@ -53,11 +54,11 @@ class ModelMetrics:
         if not self.off:
             self.export_to(providers.meter())
 
-    def notes(self, *, some_not_exported: bool) -> list[str]:
-        """Return what must be known of these metrics, for ``status()``, where units were sampled away and where not."""
+    def notes(self, outcomes: Iterable[tuple[str, Outcome]]) -> list[str]:
+        """Return what must be known of these metrics, for ``status()``; of (metric, outcome) those that units had."""
         if self.off:
             return [f"no metrics of model runs ({semconv.CLIENT_TOKEN_USAGE} …), as {self.off}"]
-        return [_SOME_MISSING] if some_not_exported else []
+        return [_SOME_MISSING] if any(outcome is Outcome.NOT_EXPORTED for _, outcome in outcomes) else []
 
     def export_to(self, meter: Meter) -> None:
         """Count on this meter too, from now on; one that does nothing is left out: its labels cost 10 µs a run."""

@@ -1,0 +1,140 @@
+"""``explain``: why a request was scored or was not, in plain values."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from opentelemetry import context, trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
+from tests.live import QUESTION, Grounded, Held, a_line, rag
+from tests.servers.server import poll
+
+from spanscore import ConfigurationError
+from spanscore.sampling.rules import Rule
+from spanscore.sampling.threshold import probability, threshold
+
+GOLD = Rule(0.0, "gold", metadata={"tier": "gold"})
+
+
+def invoked(scorer: Any, **config: Any) -> str:
+    """Run a chain and return its trace's id."""
+    run: list[Any] = []
+    with_ids = rag().with_listeners(on_start=lambda one: run.append(one.id))
+    with_ids.invoke(QUESTION, config={"callbacks": [scorer.handler], **config})
+    found: str = scorer.trace_id(run[0])
+    return found
+
+
+def of_metric(scorer: Any, trace_id: str | int, name: str = "grounded") -> dict[str, Any]:
+    (unit,) = scorer.explain(trace_id)
+    told: dict[str, Any] = unit["metrics"][name]
+    return told
+
+
+def test_a_scored_unit_says_what_chose_it_and_how_it_ended() -> None:
+    rules = [Rule(1.0, "gold", metadata={"tier": "gold"}), Rule(0.9, "any", workflow="RunnableSequence")]
+    with a_line(Grounded(), Grounded("dear"), rules=rules, rates={"grounded": 0.2, "dear": 0.1}) as (scorer, exported):
+        trace_id = invoked(scorer, metadata={"tier": "gold"})
+        assert scorer.flush(5)
+        (unit,) = scorer.explain(trace_id)
+
+    told = unit["metrics"]["grounded"]
+    root = exported.roots[0].context
+    assert (unit["trace_id"], unit["span_id"]) == (trace_id, f"{root.span_id:016x}")
+    assert (told["rates"], told["rule"], told["outcome"]) == ({"base": 0.2, "gold": 1.0, "any": 0.9}, "gold", "scored")
+    assert (told["probability"], told["threshold"], told["upstream_probability"]) == (1.0, "0" * 14, 1.0)
+    assert len(told["randomness"]) == 14
+    assert unit["metrics"]["dear"]["rates"]["base"] == 0.1
+
+
+@pytest.mark.parametrize("rules", [[], [GOLD]])
+def test_a_unit_that_was_not_sampled_says_which_threshold_it_missed(rules: list[Rule]) -> None:
+    with a_line(Grounded(), sample_rate=1e-9, rules=rules) as (scorer, _):
+        trace_id = invoked(scorer, metadata={"tier": "gold"})
+        assert scorer.flush(5)
+
+        told = of_metric(scorer, int(trace_id, 16))
+
+    assert (told["outcome"], told["rule"], told["probability"]) == (
+        "not_sampled",
+        "base",
+        pytest.approx(1e-9, rel=1e-6),
+    )
+    assert told["randomness"] < told["threshold_met"] == told["threshold"] == f"{threshold(1e-9):014x}"
+
+
+def test_below_a_remote_parent_both_thresholds_are_told() -> None:
+    state = TraceState([("ot", f"th:{threshold(0.1):014x}")])
+    parent = SpanContext(1 << 100, 7, is_remote=True, trace_flags=TraceFlags(1), trace_state=state)
+    with a_line(Grounded(), rules=[Rule(1.0, "all", status="ok")], sample_rate=0.5) as (scorer, _):
+        token = context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))
+        invoked(scorer)
+        context.detach(token)
+        assert scorer.flush(5)
+
+        told = of_metric(scorer, 1 << 100)
+
+    assert (told["threshold_met"], told["upstream_probability"]) == ("0" * 14, pytest.approx(0.1))
+    assert probability(int(told["threshold"], 16)) == told["probability"] == pytest.approx(0.1)
+
+
+def test_an_outcome_that_comes_later_is_filled_in() -> None:
+    go_on = threading.Event()
+    with a_line(Held(go_on)) as (scorer, _):
+        trace_id = invoked(scorer)
+        poll(lambda: scorer.explain(trace_id), deadline_s=5, what="the unit to close", every_s=0.01)
+        before = of_metric(scorer, trace_id, "held")["outcome"]
+        go_on.set()
+        assert scorer.flush(5)
+
+        assert (before, of_metric(scorer, trace_id, "held")["outcome"]) == (None, "scored")
+
+
+def test_it_is_plain_and_quotes_nothing() -> None:
+    with a_line(Grounded(), rules=[GOLD]) as (scorer, _):
+        trace_id = invoked(scorer, metadata={"tier": "gold", "secret": "Bletchley"})
+        assert scorer.flush(5)
+
+        told = json.dumps(scorer.explain(trace_id))
+
+    assert not [text for text in ("Paris", "Bletchley", "tier") if text in told]
+
+
+def test_of_a_trace_that_is_not_known_nothing_is_told() -> None:
+    with a_line(Grounded()) as (scorer, _):
+        assert scorer.explain("0" * 31 + "1") == []
+
+
+@pytest.mark.parametrize("trace_id", ["1", "x" * 32, "", -1, 1 << 128, None])
+def test_what_is_no_trace_id_is_refused(trace_id: Any) -> None:
+    with (
+        a_line(Grounded()) as (scorer, _),
+        pytest.raises(ConfigurationError, match="is no trace id; allowed are 32 hex digits, or the number"),
+    ):
+        scorer.explain(trace_id)
+
+
+def test_the_root_of_a_unit_that_was_not_sampled_names_the_rule_that_matched() -> None:
+    known, inside = Rule(1e-8, "gold", metadata={"tier": "gold"}), Rule(1e-9, "all", slower_than=0)
+    with a_line(Grounded(), sample_rate=0.0, rules=[known, inside, Rule(1e-7, "errors", any_error=True)]) as (
+        scorer,
+        t,
+    ):
+        for tier in ("gold", "free"):
+            invoked(scorer, metadata={"tier": tier})
+        assert scorer.flush(5)
+
+    assert [root.attributes.get("spanscore.sampling.rule") for root in t.roots] == ["gold", "all"]
+
+
+def test_a_unit_that_was_decided_on_at_its_end_names_it_too() -> None:
+    rules = [Rule(1.0, "slow", slower_than=100), Rule(1e-9, "gold", metadata={"tier": "gold"})]
+    with a_line(Grounded(), sample_rate=0.0, rules=rules) as (scorer, t):
+        for tier in ("gold", "free"):
+            invoked(scorer, metadata={"tier": tier})
+        assert scorer.flush(5)
+
+    assert [root.attributes.get("spanscore.sampling.rule") for root in t.roots] == ["gold", None]
