@@ -185,7 +185,7 @@ def test_a_scorer_that_stops_is_noticed_while_another_goes_on(stage: Stage) -> N
         what="the alert that no scores arrive",
     )
 
-    assert "No score of faithfulness arrived" in silent[-1]["annotations"]["description"]
+    assert "No score of faithfulness for " in silent[-1]["annotations"]["description"]
     assert not stage.webhook.named("SpanscoreNoScores", service_name="control")
 
 

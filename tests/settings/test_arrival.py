@@ -79,6 +79,7 @@ UNUSUAL: dict[str, Any] = {
     "alerts.*.baseline.hour_of_week": str(Path(__file__).parents[1] / "data" / "baseline.yaml"),
     "alerts.*.baseline.offset": 172_800.0,
     "monitoring.segments": {"tier": ["unusual"]},
+    "monitoring.services": ["unusual"],
     "monitoring.windows": [4321.0],
     "monitoring.interval": 45.0,
     "sinks": ["spanscore.testing:MemorySink"],

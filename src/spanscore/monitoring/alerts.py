@@ -26,7 +26,7 @@ def alerts_of(
         own = alerts.get(metric.name, AlertSettings())
         if own.threshold is not None and metric.scale.range is not None:
             found += thresholds(metric, own, shared)
-        found += [failing(metric, shared), declining(metric, shared), *silence(metric, own, shared)]
+        found += [failing(metric, shared), declining(metric, shared), *silence(metric, shared)]
     owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]
     return [*owned, breaker(), binding(), *lost(shared), unaccounted(shared)]
 

@@ -7,6 +7,7 @@ same labels: without that, nothing on one side of a sign matches anything on the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -35,6 +36,7 @@ __all__ = [
     "Estimate",
     "Sums",
     "among",
+    "any_of",
     "below",
     "declined_share",
     "dropped",
@@ -52,6 +54,7 @@ __all__ = [
     "n_eff",
     "now",
     "recorded_as",
+    "replacement",
     "replicas",
     "standard_error",
     "t_interval",
@@ -114,6 +117,16 @@ def duration(seconds: float) -> str:
 def matching(labels: Mapping[str, str]) -> str:
     """Return matchers: ``{"job": "bot"}`` → ``job="bot"``; values are escaped, empty ones match a label that is not there."""
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
+
+
+def any_of(values: Iterable[str]) -> str:
+    """Return the inside of a ``=~`` that matches each of the values and nothing else."""
+    return "|".join(map(re.escape, values)).translate(_ESCAPES)
+
+
+def replacement(text: str) -> str:
+    """Return the inside of a ``label_replace`` that puts just this text in."""
+    return text.replace("$", "$$").translate(_ESCAPES)
 
 
 def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:

@@ -18,7 +18,7 @@ from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import hour_of_week
 from spanscore.monitoring.names import label, series
-from spanscore.monitoring.silence import SILENT, UNSCORED
+from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
@@ -37,6 +37,7 @@ SOME_STEPS = 400
 SWING = (0.9, 0.85, 0.8, 0.85)
 """Means, an hour each, of a metric whose baseline is what was a day or days before."""
 JOB = "bot"
+DAY_S = 86_400
 
 
 def unit_tests(
@@ -99,17 +100,15 @@ class _Traffic:
         yield _RuleTest("a judge that declines is seen", self._all(failed=0.5, declined=0.5), declining)
         lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
         yield _RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
-        long = promql.duration(self._shared.no_scores_after)
         mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
-        if self._shared.no_scores_after <= (STEPS - PATIENCE) * self._shared.interval:
-            mute += self._each("SpanscoreNoScores", window=long, reason=SILENT)
         yield _RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
-        silent = self._each("SpanscoreNoScores", window=long, reason=SILENT)
-        yield _RuleTest("nothing at all is seen", iter(()), silent)
-        yield self._silence(silent)
-        yield self._away(silent)
+        yield self._silence()
+        long = promql.duration(shortest(self._shared))
+        absent = self._each("SpanscoreNoScores", window=long, reason=ABSENT)
+        yield _RuleTest("nothing at all is seen", iter(()), absent)
+        yield self._away(absent)
         if BINDING_S / self._shared.interval <= MOST_STEPS:
-            yield self._binding(silent)
+            yield self._binding(absent)
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
         yield _RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
@@ -126,7 +125,7 @@ class _Traffic:
             if plan.baseline.is_recorded:
                 yield from self._recorded(plan)
 
-    def _away(self, silent: Sequence[Mapping[str, str]]) -> _RuleTest:
+    def _away(self, absent: Sequence[Mapping[str, str]]) -> _RuleTest:
         """A breaker that was open or half-open at every collection, and one that closed now and then."""
         steps = ceil(OPEN_S / self._shared.interval) + STEPS
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
@@ -136,9 +135,9 @@ class _Traffic:
             for model, values in states.items()
         ]
         fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(OPEN_S)}
-        return _RuleTest("a judge that is away is seen", breakers, [fires, *silent], steps)
+        return _RuleTest("a judge that is away is seen", breakers, [fires, *absent], steps)
 
-    def _binding(self, silent: Sequence[Mapping[str, str]]) -> _RuleTest:
+    def _binding(self, absent: Sequence[Mapping[str, str]]) -> _RuleTest:
         """A budget that has bound for long enough, one that did not at times, and one that has only begun to."""
         steps, bound = ceil(BINDING_S / self._shared.interval) + STEPS, f"{BINDING / 2:g}"
         factors = {
@@ -151,14 +150,34 @@ class _Traffic:
             for window, values in factors.items()
         ]
         fires = {"alertname": "SpanscoreBudgetBinding", "metric": ALL, "window": promql.duration(BINDING_S)}
-        return _RuleTest("a budget that binds is seen", budgets, [fires, *silent], steps)
+        return _RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
 
-    def _silence(self, silent: Sequence[Mapping[str, str]]) -> _RuleTest:
-        """Scores that were and came no more: the alert waits until there is history for its whole window."""
-        steps = ceil(self._shared.no_scores_after / self._shared.interval) + STEPS
-        counters = [_series(semconv.SCORED, {promql.METRIC: metric.name}) for metric in self._metrics]
-        still = [{"series": counter, "values": f"7x{steps}"} for counter in counters]
-        return _RuleTest("silence is seen", still, silent, steps)
+    def _silence(self) -> _RuleTest:
+        """Of two services one scores no more, and its counters go; of the other, one replica no more, while it is up."""
+        interval = self._shared.interval
+        due = max(
+            shortest(self._shared), EXPECTED * DAY_S / (UNITS * STEPS)
+        )  # a replica's, by its few scores of the last day
+        steps = STEPS + ceil((due + looked_back(self._shared)) / interval) + PATIENCE
+        grows, ends = f"0+{UNITS}x{steps}", f"0+{UNITS}x{STEPS}"
+        replicas = {
+            ("lives", "a"): grows,
+            ("lives", "b"): f"{ends} {STEPS * UNITS}x{steps}",
+            ("dies", "c"): f"{ends} stale",
+        }
+        traffic = [
+            {
+                "series": _series(counter, {promql.METRIC: metric.name, "job": job, promql.INSTANCE: instance}),
+                "values": values,
+            }
+            for metric, ((job, instance), values) in product(self._metrics, replicas.items())
+            for counter in (semconv.SCORED, semconv.ELIGIBLE)
+        ]
+        window = promql.duration(shortest(self._shared))
+        fires = [one for why in (SILENT, REPLICA) for one in self._each("SpanscoreNoScores", window=window, reason=why)]
+        return _RuleTest(
+            "silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores"
+        )
 
     def _another_series(self, low: Mapping[str, float]) -> _RuleTest:
         """The judge changes, and what the new one says is as far below the baseline as a drop."""

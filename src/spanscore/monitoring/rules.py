@@ -25,6 +25,7 @@ from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.rule_tests import unit_tests
+from spanscore.monitoring.silence import silences
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
@@ -100,13 +101,15 @@ def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
             yield {"record": promql.recorded_as(name, window), "expr": expression, **segment}
     yield {"record": promql.WRITTEN, "expr": promql.written([promql.duration(one) for one in sorted(shared.windows)])}
     yield {"record": promql.WATCHED, "expr": promql.watched(promql.duration(max(shared.windows)))}
+    yield from ({"record": name, "expr": expression} for name, expression in silences(shared))
     yield {"record": promql.UNACCOUNTED, "expr": promql.unaccounted()}
     yield {"record": promql.LOWEST_FACTOR, "expr": promql.lowest_factor()}
 
 
 def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
     figures = {name: _asked(figure) for name, figure in {**alert.figures, **times_of(alert)}.items()}
-    parts = {"value": '{{ $value | printf "%.3g" }}', "service": _SERVICE, **figures}
+    value = {"value": '{{ $value | printf "%.3g" }}', "lasting": "{{ $value | humanizeDuration }}"}
+    parts = {**value, "service": _SERVICE, **figures}
     annotations = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
     return {
         "alert": alert.name,

@@ -1,52 +1,157 @@
-"""Silence: units come and none is scored, or nothing comes at all."""
+"""Silence: units come and none is scored, scores that came come no more, or nothing was ever here.
+
+How long a service has been silent is a record that carries itself: each evaluation without a score adds its interval to the
+last value, a score sets it to 0. So it outlives the counters, which a store forgets after minutes, and a gap in which nobody
+looked adds nothing. A replica is remembered only while its counters arrive: one that has gone is silent with its service.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import SERIES, Alert, labels_of, literal, steady_window
+from spanscore.monitoring.alert import Alert, Figure, labels_of, literal, steady_window
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.tree import MonitoringSettings
 
-__all__ = ["SILENT", "UNSCORED", "silence"]
+__all__ = [
+    "ABSENT",
+    "EXPECTED",
+    "REPLICA",
+    "SILENT",
+    "SILENT_SECONDS",
+    "UNSCORED",
+    "looked_back",
+    "shortest",
+    "silence",
+    "silences",
+]
 
-UNSCORED, SILENT = "unscored", "silent"
-"""Why there are no scores: the units come and none is scored, or nothing comes."""
+UNSCORED, SILENT, REPLICA, ABSENT = "unscored", "silent", "replica", "absent"
+"""Why there are no scores: units come and none is scored, they came and come no more, of one replica, or nothing is here."""
 EVALUATED = 10
 """Units that were to be evaluated without one score, from which on that is no chance any more."""
+EXPECTED = 15
+"""Scores that would have come meanwhile: at 30 an hour, half an hour without one comes 0.007 times in 30 days by chance."""
+SHORTEST_S, LONGEST_S = 1_800.0, 86_400.0
+"""Ends of the silence that is told, where it is computed from the scores per hour."""
+SEEN_S = 300.0
+"""For how long a score is seen: exporters send once a minute or more often."""
+DAY = "1d"
+MEMORY, MEMORY_OF_REPLICAS = "7d", "1h"
+"""Longest time without an evaluation over which a record carries itself."""
+SILENT_SECONDS, SCORES_PER_HOUR = "spanscore:silent_seconds", "spanscore:scores_per_hour"
+REPLICA_SILENT_SECONDS, REPLICA_SCORES_PER_HOUR = (
+    "spanscore:replica_silent_seconds",
+    "spanscore:replica_scores_per_hour",
+)
+REPLICAS = (*promql.GROUP, promql.INSTANCE)
 
 
-def silence(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
+def looked_back(shared: MonitoringSettings) -> float:
+    """Return the seconds over which a score counts as just now."""
+    return min(*shared.windows, max(4 * shared.interval, SEEN_S))
+
+
+def shortest(shared: MonitoringSettings) -> float:
+    """Return the seconds of silence before which nothing is said."""
+    return shared.no_scores_after or SHORTEST_S
+
+
+def silences(shared: MonitoringSettings) -> Iterator[tuple[str, str]]:
+    """Yield record and expression: how many scores an hour each service and replica had, and for how long it has had none."""
+    there = f"\nand sum by ({', '.join(REPLICAS)}) ({series(semconv.ELIGIBLE)})"
+    of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
+    of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, there)
+    for by, per_hour, silent, memory, remembered in (of_services, of_replicas):
+        now = f"({promql.increase(semconv.SCORED, promql.duration(looked_back(shared)), by=by)} > 0)"
+        a_day = promql.increase(semconv.SCORED, DAY, by=by)
+        # as it was when scores last came: one that falls with the silence would put the alert off, and end it
+        yield per_hour, f"({a_day} / 24\nand {now})\nor (last_over_time({per_hour}[{memory}]){remembered})"
+        yield silent, f"0 * {now}\nor (last_over_time({silent}[{memory}]) + {shared.interval:g}{remembered})"
+
+
+def silence(metric: Metric, shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts on a metric without scores."""
     where = promql.matching({promql.METRIC: metric.name})
-    scored = promql.matching({promql.METRIC: metric.name, **({SERIES: alert.series} if alert.series else {})})
-    first, long = steady_window(shared), promql.duration(shared.no_scores_after)
+    yield _unscored(metric, where, shared)
+    yield _silent(metric, where, shared)
+    yield _silent_replica(metric, where, shared)
+    yield _absent(metric, where, shared)
+
+
+def _unscored(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
+    window = steady_window(shared)
     outcome = label(semconv.OUTCOME)
-    chosen = promql.increase(
-        semconv.EVALUATIONS, first, f'{where},{outcome}!~"{promql.TURNED_AWAY}",{promql.POPULATION}'
-    )
-    yield Alert(
+    asked = f'{where},{outcome}!~"{promql.TURNED_AWAY}",{promql.POPULATION}'
+    chosen = promql.increase(semconv.EVALUATIONS, window, asked)
+    return Alert(
         name="SpanscoreNoScores",
-        expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, first, scored)} == 0",
-        labels={**labels_of("critical", metric.name, first), "reason": UNSCORED},
+        expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, window, where)} == 0",
+        labels={**labels_of("critical", metric.name, window), "reason": UNSCORED},
         summary=f"{literal(metric.name)} has no scores",
-        text=f"{{value}} units were to be evaluated by {literal(metric.name)} over the last {first}, and none got a score "
+        text=f"{{value}} units were to be evaluated by {literal(metric.name)} over {window}, and none got a score "
         "({service}). spanscore.outcome of spanscore_evaluations_total tells how they ended.",
     )
-    # Known: from before the window, by up to twice its length. One that is new is not silent yet; of a service that is gone
-    # there is no increase at all.
-    memory = promql.duration(2 * shared.no_scores_after)
-    counter = f"{series(semconv.SCORED)}{{{scored},{promql.POPULATION}}}"
-    known = f"last_over_time({counter}[{memory}] offset {long})"
-    silent = f"sum by ({', '.join(promql.GROUP)}) ({known})\nunless {promql.increase(semconv.SCORED, long, scored)} > 0"
-    yield Alert(
+
+
+def _silent(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
+    return Alert(
         name="SpanscoreNoScores",
-        expression=f"{silent}\nor absent({counter})",
-        labels={**labels_of("critical", metric.name, long), "reason": SILENT},
+        expression=_is_silent(where, shared),
+        labels={**labels_of("critical", metric.name, promql.duration(shortest(shared))), "reason": SILENT},
         summary=f"{literal(metric.name)} has no scores",
-        text=f"No score of {literal(metric.name)} arrived over the last {long}, or its counters are not here at all "
-        "({service}): no traffic, no scorer, or no way from it to here. No other alert on this metric can fire meanwhile.",
+        text=f"No score of {literal(metric.name)} for {{lasting}}{{rate}} ({{service}}): no traffic, no scorer or no way here. "
+        "No other alert on it can fire meanwhile. Gone for good? Name the other services in monitoring.services.",
+        figures={"rate": Figure(f"{SCORES_PER_HOUR}{{{where},{promql.OWN_SERVICE}}}", ", after %.3g an hour")},
     )
+
+
+def _silent_replica(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
+    least = shortest(shared)
+    due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}{{{where}}}, {least:g}, {max(least, LONGEST_S):g})"
+    service = f"on ({', '.join(promql.GROUP)})"
+    return Alert(
+        name="SpanscoreNoScores",
+        expression=f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}\nunless {service} ({_is_silent(where, shared)})",
+        labels={**labels_of("critical", metric.name, promql.duration(least)), "reason": REPLICA},
+        summary=f"{literal(metric.name)} has no scores of a replica",
+        text=f"No score of {literal(metric.name)} for {{lasting}} from {{{{ $labels.{promql.INSTANCE} }}}}, which is up, while "
+        "others of its service score ({service}).",
+    )
+
+
+def _is_silent(where: str, shared: MonitoringSettings) -> str:
+    due = f"clamp({EXPECTED * 3_600} / {SCORES_PER_HOUR}{{{where}}}, {SHORTEST_S:g}, {LONGEST_S:g})"
+    limit = f"{shared.no_scores_after:g}" if shared.no_scores_after else due
+    return f"{_of(SILENT_SECONDS, where, shared.services)} >= {limit}"
+
+
+def _of(counter: str, where: str, services: Sequence[str]) -> str:
+    """Return a series of all services, or of those that are named."""
+    if not services:
+        return f"{counter}{{{where}}}"
+    named = promql.any_of(services)
+    # the label of a scrape, and that of remote write, which puts the service's namespace before it
+    matchers = (f'service_name=~"{named}"', f'job=~"(.+/)?({named})"')
+    return f"({' or '.join(f'{counter}{{{where},{one}}}' for one in matchers)})"
+
+
+def _absent(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
+    return Alert(
+        name="SpanscoreNoScores",
+        expression="\nor ".join(_is_absent(where, name) for name in shared.services or [""]),
+        labels={**labels_of("critical", metric.name, promql.duration(shortest(shared))), "reason": ABSENT},
+        summary=f"{literal(metric.name)} is not here",
+        text=f"There is no counter of {literal(metric.name)}, and no score has ever come ({{service}}): no scorer, or no way "
+        "from it to here. No other alert on it can fire meanwhile.",
+    )
+
+
+def _is_absent(where: str, service: str) -> str:
+    named = [service] if service else []
+    expected = (_of(SILENT_SECONDS, where, named), _of(series(semconv.SCORED), f"{where},{promql.POPULATION}", named))
+    nothing = f"absent({expected[0]}) and absent({expected[1]})"
+    return f'label_replace({nothing}, "job", "{promql.replacement(service)}", "", "")' if service else nothing

@@ -333,7 +333,9 @@ class MonitoringSettings(SettingsPart):
         segments: metadata or attribute key → values that are told apart in sums and watched by alerts of their own.
         interval: between two evaluations of the rules.
         windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
-        no_scores_after: without a single score for this long, something is broken.
+        no_scores_after: without a single score for this long, something is broken; None = for the time of 15 scores, by those
+            of the last day, at least 30 min and at most 24 h.
+        services: which are to score; one that ever did and is not among them is not missed. Empty = each that ever did.
         max_failed: highest acceptable share of failed evaluations.
         dashboard_url: what an alert links to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
         trace_url: where the traces of failed units are listed, with the same places. None = no link.
@@ -342,7 +344,8 @@ class MonitoringSettings(SettingsPart):
     segments: dict[str, list[str]] = Field(default_factory=dict)
     interval: PositiveSeconds = 60.0
     windows: list[PositiveSeconds] = Field(default=[3_600.0, 21_600.0, 86_400.0], min_length=1)
-    no_scores_after: PositiveSeconds = 86_400.0
+    no_scores_after: PositiveSeconds | None = None
+    services: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
     dashboard_url: WebAddress = (
         "http://localhost:3000/d/spanscore-metric?var-metric={metric}&var-service={service}&from={from}&to=now"
