@@ -158,7 +158,7 @@ class Simulation:
             heapq.heappush(self.out, (unit.at_s + unit.latency_s, number, reserved, cost))
             billed[int(unit.at_s // self.budget.window_s)] += round(cost.usd * 1e9)
             scores.append((unit.quality, decision.probability))
-        estimate = mean_interval(scores, binary=False)
+        estimate = mean_interval(scores)
         assert estimate is not None
         limit = self.budget.amount * 1e9
         return Day(

@@ -65,10 +65,10 @@ def one_metric() -> Dashboard:
 
 def _now() -> list[Any]:
     all_time = q.sums(q.RANGE, by=ALL)
-    low, high = q.interval(all_time)
+    low, high = promql.interval(all_time)
     traffic_light = steps((None, RED), (0.5, ORANGE), (0.8, GREEN))
     mean = q.sums()
-    lows, highs = zip(q.interval(mean), promql.excluded_bounds(mean), strict=True)
+    lows, highs = zip(promql.interval(mean), promql.excluded_bounds(mean), strict=True)
     return [
         number(
             "Mean quality",
@@ -130,6 +130,13 @@ def _distribution() -> list[Any]:
             "Passed and failed",
             "Scored units by label. When *fail* grows, see which workflow and model below.",
             over_time(q.counted(semconv.SCORED, q.STEP, by=(q.PASS,)), f"{{{{{q.PASS}}}}}"),
+        ),
+        lines(
+            "Spread",
+            "Standard deviation of the qualities, weighted. It grows while the mean stays: some answers got better, others"
+            " worse, or the judge has become unsure.",
+            over_time(q.deviation(q.sums()), f"{q.NAMED}"),
+            unit=SHARE,
         ),
         stacked(
             "What the mean lacks",

@@ -56,14 +56,14 @@ def overview() -> Dashboard:
 
 
 def _quality() -> list[Any]:
-    low, high = q.interval(q.sums(q.RANGE))
+    low, high = promql.interval(q.sums(q.RANGE))
     columns = [
         ("mean", promql.mean(q.sums(q.RANGE))),
         ("low", low),
         ("high", high),
         ("pass rate", q.pass_rate(q.RANGE)),
     ]
-    low, high = q.interval(q.sums())
+    low, high = promql.interval(q.sums())
     return [
         rows(
             "Quality over the selected time",

@@ -35,15 +35,9 @@ def sums(over: str = MOVING, *, where: str = WHERE, by: Sequence[str] = EACH) ->
     return promql.increases(over, where, by)
 
 
-def interval(of: promql.Sums) -> tuple[str, str]:
-    """Return the ends of the 95 % interval of a mean: Wilson's for a metric that knows only 0 and 1, else Student's.
-
-    Where every quality is 0 or 1, Σw·y² is Σw·y, and nowhere else.
-    """
-    binary = f"{of(semconv.WEIGHT_QUALITY2)} >= 0.999999 * {of(semconv.WEIGHT_QUALITY)}"
-    pairs = zip(promql.wilson(of), promql.t_interval(of), strict=True)
-    low, high = (f"({wilson} and {binary}) or {student}" for wilson, student in pairs)
-    return low, high
+def deviation(of: promql.Sums) -> str:
+    """Return the standard deviation of the qualities, [0, 0.5]."""
+    return f"sqrt(clamp_min({of(semconv.WEIGHT_QUALITY2)} / {of(semconv.WEIGHT)} - {promql.mean(of)} ^ 2, 0))"
 
 
 def counted(

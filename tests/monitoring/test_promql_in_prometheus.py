@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import NormalDist
+from math import sqrt
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +27,8 @@ SUMS = (
     semconv.WEIGHT2_QUALITY,
     semconv.WEIGHT2_QUALITY2,
 )
-LOST = {Outcome.JUDGE_ERROR: 12.0, Outcome.QUEUE_FULL: 30.0}
+LOST = {Outcome.JUDGE_ERROR: [0.25] * 3, Outcome.QUEUE_FULL: [0.05, 0.1]}
+"""Outcome → probabilities."""
 
 pytestmark = pytest.mark.server
 
@@ -37,7 +38,7 @@ def scores() -> list[tuple[float, float]]:
     return [(float(y), float(p)) for y, p in zip(dice.beta(8, 2, 400), dice.choice([0.05, 0.2, 1.0], 400), strict=True)]
 
 
-EVERY = estimates.moments(scores(), lost=sum(LOST.values()))
+EVERY = estimates.moments(scores(), lost=[p for lost in LOST.values() for p in lost])
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +48,13 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     for n, (y, p) in enumerate(scores()):
         replicas["ab"[n % 2]].record(None, score(value=y, probability=p, metric="polite"))
     of = {promql.METRIC: "polite", "instance": "a", "job": "bot"}
-    lost = [({**of, names.label(semconv.OUTCOME): outcome}, weight) for outcome, weight in LOST.items()]
+    grown = backfill.read(replicas, SUMS)
+    for instrument, power in ((semconv.EXCLUDED_WEIGHT, 1), (semconv.EXCLUDED_WEIGHT2, 2)):
+        grown[names.series(instrument)] = [
+            ({**of, names.label(semconv.OUTCOME): outcome}, sum(p**-power for p in lost))
+            for outcome, lost in LOST.items()
+        ]
     folder = tmp_path_factory.mktemp("prometheus")
-    grown = {**backfill.read(replicas, SUMS), names.series(semconv.EXCLUDED_WEIGHT): lost}
     backfill.write(prometheus, folder, grown)
     with prometheus.running(folder) as running:
         yield running
@@ -77,11 +82,11 @@ def test_an_estimate_is_the_same_in_both(server: Any, estimate: str) -> None:
 
 def test_the_intervals_are_the_same_in_both(server: Any) -> None:
     for pair, expected in (
-        (promql.wilson(LIVE, level=0.9), estimates.wilson(estimates.mean(EVERY), estimates.n_eff(EVERY), level=0.9)),
-        (promql.t_interval(LIVE), estimates.interval(EVERY, binary=False)),
+        (promql.interval(LIVE), estimates.interval(EVERY)),
+        (promql.interval(LIVE, level=0.8), estimates.interval(EVERY, level=0.8)),
         (promql.excluded_bounds(LIVE), estimates.excluded_bounds(EVERY)),
     ):
-        assert [value(server, end) for end in pair] == pytest.approx(list(expected), rel=1e-5)
+        assert [value(server, end) for end in pair] == pytest.approx(list(expected), rel=1e-8)
 
 
 def test_the_share_of_what_is_lost_is_weighted(server: Any) -> None:
@@ -102,9 +107,8 @@ def test_a_drop_is_said_beyond_z_standard_errors_and_not_before(server: Any, dro
     middle, n = estimates.mean(EVERY), estimates.n_eff(EVERY)
     assert n > 100
     own = middle + drop * estimates.standard_error(EVERY)
-    of_null = estimates.wilson(
-        middle, n, level=2 * NormalDist().cdf(drop) - 1
-    ).high  # null − mean = drop · sqrt(null(1−null)/n)
+    share, room = middle + drop**2 / 2 / n, sqrt(middle * (1 - middle) / n + drop**2 / 4 / n**2)
+    of_null = (share + drop * room) / (1 + drop**2 / n)  # null − mean = drop · sqrt(null(1−null)/n)
     null = max(own, of_null) if binary else own
     said = promql.dropped(promql.Estimate.of(LIVE), null=str(null), z=4.2, min_scores=100, binary=binary)
 

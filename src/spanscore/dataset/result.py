@@ -207,7 +207,7 @@ def _summary(metric: str, rows: Sequence[Row], scale: Scale) -> Summary:
     values = _known(row.value for row in rows)
     labels = _known(row.label for row in rows)
     every = zip(_known(row.quality for row in rows), repeat(1.0), strict=False)  # all were taken
-    quality, low, high = mean_interval(every, binary=scale.kind == "binary") or (None, None, None)
+    quality, low, high = mean_interval(every) or (None, None, None)
     return Summary(
         metric=metric,
         rows=len(rows),

@@ -197,5 +197,5 @@ def _means(traces: Iterable[Trace]) -> dict[str, Mean]:
 
 def _mean(rows: Sequence[ReportRow]) -> Mean | None:
     scored = [(row.quality, 1 / row.weight) for row in rows if row.quality is not None]
-    found = mean_interval(scored, binary=any(row.kind == "binary" for row in rows))
+    found = mean_interval(scored)
     return None if found is None else Mean(*found, len(scored))

@@ -40,7 +40,7 @@ class JudgeComparison:
         """Mean of second − own with its 95 % interval, each in [−1, 1]; None without a pair."""
         if not self.pairs:
             return None
-        ends = (mean(self.difference), *interval(self.difference, binary=False))
+        ends = (mean(self.difference), *interval(self.difference))
         return MeanInterval(*(2.0 * end - 1.0 for end in ends))
 
     def __str__(self) -> str:

@@ -48,19 +48,19 @@ __all__ = [
     "grown",
     "increase",
     "increases",
+    "interval",
     "lowest_factor",
     "matching",
     "mean",
+    "mean_if_worst",
     "n_eff",
     "now",
     "recorded_as",
     "replacement",
     "replicas",
     "standard_error",
-    "t_interval",
     "unaccounted",
     "watched",
-    "wilson",
     "written",
 ]
 
@@ -185,27 +185,45 @@ def n_eff(sums: Sums) -> str:
     return f"({sums(semconv.WEIGHT)} ^ 2 / {sums(semconv.WEIGHT2)})"
 
 
-def wilson(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of the interval of a pass/fail metric's mean, and of any metric's below 30 effective scores."""
-    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
-    p, n = mean(sums), n_eff(sums)
-    middle, scale = f"({p} + {z2 / 2:.9g} / {n})", f"(1 + {z2:.9g} / {n})"
-    half = f"sqrt({z2:.9g} * ({p} * (1 - {p}) / {n} + {z2 / 4:.9g} / {n} ^ 2))"
-    return f"clamp_min(({middle} - {half}) / {scale}, 0)", f"clamp_max(({middle} + {half}) / {scale}, 1)"
+def interval(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
+    """Return the ends of the interval of the mean, of every kind of metric."""
+    q0, q1, q2 = (sums(name) for name in (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2))
+    one = f"{q0} / {n_eff(sums)}"
+    low = _end(sums, f"({q1} - {q2}) / ({q0} - {q1} + {one})", "-", level)
+    high = _end(sums, f"({q2} + {one}) / ({q1} + {one})", "+", level)
+    return f"clamp_min({low}, 0)", f"clamp_max({high}, 1)"
 
 
-def t_interval(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
-    """Return the ends of the interval of any other metric's mean: t with n_eff − 1 degrees of freedom, to its first term."""
+def _end(sums: Sums, unseen: str, sign: str, level: float) -> str:
     z = NormalDist().inv_cdf((1 + level) / 2)
-    quantile = f"({z:.9g} + {(z**3 + z) / 4:.9g} / clamp_min({n_eff(sums)} - 1, 1))"
-    p, half = mean(sums), f"{quantile} * {standard_error(sums)}"
-    return f"clamp_min({p} - {half}, 0)", f"clamp_max({p} + {half}, 1)"
+    middle, size = mean(sums), n_eff(sums)
+    away = f"({unseen} - {middle})"
+    t = f"({z:.9g} + {(z**3 + z) / 4:.9g} / clamp_min({size} - 1, 1))"
+    return f"{middle} + ({away} {sign} {t} * sqrt(({size} * {standard_error(sums)}) ^ 2 + {away} ^ 2)) / ({size} + 1)"
 
 
-def excluded_bounds(sums: Sums) -> tuple[str, str]:
+def excluded_bounds(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
     """Return where the mean lies whatever the lost units would have scored. Not for segments: what is lost has none."""
-    wy, w, lost = (sums(name) for name in (semconv.WEIGHT_QUALITY, semconv.WEIGHT, semconv.EXCLUDED_WEIGHT))
-    return f"({wy} / ({w} + {lost}))", f"(({wy} + {lost}) / ({w} + {lost}))"
+    return interval(_with_lost(sums, _IF_WORST), level=level)[0], interval(_with_lost(sums, _IF_BEST), level=level)[1]
+
+
+_IF_WORST = {semconv.WEIGHT: semconv.EXCLUDED_WEIGHT, semconv.WEIGHT2: semconv.EXCLUDED_WEIGHT2}
+_IF_BEST = {
+    **_IF_WORST,
+    semconv.WEIGHT_QUALITY: semconv.EXCLUDED_WEIGHT,
+    semconv.WEIGHT2_QUALITY: semconv.EXCLUDED_WEIGHT2,
+    semconv.WEIGHT2_QUALITY2: semconv.EXCLUDED_WEIGHT2,
+}
+"""A sum → what the lost units would add to it."""
+
+
+def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
+    return lambda name: f"({sums(name)} + {sums(added[name])})" if name in added else sums(name)
+
+
+def mean_if_worst(sums: Sums) -> str:
+    """Return what the mean would be if every lost unit had the worst score: short enough for an alert's text."""
+    return mean(_with_lost(sums, _IF_WORST))
 
 
 def excluded_share(window: str, where: str = "", *, weighted: bool = True) -> str:

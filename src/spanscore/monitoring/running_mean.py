@@ -29,7 +29,7 @@ def running_mean(
     of = Moments(*(sum(_of_population(metric, sums(name))) for name in _MOMENTS))
     if scale.range is None or not of.w:
         return None
-    return MeanInterval(mean(of), *interval(of, binary=scale.kind == "binary"))
+    return MeanInterval(mean(of), *interval(of))
 
 
 def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> Iterator[float]:

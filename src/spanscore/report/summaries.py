@@ -299,7 +299,7 @@ def _interval(pairs: Sequence[_Pair], scale: _Scale) -> tuple[float | None, floa
     """Return mean, low and high; an open scale has an interval from two scores on."""
     scores = [(y, 1.0 / weight) for weight, y in pairs]
     if scale != "open":
-        return estimates.mean_interval(scores, binary=scale == "binary") or (None, None, None)
+        return estimates.mean_interval(scores) or (None, None, None)
     sums = estimates.moments(scores)
     mean = estimates.mean(sums) if scores else None
     if mean is None or len(scores) == 1:
