@@ -479,3 +479,24 @@ def test_a_stand_in_without_a_price_is_a_fault_of_a_budget_in_money(
 
     assert told.exit_code == 2
     assert "'n' has no price" in told.output
+
+
+@pytest.mark.parametrize(
+    ("metrics", "budget", "refused"),
+    [
+        ("[response_relevancy]", "{usd: 2, per: 1h}", True),
+        ("[response_relevancy, faithfulness]", "{usd: 2, per: 1h, metric: faithfulness}", False),
+        ("[faithfulness]", "{usd: 2, per: 1h}", False),  # asks none
+        ("[response_relevancy]", "{calls: 2, per: 1h}", False),
+    ],
+)
+def test_embeddings_without_a_price_are_a_fault_of_a_budget_in_money(
+    metrics: str, budget: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    judge = f"{{model: 'openai:m', prices: {{m: {{input: 1, output: 1}}}}, budget: [{budget}]}}"
+
+    told = ran(tmp_path, f"metrics: {metrics}\nembeddings: 'openai:vectors'\njudge: {judge}\n")
+
+    assert ("'vectors' has no price" in told.output) == refused
+    assert (told.exit_code == 2) == refused

@@ -8,11 +8,13 @@ import sys
 import pytest
 from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
 
+from spanscore import OnlineScorer
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges import Cached, Gated, LangChainJudge, LexicalJudge, Priced, Timed, judge, shared_judge
 from spanscore.judges.effects.budget import Budgeted
 from spanscore.judges.effects.effect import layers
 from spanscore.judges.effects.gathered import Gathered
+from spanscore.settings.tree import JudgeSettings
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:
@@ -108,3 +110,9 @@ def test_a_forgotten_model_is_not_kept() -> None:
     gc.collect()
 
     assert len(build._shared) == before - 1
+
+
+def test_every_setting_of_a_judge_is_explained_where_code_gives_it() -> None:
+    told = f"{judge.__doc__}{OnlineScorer.__doc__}"
+
+    assert [key for key in JudgeSettings.model_fields if f"    {key}: " not in told] == []

@@ -101,8 +101,22 @@ def test_what_is_no_budget_is_refused_with_what_is(message: str) -> None:
         Budget(**REFUSED[message])
 
 
-@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
+@pytest.mark.parametrize("given", [Budget(calls=1, per="1h"), 5, "1h", [5], [{"calls": 1, "per": "1h"}]], ids=str)
+def test_budgets_that_are_no_list_of_them_are_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"budget is .*; allowed is a list of them, such as \[Budget\("):
+        OnlineScorer([ExactMatch()], budget=given, tracer_provider=a_trace().provider)
+
+
+@pytest.mark.parametrize(
+    "given", [{"calls": "a"}, {"usd": True}, {"calls": 1, "per": None}, {"calls": 1, "per": [1]}], ids=str
+)
+def test_a_budget_of_the_wrong_kind_is_refused_with_what_is_allowed(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"a budget's (calls|usd|per) is .*; allowed is"):
+        Budget(**{"per": "1h", **given})
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan"), "a", None])
+def test_a_share_that_is_none_is_refused(share: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"judge\.share is .*; allowed is above 0, up to 1"):
         OnlineScorer([ExactMatch()], share=share, tracer_provider=a_trace().provider)
 

@@ -122,6 +122,7 @@ def test_votes_are_part_of_the_series() -> None:
         ({"definition": "x", "direction": "up"}, "direction is 'up'"),
         ({"definition": "x", "name": "Not Snake"}, "lower snake case"),
         ({"definition": "x", "pass_at": 2}, "pass_at is 2"),
+        ({"definition": "x", "pass_at": "abc"}, "pass_at is 'abc'; it is on the quality scale, between 0 and 1"),
         ({"definition": "x", "prompts": {"verify": {}}}, "no step 'verify'"),
         ({"definition": "x", "prompts": {"critique": {"output": 1}}}, "only instruction and examples"),
         ({"definition": "x", "prompts": {"critique": {"examples": [{"evidence": {}, "output": {}}]}}}, "does not fit"),

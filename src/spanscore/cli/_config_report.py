@@ -19,10 +19,11 @@ from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
+from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import PLACES, Options, rules_in
 from spanscore.line.screens import check_screens
-from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of
+from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in
 from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.model.score import refuse_taken_name
@@ -100,6 +101,8 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if embeddings:
         problems += _embeddings_problems(settings)
     made, unmade = _metrics(settings, problems)
+    if embeddings:
+        problems += _unpriced_embeddings(settings, made)
     settings = _in_current_names(settings, [*unmade, *(metric.name for metric in made)])
     if read.all_metrics:
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
@@ -264,9 +267,24 @@ def _unpriced(
     kept = value_at(settings, "judge.budget") if budgets is None else budgets
     model = asked_model(asked)
     if any(budget.usd is not None for budget in kept) and model != "lexical" and price_in(settings, asked) is None:
-        yield ConfigurationError(
-            f"{place}: it is in usd, and {model!r} has no price; set judge.prices: {{{model}: {{input: …, output: …}}}}"
-        )
+        yield _no_price(place, model)
+
+
+def _unpriced_embeddings(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    """Yield the same of embeddings, where a metric that is paid from such a budget asks them."""
+    model = (settings.embeddings or "lexical").rpartition(":")[2]
+    asking = [metric.name for metric in metrics if getattr(metric, "_embedder", None) is not None]
+    if not asking or model == "lexical" or price_of(model, prices_of(prices_in(settings))) is not None:
+        return
+    paid = {budget.metric or asking[0]: None for budget in value_at(settings, "judge.budget") if budget.usd is not None}
+    if under_current_names(paid, asking).keys() & set(asking):
+        yield _no_price("judge.budget", model)
+
+
+def _no_price(place: str, model: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{place}: it is in usd, and {model!r} has no price; set judge.prices: {{{model}: {{input: …, output: …}}}}"
+    )
 
 
 def named_problems(

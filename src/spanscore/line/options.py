@@ -13,7 +13,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
-from spanscore.settings.budget import Budget, checked_share
+from spanscore.settings.budget import Budget, checked_budgets, checked_share
 from spanscore.settings.tree import (
     AttachSettings,
     BudgetSettings,
@@ -119,6 +119,8 @@ class Options:
 
     def __post_init__(self) -> None:
         checked_share(self.share)
+        checked_budgets(self.budget)
+        checked_budgets(self.shadow_budget or ())
         unknown = sorted(set(self.attach) - set(PLACES))
         if unknown:
             raise ConfigurationError(f"attach names {unknown[0]!r}; allowed are {', '.join(PLACES)}")

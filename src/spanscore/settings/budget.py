@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from spanscore.errors import ConfigurationError
 from spanscore.settings.durations import seconds_of
 
-__all__ = ["UNITS", "Budget", "BudgetUnit", "Paid", "Spent", "checked_share"]
+__all__ = ["UNITS", "Budget", "BudgetUnit", "Paid", "Spent", "checked_budgets", "checked_share"]
 
 BudgetUnit = Literal["usd", "tokens", "calls"]
 UNITS: Final[tuple[BudgetUnit, ...]] = ("usd", "tokens", "calls")
@@ -73,8 +74,12 @@ class Budget:
         if len(given) != 1:
             told = " and ".join(given) or "none"
             raise ConfigurationError(f"a budget has exactly one of {', '.join(UNITS)}; this one has {told}")
-        if not 0 < self.amount < float("inf"):
-            raise ConfigurationError(f"a budget's {self.unit} is {self.amount:g}; allowed is any number above 0")
+        given_amount = getattr(self, self.unit)
+        if not _is_number(given_amount) or not 0 < given_amount < float("inf"):
+            told = f"{given_amount:g}" if _is_number(given_amount) else repr(given_amount)
+            raise ConfigurationError(f"a budget's {self.unit} is {told}; allowed is any number above 0")
+        if not isinstance(self.per, str) and not _is_number(self.per):
+            raise ConfigurationError(f"a budget's per is {self.per!r}; allowed is 1m to 30d")
         if not _SHORTEST_S <= self.window_s <= _LONGEST_S:
             raise ConfigurationError(f"a budget's per is {self.per!r}; allowed is 1m to 30d")
 
@@ -117,14 +122,29 @@ class Budget:
         return f"{self.amount:g} {self.unit} per {self.window}{whose}"
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def checked_budgets(given: object) -> tuple[Budget, ...]:
+    """Return budgets as a scorer takes them.
+
+    Raises:
+        ConfigurationError: it is no list of budgets.
+    """
+    if not isinstance(given, Sequence) or not all(isinstance(one, Budget) for one in given):
+        raise ConfigurationError(f"budget is {given!r}; allowed is a list of them, such as [Budget(usd=2, per='1h')]")
+    return tuple(given)
+
+
 def checked_share(share: float) -> float:
     """Return the part of every budget that is this process's.
 
     Raises:
         ConfigurationError: it is not above 0 and at most 1.
     """
-    if not 0 < share <= 1:
+    if not isinstance(share, int | float) or not 0 < share <= 1:
         raise ConfigurationError(
-            f"judge.share is {share:g}; allowed is above 0, up to 1: 0.25 for one of four replicas"
+            f"judge.share is {share!r}; allowed is above 0, up to 1: 0.25 for one of four replicas"
         )
     return share

@@ -114,8 +114,8 @@ def passing_at(scale: Scale, pass_at: float | None) -> Scale:
     """
     if pass_at is None:
         return scale
-    if not 0.0 <= pass_at <= 1.0:
-        raise ConfigurationError(f"pass_at is {pass_at}; it is on the quality scale, between 0 and 1")
+    if not isinstance(pass_at, int | float) or not 0.0 <= pass_at <= 1.0:
+        raise ConfigurationError(f"pass_at is {pass_at!r}; it is on the quality scale, between 0 and 1")
     return replace(scale, pass_at=float(pass_at))
 
 
