@@ -40,9 +40,9 @@ def test_the_attach_block_fits_in_eight_lines():
     assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 8
 
 
-def test_the_configuration_block_makes_a_scorer(tmp_path, monkeypatch):
+@pytest.mark.parametrize("block", blocks("yaml"), ids=["all of it", "a second judge"])
+def test_a_configuration_block_makes_a_scorer(block, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    (block,) = blocks("yaml")
     (tmp_path / "spanscore.yaml").write_text(block)
 
     OnlineScorer.from_config(tmp_path / "spanscore.yaml").shutdown()
