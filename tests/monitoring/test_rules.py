@@ -131,7 +131,7 @@ def test_without_a_baseline_there_are_silence_failures_and_a_threshold() -> None
     names = {one["alert"] for one in alerts_in(made()) if one["labels"].get("metric") == "tone"}
 
     judges = {"SpanscoreJudgeFailing", "SpanscoreJudgeDeclining"}
-    assert names == {"SpanscoreQualityBelowThreshold", "SpanscoreNoScores", *judges}
+    assert names == {"SpanscoreQualityBelowThreshold", "SpanscoreNoScores", "SpanscoreNewSeries", *judges}
 
 
 def test_where_the_rate_of_false_alarms_is_not_shown_the_alert_says_so() -> None:

@@ -48,11 +48,15 @@ def files_of(metrics: list[Metric], **shared: object) -> dict[str, str]:
 
 
 def told(
-    prometheus: ModuleType, folder: Path, files: Mapping[str, str], alert: str = "SpanscoreQualityDrop"
+    prometheus: ModuleType,
+    folder: Path,
+    files: Mapping[str, str],
+    alert: str = "SpanscoreQualityDrop",
+    case: str = "a drop",
 ) -> list[str]:
-    """Return the annotations that promtool got of an alert where quality drops."""
+    """Return the annotations that promtool got of an alert in one of the written test cases."""
     tests = yaml.safe_load(files[RULES_TEST])
-    (drop,) = [one for one in tests["tests"] if one["name"].startswith("a drop")]
+    (drop,) = [one for one in tests["tests"] if one["name"].startswith(case)]
     nothing = {"eval_time": drop.pop("promql_expr_test")[0]["eval_time"], "alertname": alert, "exp_alerts": []}
     tests["tests"] = [{**drop, "alert_rule_test": [nothing]}]
     (folder / "spanscore.rules.yml").write_text(files[RULES])
@@ -88,6 +92,19 @@ def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_pat
     said = " ".join(told(prometheus, tmp_path, {**files, RULES_TEST: yaml.safe_dump(tests)}))
 
     assert "series 1. 20 % of the chosen units were not scored: the mean is of the rest, at worst 0.62. At most" in said
+
+
+@pytest.mark.server
+def test_another_judge_is_told_from_what_to_what(prometheus: ModuleType, tmp_path: Path) -> None:
+    said = told(prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewSeries", "another judge is told")
+
+    assert "info" in said
+    (text,) = [one for one in said if one.startswith("passed has")]
+    assert text == (
+        "passed has a new series (job bot): judge m/x → m/y. Its scores cannot be compared with those before: no drop. "
+        "After a week of it set alerts.passed.baseline to its mean, as the dashboard tells it. "
+        "This notice ends by itself after 20s."
+    )
 
 
 @pytest.mark.server

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spanscore.monitoring.alert import Alert
+from spanscore.monitoring.changes import changed
 from spanscore.monitoring.drops import drops, plans_of, thresholds
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, unaccounted
 from spanscore.monitoring.silence import silence
@@ -27,6 +28,7 @@ def alerts_of(
         if own.threshold is not None and metric.scale.range is not None:
             found += thresholds(metric, own, shared)
         found += [failing(metric, shared), declining(metric, shared), *silence(metric, shared)]
+        found.append(changed(metric, own, shared))
     owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]
     return [*owned, breaker(), binding(), *lost(shared), unaccounted(shared)]
 

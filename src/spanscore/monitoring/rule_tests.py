@@ -20,6 +20,7 @@ from spanscore.monitoring.hour_of_week import hour_of_week
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.protocols import Metric
+from spanscore.settings.durations import seconds_of
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = ["unit_tests"]
@@ -103,6 +104,7 @@ class _Traffic:
         mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
         yield _RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
         yield self._silence()
+        yield from self._changed()
         long = promql.duration(shortest(self._shared))
         absent = self._each("SpanscoreNoScores", window=long, reason=ABSENT)
         yield _RuleTest("nothing at all is seen", iter(()), absent)
@@ -178,6 +180,25 @@ class _Traffic:
         return _RuleTest(
             "silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores"
         )
+
+    def _changed(self) -> Iterator[_RuleTest]:
+        """Another series takes the place of one that had been there for long enough; the notice ends by itself."""
+        interval, window = self._shared.interval, seconds_of(self._first)
+        before, told = STEPS + ceil(window / interval), PATIENCE + 2
+        over = before + ceil(window / interval) + told
+        grows = f"0+{UNITS}x{over}"
+        values = {"1+a/m/x/1": f"0+{UNITS}x{before} {UNITS * before}x{over}", "1+a/m/y/1": f"0x{before} {grows}"}
+        traffic = [
+            {
+                "series": _series(semconv.SCORED, {promql.METRIC: metric.name, label(semconv.SERIES): one}),
+                "values": grown,
+            }
+            for metric, (one, grown) in product(self._metrics, values.items())
+        ]
+        notices = self._each("SpanscoreNewSeries", window=self._first)
+        of = "SpanscoreNewSeries|SpanscoreQualityDrop"
+        yield _RuleTest("another judge is told", traffic, notices, before + told, of)
+        yield _RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
 
     def _another_series(self, low: Mapping[str, float]) -> _RuleTest:
         """The judge changes, and what the new one says is as far below the baseline as a drop."""
