@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.live import QUESTION, Held, a_line, open_roots, rag
+from tests.servers.server import poll
 
 from spanscore.model.counted import Weights
 from spanscore.model.score import Outcome
@@ -57,3 +58,33 @@ def test_a_unit_that_a_shutdown_ends_stands_for_those_that_were_not_followed() -
     weights = scorer._line.ledger.excluded()["grounded", Outcome.SHUTDOWN, None]
     assert outcomes["shutdown"] + outcomes["not_sampled"] == UNITS
     assert weights.w == outcomes["shutdown"] / RATE
+
+
+def test_a_status_says_of_how_much_the_mean_is_where_a_burst_found_the_queue_full() -> None:
+    """Bursts are worse: 30 good answers one by one, and 8 bad ones at once of which 2 find room."""
+    go_on = threading.Event()
+    go_on.set()
+    with a_line(Held(go_on), queue_size=2) as (scorer, _):
+        for _ in range(30):
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+            assert scorer.flush(5)
+        go_on.clear()
+        for _ in range(8):
+            rag("Nowhere.").invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        poll(
+            lambda: scorer.status().outcomes["held"].get("queue_full") == 6, deadline_s=5, what="six to be turned away"
+        )
+        go_on.set()
+        assert scorer.flush(5)
+        status = scorer.status()
+
+    (mean, _, _), (share, low, high), said = (
+        status.means["held"],
+        status.excluded["held"],
+        " ".join(str(status).split()),
+    )
+    assert (mean, share) == (30 / 32, 6 / 38)
+    assert low < 30 / 38 < high
+    assert "16 % of the chosen units were not scored (queue_full 6): the mean is of the rest" in said
+    assert f"{low:.2f} at worst, {high:.2f} at best" in said
+    assert "−16 % lost" in said

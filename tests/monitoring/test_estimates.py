@@ -160,6 +160,29 @@ def _bounds_hold(dice: np.random.Generator, mean_of_bad: float) -> bool:
     return bool(bounds.low <= 0.2 * mean_of_bad + 0.8 * 0.95 <= bounds.high)
 
 
+def test_bounds_hold_the_truth_where_bursts_are_worse_and_find_no_room() -> None:
+    dice = np.random.default_rng(18)
+    days = [_day_of_bursts(dice) for _ in range(200)]
+
+    held, misled = ([low <= truth <= high for truth, (low, high) in pairs] for pairs in zip(*days, strict=True))
+
+    assert np.mean(held) >= 0.95
+    assert np.mean(misled) == 0.0  # what the scores alone say, which are of quiet minutes
+
+
+def _day_of_bursts(dice: np.random.Generator) -> tuple[tuple[float, Interval], tuple[float, Interval]]:
+    """Of 300 minutes every tenth brings ten times the traffic, and worse answers; half are chosen, of which 20 find room."""
+    burst = np.arange(300) % 10 == 0
+    units = dice.poisson(np.where(burst, 100, 10))
+    chosen = dice.binomial(units, 0.5)
+    scored = np.minimum(chosen, 20)
+    passed = dice.binomial(scored, np.where(burst, 0.4, 0.9))
+    scores = [(1.0, 0.5)] * int(passed.sum()) + [(0.0, 0.5)] * int((scored - passed).sum())
+    sums = moments(scores, lost=[0.5] * int((chosen - scored).sum()))
+    truth = float((units * np.where(burst, 0.4, 0.9)).sum() / units.sum())
+    return (truth, excluded_bounds(sums)), (truth, interval(sums))
+
+
 def test_oversampled_failures_do_not_pull_the_weighted_mean_down() -> None:
     """Fast answers pass at 0.9 and are scored at 5 %, slow ones at 0.5 and 50 %: the plain mean would say 0.70."""
     dice = np.random.default_rng(3)

@@ -52,6 +52,7 @@ from spanscore.units.tracker import Units
 
 if TYPE_CHECKING:
     from spanscore.monitoring.estimates import MeanInterval
+    from spanscore.monitoring.running_mean import ExcludedShare
 
 __all__ = ["Line"]
 
@@ -189,6 +190,16 @@ class Line:
         from spanscore.monitoring.running_mean import running_mean
 
         return {name: running_mean(name, metric.scale, self.telemetry.sums) for name, metric in self.metrics.items()}
+
+    def excluded(self) -> dict[str, ExcludedShare]:
+        """Return metric → what its mean lacks; those that lack nothing, or have no mean, are left out."""
+        if self.telemetry is None:
+            return {}
+        from spanscore.monitoring.running_mean import excluded_so_far
+
+        lost, sums = self.ledger.lost(), self.telemetry.sums
+        found = {name: excluded_so_far(name, one.scale, sums, lost[name]) for name, one in self.metrics.items()}
+        return {name: lacking for name, lacking in found.items() if lacking is not None}
 
     def declined(self) -> dict[str, int]:
         """Return metric → units that its judge declined; empty without instruments."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, TypeGuard
 
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
@@ -16,6 +16,7 @@ from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.model.counted import Counted
 from spanscore.model.score import Outcome
 from spanscore.monitoring.comparison import JudgeComparison
+from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.protocols import Metric
 
 __all__ = ["ShadowStatus", "Status", "status_of"]
@@ -104,6 +105,8 @@ class Status:
         accounts: whom the judges and embeddings ask, and what each is at: a row each; other scorers may ask them, too.
         budgets: what judges may be paid, and what each budget is at.
         declined: metric → units that its judge declined to judge.
+        excluded: metric → share of the chosen units that the mean lacks, (0, 1], and the bounds of the mean of all; a metric
+            whose mean lacks nothing is left out.
         shadows: the second judges, beside what they are compared with; in none of the other numbers but accounts and budgets.
     """
 
@@ -129,6 +132,7 @@ class Status:
     budgets: Sequence[BudgetState] = ()
     declined: Mapping[str, int] = field(default_factory=dict)
     shadows: Sequence[ShadowStatus] = ()
+    excluded: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -157,8 +161,8 @@ class Status:
         return (
             name,
             self.judges.get(name, ""),
-            _rate(self.rates.get(name)),
-            _mean(self.means.get(name)),
+            _rate(self.rates.get(name), self.excluded.get(name)),
+            _mean(self.means.get(name), self.excluded.get(name)),
             str(self.eligible[name]),
             "\n".join(outcomes) or "–",
         )
@@ -198,6 +202,15 @@ class Status:
         if any(key.endswith(" missing_field") for key in self.reasons):
             yield _DOES_NOT_FIT
 
+    def _excluded(self) -> Iterator[str]:
+        for metric, lacking in self.excluded.items():
+            if _is_worth_telling(lacking):
+                ended = ((outcome, units) for outcome, units in self.outcomes[metric].items() if Outcome(outcome).lost)
+                how = ", ".join(f"{outcome} {units:,}" for outcome, units in ended if units) or "a fallback scored them"
+                share, low, high = lacking
+                told = f"{metric}: {100 * share:.0f} % of the chosen units were not scored ({how}): the mean is of the rest"
+                yield f"{told}; of all it is {low:.2f} at worst, {high:.2f} at best"
+
     def _declined(self) -> Iterator[str]:
         for metric, declined in self.declined.items():
             if declined:
@@ -207,6 +220,7 @@ class Status:
 
     def _remarks(self) -> Iterator[str]:
         yield from self.notes
+        yield from self._excluded()
         yield from self._declined()
         if self._none_sampled():
             rates = {least for least, _ in self.rates.values()}
@@ -231,18 +245,26 @@ def _source(counted: tuple[str, int]) -> str:
     return f"{source} {samples:,}{_GUESSED.get(source, '')}"
 
 
-def _rate(rate: tuple[float, float] | None) -> str:
+def _is_worth_telling(lacking: tuple[float, float, float] | None) -> TypeGuard[tuple[float, float, float]]:
+    return lacking is not None and lacking[0] >= WORTH_TELLING
+
+
+def _rate(rate: tuple[float, float] | None, lacking: tuple[float, float, float] | None) -> str:
     if rate is None:
         return "–"
     least, most = rate
-    return f"{least:g}" if least == most else f"{least:g} … {most:g}"
+    rates = f"{least:g}" if least == most else f"{least:g} … {most:g}"
+    return f"{rates}\n−{100 * lacking[0]:.0f} % lost" if _is_worth_telling(lacking) else rates
 
 
-def _mean(mean: tuple[float, float, float] | None) -> str:
+def _mean(mean: tuple[float, float, float] | None, lacking: tuple[float, float, float] | None) -> str:
+    """Return the mean above its interval; where it is of a part, above the bounds that hold for all."""
     if mean is None:
         return "–"
     middle, low, high = mean
-    return f"{middle:.2f}\n{low:.2f}–{high:.2f}"
+    if _is_worth_telling(lacking):
+        _, low, high = lacking
+    return f"{middle:.2f}{' of the rest' if _is_worth_telling(lacking) else ''}\n{low:.2f}–{high:.2f}"
 
 
 def status_of(
@@ -280,6 +302,7 @@ def status_of(
         budgets=line.accounts.budgets(),
         declined=line.declined(),
         shadows=tuple(_shadows(line, counted.shadows)),
+        excluded=line.excluded(),
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
 

@@ -17,6 +17,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 __all__ = [
+    "WORTH_TELLING",
     "Interval",
     "MeanInterval",
     "Moments",
@@ -29,6 +30,10 @@ __all__ = [
     "n_eff",
     "standard_error",
 ]
+
+
+WORTH_TELLING = 0.01
+"""Share of the chosen units without a score from which on people are told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,66 @@
-"""The sums that a scorer keeps for its instruments → how good each metric's scores are so far."""
+"""The sums that a scorer keeps for its instruments → how good each metric's scores are so far, and what the mean lacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 from spanscore import semconv
+from spanscore.model.counted import Weights
 from spanscore.model.score import Scale
-from spanscore.monitoring.estimates import MeanInterval, Moments, interval, mean
+from spanscore.monitoring.estimates import (
+    MeanInterval,
+    Moments,
+    excluded_bounds,
+    excluded_share,
+    interval,
+    mean,
+)
 
-__all__ = ["running_mean"]
+__all__ = ["ExcludedShare", "excluded_so_far", "running_mean"]
 
 _SQUARES = (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2)
 _MOMENTS = (semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT_QUALITY, *_SQUARES)
-"""The instrument of each field of ``Moments``, in their order; failures are none of a mean."""
+"""The instrument of each field of ``Moments``, in their order; what is lost is none of a mean."""
+_Sums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
+"""Instrument → attributes → sum, as ``Telemetry.sums`` returns them."""
 
 
-def running_mean(
-    metric: str, scale: Scale, sums: Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
-) -> MeanInterval | None:
+class ExcludedShare(NamedTuple):
+    """What a mean lacks.
+
+    Attributes:
+        share: of the chosen units, those without a score of the configured judge; (0, 1].
+        low: where the mean of all may lie if these were all as bad as can be, its sampling error included; [0, 1].
+        high: if they were all as good as can be, likewise.
+    """
+
+    share: float
+    low: float
+    high: float
+
+
+def running_mean(metric: str, scale: Scale, sums: _Sums) -> MeanInterval | None:
     """Return what the scores so far say of all eligible traffic; None where nothing is scored, or the scale is open.
 
     A fallback's scores are not among them.
+    """
+    of = _population(metric, sums)
+    return None if scale.range is None or not of.w else MeanInterval(mean(of), *interval(of))
+
+
+def excluded_so_far(metric: str, scale: Scale, sums: _Sums, lost: Weights) -> ExcludedShare | None:
+    """Return what the mean lacks; None where it lacks nothing, or the scale is open.
 
     Args:
-        scale: of its values; pass/fail ones have an interval of their own.
-        sums: instrument → attributes → sum, as ``Telemetry.sums`` returns them.
+        lost: of the units without a score that should have one.
     """
-    of = Moments(*(sum(_of_population(metric, sums(name))) for name in _MOMENTS))
-    if scale.range is None or not of.w:
-        return None
-    return MeanInterval(mean(of), *interval(of))
+    of = _population(metric, sums) + Moments(lost=lost.w, lost2=lost.w2)
+    return None if scale.range is None or not of.lost else ExcludedShare(excluded_share(of), *excluded_bounds(of))
+
+
+def _population(metric: str, sums: _Sums) -> Moments:
+    return Moments(*(sum(_of_population(metric, sums(name))) for name in _MOMENTS))
 
 
 def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> Iterator[float]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from spanscore.model.score import UNIT_INTERVAL, Scale
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import SERIES, Figure, Stream, literal, suffix_of
+from spanscore.monitoring.estimates import WORTH_TELLING
 
 __all__ = ["EVIDENCE", "figures_of", "mean_of"]
 
@@ -17,8 +18,6 @@ EVIDENCE = (
     f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{SERIES} }}}}.{{excluded}}{{worst}}"
 )
 """What a mean stands on: the series is metric version, judge and votes."""
-WORTH_TELLING = 0.01
-"""Share of the chosen units without a score from which on it is told."""
 
 
 def mean_of(metric: str, scale: Scale, stream: Stream) -> str:

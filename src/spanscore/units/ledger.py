@@ -151,6 +151,13 @@ class Ledger:
                     }
             return weights
 
+    def lost(self) -> Mapping[str, Weights]:
+        """Metric → the sum of these, over outcomes and strata."""
+        weights = dict.fromkeys(self._metrics, Weights())
+        for (metric, _, _), (w, w2) in self.excluded().items():
+            weights[metric] = Weights(weights[metric].w + w, weights[metric].w2 + w2)
+        return weights
+
     def counted(self) -> Counted:
         """Return how units stand, all of one moment: what is asked for in turn does not add up while units end."""
         with self._lock:
