@@ -9,7 +9,7 @@ import itertools
 import json
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from langchain_core.runnables import RunnableLambda
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -58,7 +58,9 @@ def harmless(asked: MoodyJudge | None = None) -> Metric:
 class Replica:
     """One process of a service, as far as telemetry can tell: resource, providers and a scorer of its own."""
 
-    def __init__(self, service: str, instance: str, endpoint: str, metric: Metric) -> None:
+    def __init__(
+        self, service: str, instance: str, endpoint: str, metric: Metric, shadows: Sequence[Metric] = ()
+    ) -> None:
         self.instance = instance
         resource = Resource.create({"service.name": service, "service.instance.id": instance})
         exporter = OTLPMetricExporter(f"{endpoint}/v1/metrics")
@@ -70,6 +72,7 @@ class Replica:
             meter_provider=self._meters,
             logger_provider=LoggerProvider(resource=resource, shutdown_on_exit=False),
             service_name=service,
+            shadows=shadows,
         )
         self._chain = RunnableLambda(lambda question: f"{question} Forty-two.")
 
@@ -88,16 +91,17 @@ class Service:
     Attributes:
         per_s: requests a second, of all replicas together; it may be changed at any time.
         judge: whom the replicas ask that are started from now on.
+        shadow: whom they ask beside it, in the shadow.
     """
 
     def __init__(self, name: str, endpoint: str, judge: MoodyJudge, *, replicas: int = 2, per_s: float = 20.0) -> None:
         self.name, self.judge, self.per_s = name, judge, per_s
+        self.shadow: MoodyJudge | None = None
         self._endpoint = endpoint
         self._numbers = itertools.count(1)
         self._turns = itertools.count()
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self.metric: Callable[[MoodyJudge], Metric] = harmless
         self.replicas = [self._started() for _ in range(replicas)]
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -117,20 +121,26 @@ class Service:
 
     def restart(self, position: int) -> None:
         """End a replica; another one takes its place some time later."""
-        self._exchange(position, None)
+        self.leave(position)
         self.replicas.insert(position, self._started())
+
+    def leave(self, position: int) -> None:
+        """End a replica; nobody takes its place."""
+        self._exchange(position, None)
 
     def die(self) -> None:
         """End all replicas for good."""
         while self.replicas:
-            self._exchange(0, None)
+            self.leave(0)
 
     def scores(self) -> int:
         """Return how many scores the present replicas have made."""
         return sum(replica.scorer.status().outcomes[METRIC].get("scored", 0) for replica in self.replicas)
 
     def _started(self) -> Replica:
-        return Replica(self.name, f"{self.name}-{next(self._numbers)}", self._endpoint, self.metric(self.judge))
+        shadows = [] if self.shadow is None else [harmless(self.shadow)]
+        instance = f"{self.name}-{next(self._numbers)}"
+        return Replica(self.name, instance, self._endpoint, harmless(self.judge), shadows)
 
     def _exchange(self, position: int, new: Replica | None) -> None:
         with self._lock:

@@ -358,6 +358,15 @@ def test_counters_keep_what_a_closed_scorer_counted_and_its_gauges_end(memory: M
     assert memory.values("spanscore.queue.size") == {}
 
 
+def test_of_a_closed_scorer_it_is_told_that_nothing_waits(memory: Memory) -> None:
+    """A store shows the last value of a gauge for minutes: one of before the end would not add up with the last counts."""
+    telemetry = Telemetry(memory.providers.meter(), FixedCounts(faithfulness=5))
+
+    telemetry.close()
+
+    assert memory.values(semconv.PENDING) == {key(name="faithfulness"): 0}
+
+
 def account(model: str = "m", **values: float) -> Point:
     names = {"places": semconv.JUDGE_PLACES, "breaker": semconv.JUDGE_BREAKER, "retries": semconv.JUDGE_RETRIES}
     return Point(

@@ -153,7 +153,10 @@ class Telemetry:
             self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
     def close(self) -> None:
-        """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back."""
+        """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back.
+
+        With it what waits, none after a shutdown: a store shows a gauge's last value for minutes, and this one must add up.
+        """
         for instruments in self._exported.values():
             instruments.leave(self)
 
@@ -312,11 +315,11 @@ class _MeterInstruments:
             self._members.append(telemetry)
 
     def leave(self, telemetry: Telemetry) -> None:
-        """Keep the last counts of one that leaves; its gauges end."""
+        """Keep the last counts of one that leaves, what waits with them, as they add up; its other gauges end."""
         with self._lock:
             if telemetry in self._members:
                 self._members.remove(telemetry)
-                for name, read in self._counters.items():
+                for name, read in self._kept.items():
                     add_up(self._gone.setdefault(name, {}), read(telemetry))
                 self._left |= telemetry.points()
 
@@ -338,7 +341,7 @@ class _MeterInstruments:
             **{name: partial(Telemetry.sums, name=name) for name in SUMS},
             **{name: partial(Telemetry.reading, name=name) for name in READ},
         }
-        self._counters = {name: reader for name, reader in read.items() if _is_counter(name)}
+        self._kept = {name: reader for name, reader in read.items() if _is_counter(name) or name == semconv.PENDING}
         observed = {name: partial(self._observe, name, reader) for name, reader in read.items()}
         observed |= {name: partial(self._observe_points, name) for name in POINTS}
         for name, observe in observed.items():
