@@ -2,9 +2,9 @@
 
     python -m benchmarks.alerting                   # 9 minutes; --only drop,outage for some; --markdown FILE
 
-An hour takes a minute: the operator's own rules, every duration in them a sixtieth, on requests that come as fast as that. Times
-are told as they are where an hour takes an hour. All services run side by side. Each scenario says which alerts it must raise; one
-more, or one less, is an exit with 1.
+An hour takes a minute: the operator's own rules, every duration in them a sixtieth, on requests that come as fast as that.
+Times are told as they are where an hour takes an hour. All services run side by side. Each scenario says which alerts it must
+raise; one more, or one less, is an exit with 1.
 """
 
 from __future__ import annotations
