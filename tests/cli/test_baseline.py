@@ -143,3 +143,40 @@ def test_another_server_is_told_from_a_prometheus(server: Any, tmp_path: Path) -
 
     assert isinstance(done.exception, ConfigurationError)
     assert server.url in str(done.exception)
+
+
+SHIPPED = Path(__file__).parents[1] / "data" / "baseline.yaml"
+
+
+def checked(folder: Path, baseline: str) -> Any:
+    (folder / "spanscore.yaml").write_text(f"metrics: [faithfulness]\nalerts: {{faithfulness: {baseline}}}")
+    return CliRunner().invoke(app(), ["check", str(folder / "spanscore.yaml")], env={"COLUMNS": "300"})
+
+
+@pytest.mark.parametrize(
+    ("baseline", "words"),
+    [
+        ("{baseline: 0.85}", "independent scores around a mean that stays; `spanscore baseline` tells"),
+        ("{baseline: {offset: 7d}}", "around a mean that repeats itself; `spanscore baseline` tells"),
+        ("{baseline: {offset: 7d}}", "below that of 7 d before"),
+        ("{baseline: {offset: 7d}}", "follows a slow decline"),
+        (f"{{baseline: {{hour_of_week: {SHIPPED}}}}}", "0.05 or more below 0.75 to 0.83 by hour"),
+        ("{baseline: 0.85, slack: 0.03}", "strays so much by itself that a drop of 0.05 is not seen"),
+    ],
+)
+def test_check_says_of_a_baseline_what_it_does_not_hold(tmp_path: Path, baseline: str, words: str) -> None:
+    done = checked(tmp_path, baseline)
+
+    assert (done.exit_code, words in done.stdout) == (0, True), done.output
+
+
+@pytest.mark.parametrize("baseline", ["{baseline: 0.85, slack: 0.01}", f"{{baseline: {{hour_of_week: {SHIPPED}}}}}"])
+def test_check_has_nothing_to_add_where_the_straying_is_known(tmp_path: Path, baseline: str) -> None:
+    assert "false_alarm_every" not in checked(tmp_path, baseline).stdout
+
+
+def test_check_refuses_a_baseline_whose_file_is_not_there_with_its_key(tmp_path: Path) -> None:
+    done = checked(tmp_path, "{baseline: {hour_of_week: nowhere.yaml}}")
+
+    assert done.exit_code == 2
+    assert "alerts.faithfulness.baseline.hour_of_week: there is no file nowhere.yaml; make it by" in done.output

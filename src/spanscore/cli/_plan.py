@@ -31,7 +31,10 @@ __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume",
 _LEXICAL = "the offline heuristic: a first look, no verdict"
 WITHIN = {"an hour": 3_600.0, "a day": 86_400.0, "14 days": 14 * 86_400.0}
 """Time since a drop began for which it is told how small a drop is seen → its seconds."""
-_WHERE_IT_SWINGS = "`spanscore baseline` tells whether it swings with the day, and writes one for that"
+_WHERE_IT_DOES_NOT = (
+    "stays; `spanscore baseline` tells whether it swings with the day, and writes one for that",
+    "repeats itself; `spanscore baseline` tells whether it wanders, or answers come in bursts, and the slack that takes",
+)
 
 _BY_HAND = "with spanscore.expected({field}=…) around the request; without it, missing_field"
 FOUND: Mapping[str, str] = {
@@ -280,8 +283,8 @@ def _alert_notes(plan: DropPlan | None, scale: Scale) -> Iterator[str]:
     baseline = plan.baseline
     if not plan.holds:
         yield "with a baseline below 0.5 the stated rate of false alarms does not hold for a metric of degrees"
-    if not baseline.is_recorded and not baseline.slack:
-        yield f"false_alarm_every holds for independent scores around a mean that stays; {_WHERE_IT_SWINGS}"
+    if not baseline.hours and not baseline.slack:
+        yield f"false_alarm_every holds for independent scores around a mean that {_WHERE_IT_DOES_NOT[bool(baseline.offset_s)]}"
     if baseline.offset_s:
         yield "what was before follows a slow decline, which then alarms nobody"
     if plan.to_see == inf:

@@ -19,7 +19,7 @@ from rich.text import Text
 from spanscore import semconv
 from spanscore.errors import ConfigurationError, writing
 from spanscore.line.tables import Fitting
-from spanscore.monitoring import budget, promql
+from spanscore.monitoring import promql
 from spanscore.monitoring.baseline_file import profiles_text
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import LEAST_DAYS, LearnedBaseline, TooShortError, learned
@@ -31,8 +31,6 @@ from spanscore.settings.durations import seconds_of
 __all__ = ["baseline"]
 
 _HOUR_S = 3_600
-_CLUMPED = 2.0
-"""Scores that say no more than one, from which on a window needs more of them."""
 
 
 def baseline(
@@ -160,7 +158,7 @@ def _notes(metric: str, of: LearnedBaseline) -> Iterator[str]:
             f"{metric}: what the profile leaves is autocorrelated: the mean wanders for hours, by about {_slack(of, _HOUR_S)}. "
             "The slack keeps the false alarms to what is configured; a drop of less than z times that is not seen"
         )
-    if of.clump >= _CLUMPED:
+    if of.min_scores is not None:
         yield (
             f"{metric}: {of.clump:.0f} scores say no more than one, as equal answers come in bursts: without min_scores and "
             "slack as below, false alarms are far more frequent than configured"
@@ -170,13 +168,8 @@ def _notes(metric: str, of: LearnedBaseline) -> Iterator[str]:
 
 
 def _alert(of: LearnedBaseline, out: Path) -> str:
-    fewest = f", min_scores: {_min_scores(of)}" if of.clump >= _CLUMPED else ""
+    fewest = "" if of.min_scores is None else f", min_scores: {of.min_scores}"
     return f"{{baseline: {{hour_of_week: {out}}}{fewest}}}"
-
-
-def _min_scores(of: LearnedBaseline) -> int:
-    """Return how many scores say as much as those without which no window speaks, rounded up to hundreds."""
-    return ceil(budget.least_scores(of.mean, binary=False) * of.clump / 100) * 100
 
 
 def _as_json(found: Mapping[ScoredSeries, LearnedBaseline], short: Sequence[str], out: Path) -> dict[str, Any]:

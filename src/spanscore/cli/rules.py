@@ -26,8 +26,8 @@ from spanscore.settings.tree import MonitoringSettings, Settings
 __all__ = ["rules"]
 
 _HOW_TO_GET_A_BASELINE = (
-    "no baseline, so no drop is watched. Let it run for a week of normal traffic, read the mean and its interval on the "
-    "dashboard 'spanscore: overview', and write alerts: {{{name}: {{baseline: <that mean>}}}}"
+    "no baseline, so no drop is watched. Let it run for a week of normal traffic, ask `spanscore baseline` what is normal, or "
+    "read the mean on the dashboard 'spanscore: overview', and write alerts: {{{name}: {{baseline: <that mean>}}}}"
 )
 _FALSE_ALARMS = (
     "a continuous metric with a baseline below 0.5: false alarms may be more frequent than false_alarm_every says"

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from math import fsum, sqrt
+from math import ceil, fsum, sqrt
 from operator import add
 from typing import TypeAlias
 
@@ -30,6 +30,8 @@ LEAST_BLOCKS = 7
 """Windows of one length that are needed to say how means of that length stray."""
 LEAST_SCORES = 100
 """Effective scores of a window that counts for it."""
+CLUMPED = 2.0
+"""Scores that say no more than one, from which on a window needs more of them."""
 
 _HOUR_S, _DAY_S, _WEEK_S = 3_600, 86_400, 604_800
 _FROM_SUNDAY_S = 4 * _DAY_S
@@ -75,6 +77,11 @@ class LearnedBaseline:
     def is_autocorrelated(self) -> bool:
         """Whether an hour tells of the next one: the mean wanders, which no profile holds."""
         return self.autocorrelation > 3 * self.autocorrelation_error
+
+    @property
+    def min_scores(self) -> int | None:
+        """Scores that say as much as a hundred that are no burst's, in hundreds; None = a hundred, or nearly, do."""
+        return ceil(self.clump) * LEAST_SCORES if self.clump >= CLUMPED else None
 
 
 def hour_of_week(time_s: float) -> int:

@@ -1,0 +1,53 @@
+"""In worlds whose scores are not independent around a mean that stays; ``benchmarks/baselines.py`` plays 40 months of each."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.baselines import WORLDS, Month, month
+
+SEEDS = (101, 102)  # the benchmark's begin with 0
+
+REPAIRED, FLAT = "profile, slack", "flat"
+
+
+def months(world: str) -> list[Month]:
+    return [month(WORLDS[world], "continuous", seed) for seed in SEEDS]
+
+
+def alarms(found: list[Month], baseline: str) -> float:
+    return sum(one.alarms[baseline] for one in found) / len(found)
+
+
+@pytest.mark.parametrize(
+    "world", ["day swing of ±.04", "day swing of ±.02 and wander of .01", "bursts of 5 equal answers"]
+)
+def test_a_learned_baseline_brings_the_false_alarms_of_a_world_to_one_in_thirty_days(world: str) -> None:
+    found = months(world)
+
+    assert alarms(found, FLAT) > 10
+    assert alarms(found, REPAIRED) <= 1
+    assert all(one.delays[REPAIRED] < 12 * 60 for one in found)  # a drop of 0.1 is still told
+
+
+def test_the_normal_of_a_window_is_of_the_hours_of_its_scores() -> None:
+    found = months("day swing of ±.04")
+
+    assert alarms(found, "plain mean of the profile") > 1
+    assert alarms(found, "profile") <= 1
+
+
+def test_a_mean_that_stays_needs_no_more_than_a_flat_baseline() -> None:
+    found = months("independent scores, a mean that stays")
+
+    assert alarms(found, FLAT) <= 1
+    assert alarms(found, REPAIRED) <= 1
+    assert all(one.learned.min_scores is None for one in found)
+
+
+def test_what_the_worlds_are_is_said_of_them() -> None:
+    wander, bursts = (months(world)[0].learned for world in ("hour-scale wander of .01", "bursts of 20 equal answers"))
+
+    assert (wander.is_autocorrelated, bursts.is_autocorrelated) == (True, False)
+    assert wander.slack[3_600] == pytest.approx(0.009, abs=0.002)
+    assert wander.min_scores is None
+    assert bursts.min_scores == pytest.approx(100 * 39, rel=0.5)  # (2·20 − 1) scores say no more than one
