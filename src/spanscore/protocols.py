@@ -271,6 +271,7 @@ class Sink(Protocol):
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Publish scores of a unit, at least one. Others of it may come in later calls, when they are there; each score once.
 
+        One that has a ``stratum`` is none of the population: it belongs in no mean beside those that have none.
         ``unit`` carries no content, and of its spans the root and the one that names its model. An explanation quotes content.
         """
 

@@ -123,10 +123,24 @@ def test_every_label_that_is_asked_for_exists() -> None:
     assert named - LABELS - ALERT_LABELS == set()
 
 
-def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
+def _asked() -> str:
     alerts = yaml.safe_load((INTEGRATIONS / "grafana" / "alerting" / "spanscore.yaml").read_text(encoding="utf-8"))
     models = [data["model"] for group in alerts["groups"] for rule in group["rules"] for data in rule["data"]]
-    asked = "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
+    return "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
+
+
+def test_no_alert_record_or_panel_reads_what_a_second_judge_was_asked() -> None:
+    of_units = r"\b(spanscore_(?:eligible|evaluations|excluded)\w*)(\{[^}]*\}|(?!\w))"
+
+    selectors = re.findall(of_units, _asked())
+
+    assert {name for name, _ in selectors} >= {"spanscore_eligible_total", "spanscore_evaluations_pending"}
+    left_out = ('spanscore_stratum=""', 'spanscore_stratum!="shadow"')
+    assert [name for name, matchers in selectors if not any(one in matchers for one in left_out)] == []
+
+
+def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
+    asked = _asked()
 
     of_scores = r"\b(spanscore_(?:scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
     selectors = re.findall(of_scores, asked)

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.judges.models import Answers
 from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag
 from tests.servers.server import poll
 
-from spanscore import ConfigurationError
-from spanscore.metrics import Finding
+from spanscore import Budget, ConfigurationError
+from spanscore.judges import judge
+from spanscore.metrics import AspectCritic, Finding
 from spanscore.testing import MemorySink
+
+GOOD = '{"reason": "", "verdict": 1}'
 
 
 class Stern(Grounded):
@@ -176,6 +180,28 @@ def test_a_sink_of_ones_own_is_told_the_stratum() -> None:
 
     told = {score.stratum: (score.value, score.probability) for score in sink.scores}
     assert told == {None: (1.0, 1.0), "shadow": (0.25, 1.0)}
+
+
+def test_a_shadow_is_paid_from_a_budget_of_its_own() -> None:
+    old, new = (AspectCritic(judge(Answers(GOOD)), name="kind", definition="Kind?") for _ in range(2))
+    budgets = {"budget": [Budget(calls=100, per="30d")], "shadow_budget": [Budget(calls=2, per="30d")]}
+    with a_line(old, shadows=[new], **budgets) as (scorer, _):
+        for _ in range(4):
+            rag().invoke(QUESTION, config=config(scorer))
+            assert scorer.flush(5)
+
+        assert scorer.status().outcomes["kind"] == {"scored": 4}
+        assert scorer.status().shadows[0].outcomes == {"scored": 2, "budget": 2}
+        assert [(one.stratum, one.spent, one.limit) for one in scorer.status().budgets] == [
+            (None, 4, 100),
+            ("shadow", 2, 2),
+        ]
+        assert "shadow: 2 of 2 calls" in " ".join(str(scorer.status()).split())
+
+
+def test_what_a_shadow_may_be_paid_is_as_much_again_where_nothing_is_said() -> None:
+    with a_line(shadows=[Stern()], budget=[Budget(calls=100, per="1h")], share=0.5) as (scorer, _):
+        assert [(one.stratum, one.limit) for one in scorer.status().budgets] == [(None, 50), ("shadow", 50)]
 
 
 REFUSED = {

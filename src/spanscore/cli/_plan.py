@@ -17,6 +17,7 @@ from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
+from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.model.score import Scale
 from spanscore.monitoring.budget import least_scores
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
@@ -296,6 +297,9 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     if not offline and price_in(settings, settings.judge) is None:
         yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
     yield from _hasty(settings.judge.timeout, options.timeout)
+    for name, _, asked in shadow_settings(settings):
+        paid = "as much again as judge.budget" if asked.budget is None else "a budget of its own"
+        yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if "span" not in options.attach:

@@ -94,7 +94,7 @@ TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.turned_away)
 LOST = "|".join(outcome for outcome in Outcome if outcome.lost)
 """Those of units that the mean lacks."""
 
-_OF_STRATA = frozenset({semconv.SCORED, *MOMENTS})
+_OF_STRATA = frozenset({semconv.SCORED, *MOMENTS, semconv.BUDGET_SPENT, semconv.BUDGET_LIMIT})
 """Sums of which only the population's are asked. Outcomes are those of all units, so that they add up; and its mean lacks
 units of every stratum."""
 _OF_UNITS = frozenset(

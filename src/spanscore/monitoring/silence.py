@@ -62,7 +62,7 @@ def shortest(shared: MonitoringSettings) -> float:
 
 def silences(shared: MonitoringSettings) -> Iterator[tuple[str, str]]:
     """Yield record and expression: how many scores an hour each service and replica had, and for how long it has had none."""
-    there = f"\nand sum by ({', '.join(REPLICAS)}) ({series(semconv.ELIGIBLE)})"
+    there = f"\nand {promql.now(semconv.ELIGIBLE, by=REPLICAS)}"
     of_services = (promql.GROUP, SCORES_PER_HOUR, SILENT_SECONDS, MEMORY, "")
     of_replicas = (REPLICAS, REPLICA_SCORES_PER_HOUR, REPLICA_SILENT_SECONDS, MEMORY_OF_REPLICAS, there)
     for by, per_hour, silent, memory, remembered in (of_services, of_replicas):
