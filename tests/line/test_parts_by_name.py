@@ -125,12 +125,12 @@ def test_the_queue_of_the_user_is_asked_for_places() -> None:
 
 def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
     go_on = threading.Event()
-    with a_line(dialects=[Hanging(go_on)], hooks_timeout=0.05) as (scorer, _):
+    with a_line(dialects=[Hanging(go_on)], hooks_timeout=0.5) as (scorer, _):
         status = ran(scorer).status()
         go_on.set()
 
     assert status.outcomes == {"grounded": {"no_sample": 1}}
-    assert status.reasons == {"grounded no_sample": "Hanging.samples did not return within 0.05 s"}
+    assert status.reasons == {"grounded no_sample": "Hanging.samples did not return within 0.5 s"}
 
 
 @pytest.mark.parametrize(
