@@ -9,6 +9,7 @@ from typing import Any
 
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import CostPlan, DayPlan, asked_model, cost_lines, costs_of, days_of, price_in
+from spanscore.cli._sampling_plan import rule_lines, sampling_notes
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._traffic import ExpectedTraffic
 from spanscore.dialects.extract import Extract
@@ -23,7 +24,6 @@ from spanscore.monitoring.budget import least_scores
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.protocols import Metric
-from spanscore.sampling.rules import Rule
 from spanscore.settings.credentials import without_credentials
 from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
 
@@ -153,7 +153,7 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         judge_settings=_set(settings.judge),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
-        rules=tuple(_rules(options.rules)),
+        rules=tuple(rule_lines(options.rules)),
         metrics=tuple(_metric(metric, options) for metric in metrics),
         alerts=tuple(_alerts(report, traffic, days)),
         costs=costs,
@@ -198,18 +198,6 @@ def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options
 
 def _requests(scores: int, rate: float) -> int | None:
     return round(scores / rate) if rate else None
-
-
-def _rules(rules: Sequence[Rule]) -> Iterator[str]:
-    for rule in rules:
-        terms = [
-            rule.status and f"status is {rule.status}",
-            rule.workflow and f"the workflow is {rule.workflow!r}",
-            rule.slower_than is not None and f"it took more than {rule.slower_than:g} s",
-            *(f"metadata {key} is {value!r}" for key, value in (rule.metadata or {}).items()),
-        ]
-        told = " and ".join(term for term in terms if term)
-        yield f"at least {rule.rate:g} {f'when {told}' if told else 'always'}"
 
 
 def _metric(metric: Metric, options: Options) -> MetricPlan:
@@ -300,6 +288,7 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     for name, _, asked in shadow_settings(settings):
         paid = "as much again as judge.budget" if asked.budget is None else "a budget of its own"
         yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"
+    yield from sampling_notes(options)
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if "span" not in options.attach:

@@ -1,0 +1,76 @@
+"""``spanscore check`` on sampling rules: what they take, and what does not follow from their words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+
+METRICS = "judge: {model: lexical}\nmetrics: [faithfulness, exact_match]\n"
+LOW = "rules: [{{when: {{score: {{metric: {metric}, below: 0.5}}}}, rate: 1.0, name: low}}]"
+
+
+def checked(folder: Path, sampling: str, more: str = "") -> Any:
+    file = folder / "spanscore.yaml"
+    file.write_text(f"{METRICS}sampling: {{{sampling}}}\n{more}")
+    return json.loads(CliRunner().invoke(app(), ["check", str(file), "--json"]).stdout)
+
+
+TOLD = {
+    "any_error: true": "something in it failed, handled or not",
+    "min_tool_calls: 3": "it called tools 3 times or more",
+    "model: gpt-4o": "it asked the model 'gpt-4o'",
+    "score: {metric: exact_match, below: 0.5}": "the quality of exact_match is below 0.5",
+    "status: ok, workflow: agent, slower_than: 5s": "status is ok and the workflow is 'agent' and it took more than 5 s",
+}
+
+
+@pytest.mark.parametrize("when", TOLD)
+def test_what_a_rule_takes_is_told(tmp_path: Path, when: str) -> None:
+    told = checked(tmp_path, f"rules: [{{when: {{{when}}}, rate: 0.5}}]")
+
+    assert told["rules"] == [f"at least 0.5 when {TOLD[when]}"]
+
+
+def test_runs_that_failed_have_no_sample_unless_they_are_scored(tmp_path: Path) -> None:
+    rules = "rules: [{when: {status: error}, rate: 1.0, name: errors}]"
+
+    notes = [checked(tmp_path, rules, more)["notes"] for more in ("", "capture: {score_failed: true}")]
+
+    found = [[note for note in told if "sampling rule errors" in note] for told in notes]
+    assert [len(told) for told in found] == [1, 0]
+    assert "failed runs have no sample" in found[0][0]
+    assert "any_error: true" in found[0][0]
+
+
+def test_that_every_unit_waits_for_a_score_is_told(tmp_path: Path) -> None:
+    notes = checked(tmp_path, LOW.format(metric="exact_match"))["notes"]
+
+    assert "every unit waits for its score of exact_match: the sampling rule low looks at it" in notes
+
+
+REFUSED = {
+    LOW.format(metric="faithfulness"): "faithfulness, which asks a judge",
+    LOW.format(metric="spam"): "spam, which is no metric here; there are faithfulness, exact_match",
+    "rate: 0.1, "
+    + LOW.format(metric="exact_match"): "exact_match, which is scored on 0.1 of the units; set sampling.rates",
+}
+
+
+@pytest.mark.parametrize("sampling", REFUSED)
+def test_a_score_at_which_no_rule_can_look_is_a_fault(tmp_path: Path, sampling: str) -> None:
+    (fault,) = checked(tmp_path, sampling)["faults"]
+
+    assert f"sampling.rules: the sampling rule low looks at the score of {REFUSED[sampling]}" in fault
+
+
+@pytest.mark.parametrize("upstream", ["0", "1.5"])
+def test_an_upstream_probability_that_is_none_is_a_fault(tmp_path: Path, upstream: str) -> None:
+    (fault,) = checked(tmp_path, f"upstream_probability: {upstream}")["faults"]
+
+    assert "sampling.upstream_probability" in fault
