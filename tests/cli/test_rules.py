@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
@@ -92,6 +94,61 @@ def test_a_program_reads_the_same(tmp_path: Path) -> None:
     assert not told["drops"][0]["rate_holds"]
     assert "false alarms may be more frequent" in told["notes"][0]
     assert all(Path(file).is_file() for file in told["files"])
+
+
+def objects(folder: Path, *arguments: str) -> dict[str, dict[str, Any]]:
+    file = config(folder, "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.85}}")
+    assert ran(file, "--out", folder / "out", "--format", "operator", *arguments).exit_code == 0
+    return {path.name: yaml.safe_load(path.read_text()) for path in (folder / "out").rglob("*.*")}
+
+
+def test_a_cluster_gets_objects_that_kubernetes_takes_and_a_prometheus_selects(tmp_path: Path) -> None:
+    made = objects(tmp_path, "--label", "release=prometheus")
+
+    kinds = {name: (one["apiVersion"], one["kind"]) for name, one in made.items()}
+    coreos = "monitoring.coreos.com/v1"
+    assert kinds == {
+        "prometheusrule.yaml": (coreos, "PrometheusRule"),
+        "podmonitor.yaml": (coreos, "PodMonitor"),
+        "dashboard-spanscore-overview.yaml": ("v1", "ConfigMap"),
+        "dashboard-spanscore-metric.yaml": ("v1", "ConfigMap"),
+    }
+    for one in made.values():
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one["metadata"]["name"])
+        assert one["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = made["podmonitor.yaml"]["spec"]["podMetricsEndpoints"]
+    assert re.fullmatch(r"[a-z0-9-]{1,15}", endpoint["port"])
+    assert made["podmonitor.yaml"]["spec"]["selector"]["matchLabels"]
+
+
+def test_dashboards_of_a_cluster_are_those_that_are_shipped(tmp_path: Path) -> None:
+    for name, made in objects(tmp_path).items():
+        if made["kind"] == "ConfigMap":
+            ((file, text),) = made["data"].items()
+            assert text == (SHIPPED / "grafana" / "dashboards" / file).read_text(), name
+            assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+            assert len(text.encode()) < 1_048_576  # what a ConfigMap holds
+
+
+@pytest.mark.server
+def test_the_rules_of_a_cluster_are_those_of_a_file(prometheus: ModuleType, tmp_path: Path) -> None:
+    groups = objects(tmp_path)["prometheusrule.yaml"]["spec"]
+    (tmp_path / "extracted.yml").write_text(yaml.safe_dump(groups))
+
+    ran(tmp_path / "spanscore.yaml", "--out", tmp_path / "plain")
+
+    assert groups == yaml.safe_load((tmp_path / "plain" / RULES).read_text())
+    assert "SUCCESS" in prometheus.promtool("check", "rules", tmp_path / "extracted.yml")
+
+
+@pytest.mark.parametrize("label", ["release", "a b=c", "release=-", "team=" + "x" * 64])
+def test_a_label_that_kubernetes_refuses_is_refused_before_anything_is_written(tmp_path: Path, label: str) -> None:
+    file = config(tmp_path, "metrics: [exact_match]")
+
+    done = ran(file, "--out", tmp_path / "out", "--format", "operator", "--label", label)
+
+    assert done.exit_code != 0
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,8 @@ from spanscore.errors import writing
 from spanscore.line.tables import Fitting
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.drops import DropPlan, plans_of
-from spanscore.monitoring.rules import rule_files
+from spanscore.monitoring.kubernetes import operator_files
+from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.protocols import Metric
 from spanscore.settings.tree import MonitoringSettings, Settings
 
@@ -44,11 +46,28 @@ _READING = {
 _DEFAULT_URL = MonitoringSettings.model_fields["dashboard_url"].default
 
 
+class RulesFormat(StrEnum):
+    """For whom files are written."""
+
+    PROMETHEUS = "prometheus"
+    OPERATOR = "operator"
+
+
 def rules(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, a YAML file.")],
     out: Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")] = Path(
         "monitoring"
     ),
+    form: Annotated[
+        RulesFormat,
+        typer.Option("--format", help="prometheus: files to load; operator: objects of a Kubernetes cluster."),
+    ] = RulesFormat.PROMETHEUS,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", metavar="KEY=VALUE", help="With operator: a label of every object; may come several times."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written and planned as JSON.")] = False,
 ) -> None:
     """Write what watches the scores of a configuration: Prometheus rules and tests, an Alertmanager route, Grafana dashboards.
@@ -60,10 +79,14 @@ def rules(
     Then: rule_files of prometheus.yml takes prometheus/spanscore.rules.yml, Grafana's provisioning what is in grafana/;
     alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test
     rules[/bold] on the files in prometheus/, [bold]amtool check-config[/bold] on Alertmanager's.
+
+    With [bold]--format operator[/bold] it is [bold]kubectl apply -f operator/[/bold]: a PrometheusRule, a PodMonitor of
+    the pods with the label spanscore/scrape=true and the port spanscore, dashboards as ConfigMaps; [bold]--label
+    release=prometheus[/bold] where your Prometheus selects by one.
     """
     found = valid(config)
     settings, metrics = found.settings, found.metrics
-    files = rule_files(settings.alerts, metrics, settings.monitoring) | _dashboards()
+    files = _files(rule_files(settings.alerts, metrics, settings.monitoring), form, labels or [])
     for name, text in files.items():
         with writing(out / name):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +104,23 @@ def rules(
     console.print(f"\nwritten to {out}:", soft_wrap=True)
     for name in files:
         console.print(f"  {name}", soft_wrap=True)
+
+
+def _files(made: dict[str, str], form: RulesFormat, labels: Sequence[str]) -> dict[str, str]:
+    if form is RulesFormat.OPERATOR:
+        return operator_files(made[RULES], _dashboards(), dict(map(_label, labels)))
+    if labels:
+        raise typer.BadParameter(
+            "only objects of a cluster have labels: say --format operator, too", param_hint="--label"
+        )
+    return made | _dashboards()
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found:
+        raise typer.BadParameter(f"{text!r} is no label; write for example release=prometheus", param_hint="--label")
+    return key, value
 
 
 def _dashboards() -> dict[str, str]:

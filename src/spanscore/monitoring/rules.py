@@ -14,8 +14,6 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-import yaml
-
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, SEGMENT, SERIES, Alert, Figure, filled, literal, streams_of
@@ -26,6 +24,7 @@ from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.monitoring.silence import silences
+from spanscore.monitoring.yaml_files import as_yaml
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
@@ -40,7 +39,6 @@ _SERVICE = (
     "{{ with $labels.service_name }}service {{ . }}{{ else }}{{ with $labels.job }}job {{ . }}{{ else }}any service"
     "{{ end }}{{ end }}"
 )
-_MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
 
 
 def rule_files(
@@ -59,10 +57,10 @@ def rule_files(
     _check(alerts, metrics)
     found = alerts_of(alerts, metrics, shared)
     return {
-        RULES: _yaml(_rules(found, plans_of(alerts, metrics, shared), shared)),
-        RULES_TEST: _yaml(unit_tests(RULES.rpartition("/")[2], alerts, metrics, shared)),
+        RULES: as_yaml(_rules(found, plans_of(alerts, metrics, shared), shared)),
+        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], alerts, metrics, shared)),
         ALERTMANAGER: _ROUTE,
-        GRAFANA: _yaml(provisioned(found, shared)),
+        GRAFANA: as_yaml(provisioned(found, shared)),
     }
 
 
@@ -132,24 +130,6 @@ _OWNED = {promql.OWN_SERVICE: ("service_name", "job"), promql.OWN: ("service_nam
 _OWN = re.compile("|".join(_OWNED))
 
 
-class _Literal(yaml.SafeDumper):
-    """Writes texts of several lines as they are."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Literal.add_representer(str, _text)
-
-
-def _yaml(tree: Any) -> str:
-    return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
-
-
 _ROUTE = """\
 # An example: one notification per metric and service, to a webhook. Take the route and the receiver over into your own file.
 route:
@@ -160,10 +140,10 @@ route:
   repeat_interval: 12h
 
 inhibit_rules:
-  # Where a drop is told, the threshold says nothing new.
+  # Where a drop is told, the threshold says nothing new of the same segment.
   - source_matchers: [alertname="SpanscoreQualityDrop"]
     target_matchers: [alertname="SpanscoreQualityBelowThreshold"]
-    equal: [metric, service_name, job]
+    equal: [metric, segment, service_name, job]
 
 receivers:
   - name: spanscore

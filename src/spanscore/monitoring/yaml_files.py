@@ -1,0 +1,30 @@
+"""Trees → the YAML that an operator loads: texts of several lines as they are, everything that could be misread in quotes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+__all__ = ["as_yaml"]
+
+_MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
+
+
+class _Literal(yaml.SafeDumper):
+    """Writes texts of several lines as they are."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Literal.add_representer(str, _text)
+
+
+def as_yaml(tree: Any) -> str:
+    """Return the file of a tree, with a first line that says what made it."""
+    return _MADE + yaml.dump(tree, Dumper=_Literal, sort_keys=False, allow_unicode=True, width=10_000)
