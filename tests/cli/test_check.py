@@ -102,6 +102,7 @@ def test_each_alert_says_from_how_many_scores_it_speaks(tmp_path: Path) -> None:
     assert "without a baseline" in alerts["exact_match"]["notes"][0]
 
 
+LETTERS = [*"abcdefghijklmnopqrstuvwxyzäöüß"]
 WRONG: dict[str, list[str]] = {
     "metrics: [faithfullness]": ["metrics:", "'faithfullness'", "did you mean faithfulness"],
     "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "'strictness'", "it takes"],
@@ -111,6 +112,11 @@ WRONG: dict[str, list[str]] = {
     "metrics: ['tests.live:Grounded': {name: id}]": ["'id'", "spanscore.score.id"],
     "metrics: [exact_match]\njudge: {model: 'nonesuch:x'}": ["judge.model", "nonesuch"],
     "metrics: [{faithfulness: {pass_at: 3}}]": ["metrics: faithfulness: pass_at is 3"],
+    f"metrics: [exact_match]\nmonitoring: {{segments: {{tier: {LETTERS}, lang: {LETTERS}}}}}": [
+        "monitoring.segments: 1 series of 1 metrics",
+        "31 of tier (other included) × 31 of lang (other included) make 1,922 attribute sets",
+        "1,500 fit",
+    ],
 }
 LACKING: dict[str, list[str]] = {
     "metrics: [exact_match]\njudge: {model: 'openai:gpt-4o-mini'}": ["judge.model", "OPENAI_API_KEY is not set"],

@@ -17,6 +17,7 @@ from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
 from spanscore.model.score import Scale
 from spanscore.runtime import log
 from spanscore.sampling.rules import Rule
+from spanscore.testing import a_score, a_span, a_unit
 
 GOOD = '{"reason": "r", "verdict": 1}'
 COST = (10 * 0.15 + 2 * 0.60) / 1e6
@@ -57,13 +58,24 @@ def test_a_model_without_a_price_is_named_and_has_no_cost(prices):
     assert "spanscore.judge.cost_usd" not in trace.evaluations[0].attributes
 
 
-def test_folded_measurements_are_told():
-    users = [f"user-{number}" for number in range(600)]  # with pass and fail more sets than an instrument may have
-    with a_line(segments={"user": users}) as (scorer, _):
+def test_measurements_that_were_folded_are_told_with_their_metric_and_label():
+    with a_line() as (scorer, _):
+        for number in range(1_003):
+            of = a_unit(a_span(attributes={"gen_ai.request.model": f"model-{number}"}))
+            scorer._line.telemetry.record(of, a_score(metric="grounded"))
         status = scorer.status()
 
-    assert status.overflowed > 0
-    assert f"{status.overflowed} measurements are told as 'other'" in " ".join(str(status).split())
+    said = "3 measurements are told as 'other': grounded has too many different values of gen_ai.request.model"
+    assert said in " ".join(str(status).split())
+
+
+def test_segments_that_cannot_all_be_told_apart_are_refused_with_the_numbers():
+    users = [f"user-{number}" for number in range(799)]
+
+    with pytest.raises(
+        ConfigurationError, match=r"800 of user \(other included\) make 1,600 attribute sets .* 1,500 fit"
+    ):
+        OnlineScorer([Grounded()], segments={"user": users})
 
 
 @pytest.mark.parametrize("taken", ["id", "revision"])

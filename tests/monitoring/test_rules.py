@@ -157,6 +157,13 @@ def test_what_cannot_be_watched_is_named(alerts: dict[str, AlertSettings], words
         made(alerts=alerts)
 
 
+def test_segments_that_cannot_all_be_told_apart_are_refused() -> None:
+    shared = MonitoringSettings(segments={"user": [f"user-{number}" for number in range(800)]})
+
+    with pytest.raises(ConfigurationError, match=r"801 of user \(other included\) make .* 1,500 fit"):
+        made(shared)
+
+
 def test_grafana_gets_the_same_alerts_with_ids_of_their_own() -> None:
     files = made()
     rules = yaml.safe_load(files[GRAFANA])["groups"][0]["rules"]

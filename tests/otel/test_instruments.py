@@ -282,6 +282,30 @@ def test_each_of_two_meters_gets_all_and_one_that_is_abandoned_no_more(memory: M
     assert [one.points("spanscore.quality")[PASSED].count for one in (memory, other)] == [2, 1]
 
 
+TIERS = {"tier": ["a", "b", "c", "d", "e"], "lang": ["de", "en", "es", "fr", "it"]}
+
+
+def test_every_declared_set_is_told_apart_also_by_the_sdk(memory: Memory) -> None:
+    telemetry = telemetry_of(memory, segments=TIERS)
+    telemetry.declare([Metric(f"metric_{number}") for number in range(17)])
+
+    points = memory.values("spanscore.weight")
+    assert (len(points), telemetry.overflowed) == (17 * 2 * 6 * 6, 0)
+    assert all(("otel.metric.overflow", True) not in labels for labels in points)
+
+
+def test_past_the_declared_sets_there_is_room_for_what_comes_later(memory: Memory) -> None:
+    telemetry = telemetry_of(memory, segments=TIERS, max_sets=3)
+    telemetry.declare([Metric()])
+
+    for number in range(5):
+        telemetry.record(unit(), score(series=f"{number}+judge"))
+
+    told = {dict(labels)["spanscore.series"] for labels in memory.values("spanscore.scored")}
+    assert told == {"1+judge", "0+judge", "2+judge", "3+judge", "other"}
+    assert telemetry.overflowing == {"faithfulness": "spanscore.series"}
+
+
 def test_attribute_sets_are_bounded_and_what_was_folded_is_counted(memory: Memory) -> None:
     telemetry = telemetry_of(memory, max_sets=3)
 

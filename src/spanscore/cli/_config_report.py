@@ -28,6 +28,7 @@ from spanscore.metrics.catalog.registry import create, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.model.score import refuse_taken_name
 from spanscore.monitoring.drops import plans_of
+from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Metric
 from spanscore.runtime import plugins
@@ -112,6 +113,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += series_problems(_without_new_cache(settings))
     problems += _part_problems(settings)
     problems += _baseline_problems(settings, made)
+    problems += _room_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
     missing = dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))
     return ConfigReport(
@@ -352,6 +354,18 @@ def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
 
 _NAMED: Mapping[str, Registry] = {"sinks": SINKS, "dialects": DIALECTS, "queue": QUEUES}
 """Key → where the parts are found that it names."""
+
+
+def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    """Yield that there are more metrics and segments than the instruments can tell apart."""
+    try:
+        shadows = len([*shadow_settings(settings)])
+    except ConfigurationError:  # told above
+        shadows = 0
+    try:
+        refuse_too_many(made, settings.monitoring.segments, shadows)
+    except ConfigurationError as error:
+        yield ConfigurationError(f"monitoring.segments: {error}")
 
 
 def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:

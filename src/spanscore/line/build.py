@@ -27,8 +27,10 @@ from spanscore.model.counted import Counted
 from spanscore.model.foreign import type_name
 from spanscore.model.job import JobResult
 from spanscore.model.score import Outcome, refuse_taken_name
+from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
+from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Dialect, Metric, Queue, Receiver
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
@@ -138,6 +140,7 @@ class Line:
         self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
 
     def _declare(self, telemetry: Telemetry) -> None:
+        refuse_too_many([*self.metrics.values()], checked_segments(self.options.segments), len(self.shadowing))
         telemetry.declare(self.metrics.values())
         telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
         for name, metric in (*self.metrics.items(), *self.shadowing.items()):

@@ -98,6 +98,7 @@ class Status:
         neighbours: other instrumentations that trace LangChain in this process now.
         unpriced: models of judges that were paid for at a price that is not known; their cost is in no sum.
         overflowed: measurements whose attributes became ``other``, as an instrument had too many sets of them.
+        overflowing: metric → the attribute of which it had too many values.
         rates: metric → the least and the most of its sampling rate; they differ where rules raise it.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.
@@ -133,6 +134,7 @@ class Status:
     declined: Mapping[str, int] = field(default_factory=dict)
     shadows: Sequence[ShadowStatus] = ()
     excluded: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    overflowing: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -229,7 +231,9 @@ class Status:
         if self.unpriced:
             yield f"no price of {', '.join(self.unpriced)}: their cost is not counted; give judge(…, prices=…) one"
         if self.overflowed:
-            yield f"{self.overflowed} measurements are told as 'other': too many different models, agents or series"
+            whose = [f"{metric} has too many different values of {label}" for metric, label in self.overflowing.items()]
+            told = "; ".join(whose) or "too many different models, agents or series"
+            yield f"{self.overflowed} measurements are told as 'other': {told}"
 
     def _none_sampled(self) -> bool:
         ended = {outcome for outcomes in self.outcomes.values() for outcome, units in outcomes.items() if units}
@@ -303,6 +307,7 @@ def status_of(
         declined=line.declined(),
         shadows=tuple(_shadows(line, counted.shadows)),
         excluded=line.excluded(),
+        overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
 

@@ -25,6 +25,7 @@ from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.rule_tests import unit_tests
 from spanscore.monitoring.silence import silences
 from spanscore.monitoring.yaml_files import as_yaml
+from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
@@ -51,10 +52,12 @@ def rule_files(
         shared: interval, windows, segments, links; None = the defaults.
 
     Raises:
-        ConfigurationError: an alert names no metric, or a drop or threshold is asked of a metric without a quality.
+        ConfigurationError: an alert names no metric, a drop or threshold is asked of a metric without a quality, or there are
+            more metrics and segments than can be told apart.
     """
     shared = shared or MonitoringSettings()
     _check(alerts, metrics)
+    refuse_too_many(metrics, shared.segments)
     found = alerts_of(alerts, metrics, shared)
     return {
         RULES: as_yaml(_rules(found, plans_of(alerts, metrics, shared), shared)),

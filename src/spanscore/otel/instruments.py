@@ -24,6 +24,7 @@ from spanscore.model.counted import Counted, Weights
 from spanscore.model.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
+from spanscore.otel.declared_sets import closed_sets
 from spanscore.otel.instrument_table import INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
 from spanscore.otel.points import Point, Points, together
 from spanscore.otel.sums import (
@@ -101,6 +102,11 @@ class Telemetry:
         """Measurements whose attributes became ``other``, as the instrument had too many sets."""
         return self._sums.overflowed
 
+    @property
+    def overflowing(self) -> Mapping[str, str]:
+        """Metric → the attribute of which it has too many values, where that happened."""
+        return dict(self._sums.overflowing)
+
     def export_to(self, meter: Meter) -> None:
         """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
         if meter not in self._exported:
@@ -120,8 +126,8 @@ class Telemetry:
         """Let every sum of these metrics, in a stratum, be there as 0; to be called before the first collection."""
         for metric in metrics:
             self._declared.add((metric.name, stratum))
-            for labels in self._closed_set(metric, stratum):
-                self._sums.add(semconv.SCORED, labels, 0)
+            for labels in closed_sets(metric, self._segments, stratum):
+                self._sums.declare(labels, (semconv.SCORED, *MOMENTS))
                 self._sums.add_all(labels, ((name, 0.0) for name in MOMENTS))
             if stratum is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
@@ -189,12 +195,6 @@ class Telemetry:
         bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
-
-    def _closed_set(self, metric: Metric, stratum: str | None) -> Iterable[Labels]:
-        labels = (None,) if metric.scale.range is None else ("pass", "fail")
-        segments = product(*([(key, value) for value in (*values, OTHER)] for key, values in self._segments.items()))
-        for label, segment in product(labels, list(segments)):
-            yield labels_of_score(metric.name, label, metric.series, segment, stratum)
 
     def _segment_of(self, root: SpanData | None) -> Labels:
         found = []

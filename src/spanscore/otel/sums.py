@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
@@ -13,7 +14,9 @@ from spanscore.model.span import Unit
 
 __all__ = [
     "MAX_SETS",
+    "MOST_DECLARED",
     "OTHER",
+    "SDK_SETS",
     "BoundedSums",
     "Labels",
     "add_up",
@@ -29,8 +32,14 @@ __all__ = [
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Attributes as a key: name and value in a fixed order."""
 
-MAX_SETS = 1000
-"""Attribute sets per instrument; the SDK makes one of all past 2,000, and says nothing."""
+SDK_SETS: Final = 2_000
+"""Attribute sets per instrument, observable ones too, past which the SDK makes one of all, and says nothing."""
+MAX_SETS: Final = 1_000
+"""Of them, those that nobody declared: series, models, agents."""
+_FOR_OTHERS: Final = 100
+"""Of them, those that are kept for what stands for all past these."""
+MOST_DECLARED: Final = 1_500
+"""Of them, those that metrics and segments may declare; the rest is room for series that come later."""
 OTHER = "other"
 _CLOSED = frozenset(
     {
@@ -48,17 +57,29 @@ class BoundedSums:
     """Sums by instrument and attributes. Any thread.
 
     Args:
-        max_sets: attribute sets per instrument; past it every attribute with an open set of values is ``other``.
+        max_sets: attribute sets per instrument that were not declared; past them every attribute with an open set of values is
+            ``other``.
 
     Attributes:
         overflowed: measurements to which that happened.
+        overflowing: metric → the attribute that had the most values when it first did.
     """
 
     def __init__(self, max_sets: int) -> None:
         self._max_sets = max_sets
         self._lock = Lock()
         self._sums: dict[str, dict[Labels, float]] = {}
+        self._declared: Counter[str] = Counter()
         self.overflowed = 0
+        self.overflowing: dict[str, str] = {}
+
+    def declare(self, labels: Labels, names: Iterable[str]) -> None:
+        """Let sums be there as 0, whatever else there is: they take nothing of the room for the others."""
+        with self._lock:
+            for name in names:
+                sums = self._sums.setdefault(name, {})
+                self._declared[name] += labels not in sums
+                sums.setdefault(labels, 0)
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
         """Add to one instrument."""
@@ -90,11 +111,25 @@ class BoundedSums:
         sums = self._sums.setdefault(name, {})
         if labels in sums:
             return labels
-        if len(sums) >= self._max_sets:
+        declared = self._declared[name]
+        if len(sums) - declared >= min(self._max_sets, SDK_SETS - _FOR_OTHERS - declared):
             self.overflowed += 1
+            self._note_overflow(sums, labels)
             labels = tuple((key, value if key in _CLOSED else OTHER) for key, value in labels)
         sums.setdefault(labels, 0)
         return labels
+
+    def _note_overflow(self, sums: Iterable[Labels], labels: Labels) -> None:
+        metric = dict(labels).get(semconv.EVALUATION_NAME)
+        if metric is None or metric in self.overflowing:
+            return
+        values: dict[str, set[str]] = {key: {value} for key, value in labels if key not in _CLOSED}
+        for one in sums:
+            for key, value in one:
+                if key in values and (semconv.EVALUATION_NAME, metric) in one:
+                    values[key].add(value)
+        if values:
+            self.overflowing[metric] = max(values, key=lambda key: len(values[key]))
 
 
 def add_up(total: dict[Labels, float], more: Mapping[Labels, float]) -> None:

@@ -1,0 +1,43 @@
+"""Metrics × segments → the attribute sets that are there from the first collection on, and whether all of them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+
+from spanscore.errors import ConfigurationError
+from spanscore.otel.sums import MOST_DECLARED, OTHER, SDK_SETS, Labels, labels_of_score
+from spanscore.protocols import Metric
+
+__all__ = ["closed_sets", "refuse_too_many"]
+
+
+def closed_sets(metric: Metric, segments: Mapping[str, Sequence[str]], stratum: str | None = None) -> Iterator[Labels]:
+    """Yield every set of attributes that the scores of a metric's present series can have."""
+    labels = (None,) if metric.scale.range is None else ("pass", "fail")
+    values = [[(key, value) for value in (*values, OTHER)] for key, values in segments.items()]
+    for label, segment in product(labels, list(product(*values))):
+        yield labels_of_score(metric.name, label, metric.series, segment, stratum)
+
+
+def refuse_too_many(metrics: Sequence[Metric], segments: Mapping[str, Sequence[str]], shadowed: int = 0) -> None:
+    """Refuse metrics and segments of which not all can be told apart.
+
+    Args:
+        metrics: with a series each.
+        shadowed: how many of them a second judge scores, too: a series more.
+
+    Raises:
+        ConfigurationError: there are too many, with the numbers.
+    """
+    labels = [1 if metric.scale.range is None else 2 for metric in metrics]
+    sets = (sum(labels) + shadowed * max(labels, default=0)) * prod(len(values) + 1 for values in segments.values())
+    if sets <= MOST_DECLARED:
+        return
+    told = " × ".join(f"{len(values) + 1} of {key} (other included)" for key, values in segments.items())
+    raise ConfigurationError(
+        f"{len(metrics) + shadowed} series of {len(metrics)} metrics × pass or fail × {told or 'no segments'} make {sets:,} "
+        f"attribute sets per instrument, and {MOST_DECLARED:,} fit: past {SDK_SETS:,} the OpenTelemetry SDK makes one of them "
+        "all. Leave out a segment, values or metrics"
+    )
