@@ -109,10 +109,8 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     if read.all_metrics and not unmade:
         problems += _screen_problems(settings, made)
-    if judge:
-        problems += series_problems(_without_new_cache(settings))
     problems += _part_problems(settings)
-    problems += _baseline_problems(settings, made)
+    problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
     missing = dict.fromkeys(str(one) for one in problems if isinstance(one, NotReadyError))
@@ -150,6 +148,12 @@ def _in_current_names(settings: Settings, metrics: Sequence[str]) -> Settings:
             "alerts": under_current_names(settings.alerts, metrics),
         }
     )
+
+
+def _alert_problems(settings: Settings, made: Sequence[Metric], *, judge: bool) -> Iterator[ConfigurationError]:
+    yield from _baseline_problems(settings, made)
+    if judge:
+        yield from series_problems(_without_new_cache(settings))
 
 
 def _baseline_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
