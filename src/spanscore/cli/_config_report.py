@@ -99,11 +99,11 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if judge:
         problems += judge_problems(settings)
         problems += _shadow_problems(settings)
+    of_metrics = list[ConfigurationError]()
+    made, unmade = _metrics(settings, of_metrics)
     if embeddings:
-        problems += _embeddings_problems(settings)
-    made, unmade = _metrics(settings, problems)
-    if embeddings:
-        problems += _unpriced_embeddings(settings, made)
+        problems += _embeddings_problems(settings, made)
+    problems += of_metrics
     settings = _in_current_names(settings, [*unmade, *(metric.name for metric in made)])
     if read.all_metrics:
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
@@ -206,12 +206,13 @@ def _screen_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[Con
 # --- judge and embeddings -----------------------------------------------------------------------------------------
 
 
-def _embeddings_problems(settings: Settings) -> Iterator[ConfigurationError]:
+def _embeddings_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
     named = settings.embeddings
     if named is not None:
         yield from named_problems("embeddings", named, lambda: embedder(named))
     elif settings.judge.model != "lexical":  # beside the offline judge the offline embeddings are the default
         yield from _without_embeddings(settings)
+    yield from _unpriced_embeddings(settings, metrics)
 
 
 def judge_problems(settings: Settings) -> Iterator[ConfigurationError]:
