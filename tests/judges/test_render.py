@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -84,3 +85,12 @@ def test_the_form_of_an_answer_is_told_in_the_words_of_json() -> None:
         '{"parts": [{"title": string (of the book), "kind": "a" | "b"}, …], "note": string | null, '
         '"counts": {string: integer, …}}'
     )
+
+
+def test_a_question_is_rendered_once_and_a_changed_copy_anew() -> None:
+    asked = Prompt(step="s", instruction="i", evidence={"a": "x"}, output=Answer)
+
+    once = render(asked)
+
+    assert render(asked) is once
+    assert render(replace(asked, evidence={"a": "y"})).user != once.user

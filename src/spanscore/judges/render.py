@@ -36,7 +36,17 @@ class Rendered(NamedTuple):
 
 
 def render(prompt: Prompt) -> Rendered:
-    """Return the texts of a prompt. Deterministic: the same prompt gives the same texts in every process."""
+    """Return the texts of a prompt. Deterministic: the same prompt gives the same texts in every process.
+
+    Made once: the cache's key, budget, gate and model all look at them, and evidence may have megabytes.
+    """
+    if prompt.rendered is None:
+        object.__setattr__(prompt, "rendered", _texts_of(prompt))  # frozen, and what it holds does not change
+    texts: Rendered = prompt.rendered
+    return texts
+
+
+def _texts_of(prompt: Prompt) -> Rendered:
     parts = [prompt.instruction, _NOTE, *map(_example, prompt.examples)]
     parts.append(f"Answer in JSON: {form(prompt.output)}")
     return Rendered("\n\n".join(parts), fenced(prompt.evidence))

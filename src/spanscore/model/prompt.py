@@ -54,6 +54,7 @@ class Prompt:
         ballot: 0, or the number of the vote: identical questions with different ballots are really asked again.
         answers: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
             ``answers_several`` that it may give so many (``judges/effects/gathered.py``).
+        rendered: its texts, made once for all who look at them (``judges/render.py``); a changed copy has none yet.
     """
 
     step: str
@@ -63,6 +64,7 @@ class Prompt:
     examples: tuple[Example, ...] = ()
     ballot: int = 0
     answers: int = 1
+    rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

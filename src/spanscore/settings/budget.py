@@ -47,7 +47,10 @@ class Paid(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What judges may be paid per window, in one unit. Several may hold at once; none is ever exceeded.
+    """What judges may be paid per window, in one unit. Several may hold at once.
+
+    At one that is spent nothing more is sent; one in usd or tokens may be overrun by as much as an answer is longer than any
+    before it. The first twentieth of the first window knows of no cost yet, and lowers no rate unless it ends early.
 
     The sampling rates are lowered so that a window's money lasts to its end; π and T on every score are the true ones.
     Spending is counted in memory: a restart begins anew.
