@@ -89,6 +89,7 @@ def test_a_day_has_each_metrics_calls_tokens_and_cost(tmp_path: Path) -> None:
     assert found["requests_per_day"] == 20_000
     assert day["faithfulness"] == {
         "metric": "faithfulness",
+        "rate": 0.5,
         "factor": 1.0,
         "bought": None,
         "scores": 10_000,
@@ -117,6 +118,21 @@ def test_where_one_metric_may_have_less_the_others_may_have_more(tmp_path: Path)
 
     assert after["faithfulness"]["factor"] < before["faithfulness"]["factor"]
     assert after["harmless"]["factor"] > before["harmless"]["factor"]
+
+
+def test_a_second_judge_has_its_own_price_and_budget(tmp_path: Path) -> None:
+    shadow = "{faithfulness: {shadow: {model: 'openai:gpt-4o', budget: [{usd: 0.5, per: 1d}]}}}"
+    text = PAID.replace("[faithfulness,", f"[{shadow},").replace(
+        "prices: {", "prices: {gpt-4o: {input: 2.5, output: 10}, "
+    )
+
+    found = plan(tmp_path, text, "--requests-per-day", "20000")
+
+    (one,), (day,) = found["shadow_costs"], found["shadow_days"]
+    assert one["usd"] > 15 * found["costs"][0]["usd"]
+    assert day["usd"] == pytest.approx(0.95 * 0.5)
+    assert day["scores"] < found["days"][0]["scores"]
+    assert "│ faithfulness (shadow) " in ran(tmp_path, text, "--requests-per-day", "20000", columns=200).stdout
 
 
 def test_longer_contexts_cost_more_where_a_metric_reads_them(tmp_path: Path) -> None:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from spanscore import semconv
 from spanscore.cli._sizes import Sizes
 from spanscore.errors import ConfigurationError
 from spanscore.judges.prices import Price, cost_usd, price_of, prices_of
-from spanscore.metrics.catalog.configured import entries, prices_in
+from spanscore.metrics.catalog.configured import entries, listed, prices_in
 from spanscore.metrics.catalog.cost import Cost
+from spanscore.metrics.catalog.shadowed import shadow_settings
+from spanscore.report.rows import name_within
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor
 from spanscore.settings.budget import Budget, Spent
 from spanscore.settings.tree import AskedSettings, Settings
 
-__all__ = ["CostPlan", "DayPlan", "asked_model", "cost_lines", "costs_of", "days_of", "price_in"]
+__all__ = [
+    "CostPlan",
+    "DayPlan",
+    "asked_model",
+    "cost_lines",
+    "costs_of",
+    "days_of",
+    "price_in",
+    "shadow_costs_of",
+    "shadow_days_of",
+]
 
 _DAY_S = 86_400.0
 _FREE = Cost(calls=0, input_tokens=0, output_tokens=0, counted_by="no judge")
@@ -50,6 +64,7 @@ class DayPlan:
     """What a day of the stated traffic comes to, for one metric, without what sampling rules add.
 
     Attributes:
+        rate: that is asked for, [0, 1].
         factor: what the budgets leave of the rate that is asked for, [0, 1].
         bought: highest rate that the budgets pay for, [0, 1]; None = none of them is for this metric.
         scores: at the rate that is left.
@@ -59,6 +74,7 @@ class DayPlan:
     """
 
     metric: str
+    rate: float
     factor: float
     bought: float | None
     scores: float
@@ -69,18 +85,15 @@ class DayPlan:
 
 def costs_of(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
     """Return what a score of each metric costs, those left out of which nobody knows it."""
-    price = price_in(settings, settings.judge)
-    return tuple(
-        CostPlan(
-            metric=metric,
-            calls=cost.calls,
-            input_tokens=cost.input_tokens,
-            output_tokens=cost.output_tokens,
-            usd=_usd(price, cost),
-            counted_by=cost.counted_by,
-        )
-        for metric, cost in _known_costs(settings, metrics, sizes)
-    )
+    asked = [(one, *of, settings.judge) for one, of in zip(metrics, entries(settings), strict=True)]
+    return tuple(_costs(settings, asked, sizes))
+
+
+def shadow_costs_of(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> tuple[CostPlan, ...]:
+    """Return the same of second judges, under the names of their metrics."""
+    own = [one for one, (_, _, shadow) in zip(metrics, listed(settings), strict=True) if shadow is not None]
+    asked = [(one, *of) for one, of in zip(own, shadow_settings(settings), strict=True)]
+    return tuple(_costs(settings, asked, sizes))
 
 
 def days_of(
@@ -103,17 +116,36 @@ def days_of(
         _day(
             metric,
             known.get(metric),
+            rate=rate,
             factor=min(1.0, factors.get(metric, 1.0)),
             bought=rate * factors[metric] if metric in factors and _is_paid(known[metric], budgets) else None,
-            asked=requests * rate,
+            requests=requests,
         )
         for metric, rate in rates.items()
     )
 
 
-def cost_lines(costs: Sequence[CostPlan], budgets: Sequence[Budget], sizes: Sizes) -> Iterator[str]:
-    """Yield what a score costs of the metrics that ask a judge, and what the budgets buy."""
-    paid = [cost for cost in costs if cost.calls]
+def shadow_days_of(
+    costs: Sequence[CostPlan], days: Sequence[DayPlan], budgets: Sequence[Budget], requests: float
+) -> tuple[DayPlan, ...]:
+    """Return what a day comes to of second judges, which are asked of what their metrics score.
+
+    Args:
+        costs: of one of their scores.
+        days: of the metrics.
+        budgets: of second judges.
+        requests: units a day.
+    """
+    scored = {day.metric: day.rate * day.factor for day in days}
+    return days_of(costs, {cost.metric: scored[cost.metric] for cost in costs}, budgets, requests)
+
+
+def cost_lines(
+    costs: Sequence[CostPlan], shadows: Sequence[CostPlan], budgets: Sequence[Budget], sizes: Sizes
+) -> Iterator[str]:
+    """Yield what a score costs of the metrics that ask a judge and of second judges, and what the budgets of the first buy."""
+    beside = (replace(cost, metric=name_within(cost.metric, semconv.STRATUM_SHADOW)) for cost in shadows)
+    paid = [cost for cost in (*costs, *beside) if cost.calls]
     if paid:
         yield f"what a score costs, {sizes}:"
     for cost in paid:
@@ -135,15 +167,23 @@ def price_in(settings: Settings, asked: AskedSettings) -> Price | None:
     return price_of(asked_model(asked), prices_of(prices_in(settings)))
 
 
-def _known_costs(settings: Settings, metrics: Sequence[str], sizes: Sizes) -> Iterator[tuple[str, Cost]]:
-    for metric, (name, parameters) in zip(metrics, entries(settings), strict=True):
-        if settings.judge.model == "lexical":
-            yield metric, _FREE
-            continue
+def _costs(
+    settings: Settings, asked: Iterable[tuple[str, str, Mapping[str, Any], AskedSettings]], sizes: Sizes
+) -> Iterator[CostPlan]:
+    """Yield what a score costs of each metric (what it is called, its entry and parameters) with the judge that is asked."""
+    for metric, name, parameters, whom in asked:
         try:
-            yield metric, sizes.cost_of(metric, name, parameters)
+            cost = _FREE if whom.model == "lexical" else sizes.cost_of(metric, name, parameters)
         except ConfigurationError:
             continue  # it asks what the offline judge cannot answer
+        yield CostPlan(
+            metric=metric,
+            calls=cost.calls,
+            input_tokens=cost.input_tokens,
+            output_tokens=cost.output_tokens,
+            usd=_usd(price_in(settings, whom), cost),
+            counted_by=cost.counted_by,
+        )
 
 
 def _usd(price: Price | None, cost: Cost) -> float | None:
@@ -181,10 +221,13 @@ def _largest_factors(
     return factors
 
 
-def _day(metric: str, cost: CostPlan | None, *, factor: float, bought: float | None, asked: float) -> DayPlan:
-    scores = asked * factor
+def _day(
+    metric: str, cost: CostPlan | None, *, rate: float, factor: float, bought: float | None, requests: float
+) -> DayPlan:
+    scores = requests * rate * factor
     return DayPlan(
         metric=metric,
+        rate=rate,
         factor=factor,
         bought=bought,
         scores=scores,

@@ -8,7 +8,17 @@ from math import ceil, inf
 from typing import Any
 
 from spanscore.cli._config_report import ConfigReport
-from spanscore.cli._cost_plan import CostPlan, DayPlan, asked_model, cost_lines, costs_of, days_of, price_in
+from spanscore.cli._cost_plan import (
+    CostPlan,
+    DayPlan,
+    asked_model,
+    cost_lines,
+    costs_of,
+    days_of,
+    price_in,
+    shadow_costs_of,
+    shadow_days_of,
+)
 from spanscore.cli._sampling_plan import rule_lines, sampling_notes
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._traffic import ExpectedTraffic
@@ -18,7 +28,7 @@ from spanscore.dialects.turn import ANSWER_KEYS, QUESTION_KEYS
 from spanscore.line.options import Options
 from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
-from spanscore.metrics.catalog.shadowed import shadow_settings
+from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
 from spanscore.model.score import Scale
 from spanscore.monitoring.budget import least_scores
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
@@ -117,9 +127,11 @@ class ConfigPlan:
         prices: judge's model → ``input`` and ``output``, USD per million tokens.
         rules: of the sampling, a sentence each.
         costs: of a score of each metric of which they are known.
+        shadow_costs: of one of their second judges.
         spending: what they and the budgets come to, in lines.
         requests_per_day: None where no traffic is told.
         days: what a day of it comes to; empty likewise.
+        shadow_days: for second judges.
     """
 
     judge: str
@@ -130,9 +142,11 @@ class ConfigPlan:
     metrics: tuple[MetricPlan, ...]
     alerts: tuple[AlertPlan, ...]
     costs: tuple[CostPlan, ...]
+    shadow_costs: tuple[CostPlan, ...]
     spending: tuple[str, ...]
     requests_per_day: float | None
     days: tuple[DayPlan, ...]
+    shadow_days: tuple[DayPlan, ...]
     notes: tuple[str, ...]
 
 
@@ -147,7 +161,11 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
     settings, options, metrics = report.settings, report.options, report.metrics
     rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics}
     costs = costs_of(settings, [*rates], sizes)
-    days = () if traffic is None else days_of(costs, rates, options.budget, traffic.per_day)
+    shadow_costs = shadow_costs_of(settings, [*rates], sizes)
+    own = shadow_budget_of(settings, tuple(options.budget))
+    shadow_budgets = options.budget if own is None else own
+    requests = 0.0 if traffic is None else traffic.per_day
+    days = days_of(costs, rates, options.budget, requests) if requests else ()
     plan = ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         judge_settings=_set(settings.judge),
@@ -157,9 +175,11 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         metrics=tuple(_metric(metric, options) for metric in metrics),
         alerts=tuple(_alerts(report, traffic, days)),
         costs=costs,
-        spending=tuple(cost_lines(costs, options.budget, sizes)),
-        requests_per_day=None if traffic is None else traffic.per_day,
+        shadow_costs=shadow_costs,
+        spending=tuple(cost_lines(costs, shadow_costs, options.budget, sizes)),
+        requests_per_day=requests or None,
         days=days,
+        shadow_days=shadow_days_of(shadow_costs, days, shadow_budgets, requests) if requests else (),
         notes=tuple(_notes(settings, options, metrics)),
     )
     return report.as_written.all(plan)

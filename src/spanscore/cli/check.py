@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spanscore import semconv
 from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.cli._cost_plan import DayPlan
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
@@ -21,6 +22,7 @@ from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
 from spanscore.errors import ConfigurationError
 from spanscore.line.tables import Fitting
 from spanscore.monitoring.detectable import SmallestDrop
+from spanscore.report.rows import name_within
 from spanscore.settings.durations import duration
 from spanscore.settings.faults import wrong_settings
 
@@ -181,10 +183,12 @@ def _day(plan: ConfigPlan) -> Iterator[Any]:
     if plan.requests_per_day is None:
         return
     headers = ("metric", "rate", "budgets buy", "scores", "judge calls", "tokens", "USD")
-    rates = {metric.name: metric.rate for metric in plan.metrics}
-    rows = [_of_day(day, rates[day.metric]) for day in plan.days]
+    beside = [replace(day, metric=name_within(day.metric, semconv.STRATUM_SHADOW)) for day in plan.shadow_days]
+    days = [*plan.days, *beside]
     yield ""
-    yield Fitting(headers, [*rows, _all_together(plan.days)], title=f"a day of {plan.requests_per_day:,.0f} requests")
+    yield Fitting(
+        headers, [*map(_of_day, days), _all_together(days)], title=f"a day of {plan.requests_per_day:,.0f} requests"
+    )
     if plan.rules:
         yield Text("without what sampling rules add")
     yield from _smallest_drops([alert for alert in plan.alerts if alert.smallest])
@@ -201,8 +205,8 @@ def _smallest_drops(alerts: Sequence[AlertPlan]) -> Iterator[Any]:
         yield Text("from … to: by the hour at which it begins")
 
 
-def _of_day(day: DayPlan, rate: float) -> tuple[str, ...]:
-    lowered = f"{rate:g}\n→ {rate * day.factor:.2g}" if day.factor < 1 else f"{rate:g}"
+def _of_day(day: DayPlan) -> tuple[str, ...]:
+    lowered = f"{day.rate:g}\n→ {day.rate * day.factor:.2g}" if day.factor < 1 else f"{day.rate:g}"
     bought = "–" if day.bought is None else f"{day.bought:.2g}"
     return day.metric, lowered, bought, f"{day.scores:,.0f}", *map(_amount, (day.calls, day.tokens)), _money(day.usd)
 
