@@ -41,7 +41,7 @@ def test_roots_and_children_under_a_head_sampler_give_the_mean_of_all_traffic() 
     found = scored(RateSampler({"m": 0.2}), units)
 
     sums, truth = moments((y, p) for _, y, p in found), sum(QUALITY.values()) / 2
-    low, high = interval(sums, binary=True)
+    low, high = interval(sums)
     weights = {kind: sum(1 / p for is_root, _, p in found if is_root is kind) for kind in QUALITY}
     assert abs(mean(sums) - truth) <= 0.01
     assert low <= truth <= high
