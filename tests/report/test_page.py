@@ -142,6 +142,21 @@ def test_rows_of_a_data_set_make_the_same_page(tmp_path: Path) -> None:
         assert shown in words(page)
 
 
+def test_of_how_much_a_mean_is_is_said_where_units_were_lost(tmp_path: Path) -> None:
+    found = [ReportRow(unit=f"u{n}", metric="polite", value=1.0, quality=1.0, probability=0.5) for n in range(60)]
+    found += [ReportRow(unit=f"l{n}", metric="polite", outcome=Outcome.QUEUE_FULL.value) for n in range(40)]
+
+    (summary,) = summarize(found).metrics
+    write_scores(found, tmp_path / "report.html")
+
+    assert summary.excluded is not None
+    share, low, high = summary.excluded
+    assert (share, high) == (pytest.approx(0.4), 1.0)
+    assert low < 0.6
+    said = f"40 % of the chosen units were not scored: the mean is of the rest, of all it is {low:.2f} at worst, 1.00 at best."
+    assert said in words(tmp_path / "report.html")
+
+
 def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
     calls = Usage((JudgeCall(step="s", model="m", input_tokens=1200, output_tokens=34, cost_usd=0.004),))
     score = a_score(0.5, judge_model="small-judge", usage=calls)

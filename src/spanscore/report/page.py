@@ -10,6 +10,7 @@ from spanscore.codec.text import safe_text
 from spanscore.judges.lexical.judge import LexicalJudge
 from spanscore.metrics.catalog.offline import COMPARES_WORDS
 from spanscore.model.score import known_sum
+from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.otel.scope import version
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
@@ -141,6 +142,10 @@ def _about(metric: MetricSummary) -> str:
         )
     missing = say.outcome_words(metric.outcomes)
     told = [f"Without a score: {missing}"] if missing else []
+    if metric.excluded is not None and metric.excluded[0] >= WORTH_TELLING:
+        share, low, high = metric.excluded
+        lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean is of the rest"
+        told.append(f"{lacking}, of all it is {low:.2f} at worst, {high:.2f} at best")
     told += [f"Second judge {safe_text(shadow)}" for shadow in metric.shadows]
     return f"{'. '.join(['; '.join(parts), *told])}."
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from spanscore.model.score import Direction, Kind, known_sum
+from spanscore.model.score import Direction, Kind, Outcome, known_sum
 from spanscore.monitoring import estimates
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.ranking import Fall, Worst, ranked
@@ -74,6 +74,9 @@ class Bucket:
         )  # fmt: skip
 
 
+_LOST = frozenset(outcome.value for outcome in Outcome if outcome.lost)
+
+
 def _parts(outcome: str) -> set[str]:
     """Return the outcomes of which it is one: a span cannot always tell them apart."""
     return set(outcome.split(" or "))
@@ -97,6 +100,8 @@ class MetricSummary:
         stretch: indices into ``buckets``; None when no stretch stands out.
         cost_usd: None when no price is known.
         shadows: how each second judge compares, on the units that both scored.
+        excluded: share of the chosen units that should have a score and have none, and the bounds of the mean of all; None
+            where none lacks one, or the scale is open.
     """
 
     metric: str
@@ -119,6 +124,7 @@ class MetricSummary:
     tokens: int
     cost_usd: float | None
     shadows: tuple[str, ...] = ()
+    excluded: tuple[float, float, float] | None = None
 
     @property
     def scores(self) -> int:
@@ -262,7 +268,21 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         judges=_judges(rows),
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
+        excluded=_excluded(rows, scored, scale),
     )
+
+
+def _excluded(
+    rows: Sequence[ReportRow], scored: Sequence[ReportRow], scale: _Scale
+) -> tuple[float, float, float] | None:
+    """Return what the mean lacks; a lost unit whose probability its span does not tell stands for as many as a score does."""
+    lost = [row for row in rows if _parts(row.outcome) & _LOST]
+    if not lost or not scored or scale == "open":
+        return None
+    typical = len(scored) / sum(row.weight for row in scored)
+    pairs = [(_y(row, scale), 1.0 / row.weight) for row in scored]
+    sums = estimates.moments(pairs, [row.probability or typical for row in lost])
+    return estimates.excluded_share(sums), *estimates.excluded_bounds(sums)
 
 
 def _scale(scored: Sequence[ReportRow]) -> _Scale:
