@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import sqrt
+from math import log, sqrt
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.sinks.memory import FixedCounts
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import estimates, names, promql
+from spanscore.monitoring.drop_promql import dropped
 from spanscore.otel.instruments import Telemetry
 
 SUMS = (
@@ -102,25 +103,22 @@ def test_the_share_of_failures_is_weighted_unless_there_are_no_weights(server: A
 
 
 @pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("drop", [3.9, 4.5])
-def test_a_drop_is_said_beyond_z_standard_errors_and_not_before(server: Any, drop: float, binary: bool) -> None:
-    middle, n = estimates.mean(EVERY), estimates.n_eff(EVERY)
-    assert n > 100
-    own = middle + drop * estimates.standard_error(EVERY)
-    share, room = middle + drop**2 / 2 / n, sqrt(middle * (1 - middle) / n + drop**2 / 4 / n**2)
-    of_null = (share + drop * room) / (1 + drop**2 / n)  # null − mean = drop · sqrt(null(1−null)/n)
-    null = max(own, of_null) if binary else own
-    said = promql.dropped(promql.Estimate.of(LIVE), null=str(null), z=4.2, min_scores=100, binary=binary)
+@pytest.mark.parametrize("null", [0.82, 0.9, 0.97])
+def test_a_drop_is_said_where_the_deviance_is_beyond_z2_and_not_before(server: Any, null: float, binary: bool) -> None:
+    middle, n, error = estimates.mean(EVERY), estimates.n_eff(EVERY), estimates.standard_error(EVERY)
+    size = n if binary else middle * (1 - middle) / error**2
+    far = 2 * size * (middle * log(middle / null) + (1 - middle) * log((1 - middle) / (1 - null)))
+    of = promql.Estimate.of(LIVE)
 
-    assert [float(one["value"][1]) for one in server.query(said, at=backfill.END)] == (
-        [pytest.approx(middle, rel=1e-8)] if drop > 4.2 else []
-    )
+    for z, expected in ((0.99 * sqrt(far), [pytest.approx(null - middle, rel=1e-6)]), (1.01 * sqrt(far), [])):
+        said = dropped(of, null=str(null), z=z, min_scores=100, binary=binary)
+        assert [float(one["value"][1]) for one in server.query(said, at=backfill.END)] == expected
 
 
 def test_too_few_scores_say_nothing(server: Any) -> None:
     few = int(estimates.n_eff(EVERY)) + 1
     of = promql.Estimate.of(LIVE)
 
-    assert server.query(promql.dropped(of, null="0.99", z=4.2, min_scores=few, binary=True), at=backfill.END) == []
+    assert server.query(dropped(of, null="0.99", z=4.2, min_scores=few, binary=True), at=backfill.END) == []
     assert server.query(promql.below(of, threshold=0.99, min_scores=few), at=backfill.END) == []
     assert len(server.query(promql.below(of, threshold=0.99, min_scores=few - 1), at=backfill.END)) == 1

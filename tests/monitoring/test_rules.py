@@ -15,6 +15,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
 from spanscore.monitoring import budget
 from spanscore.monitoring.alerts import alerts_of
+from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.links import links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -68,11 +69,12 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def test_z_is_of_the_evaluations_and_windows_in_the_time_of_one_false_alarm() -> None:
-    shared = {"interval_s": 60, "windows": 3, "every_s": 30 * 86_400}
+def test_z_is_of_how_often_a_sliding_window_begins_to_alarm() -> None:
+    month = {"interval_s": 60, "every_s": 30 * 86_400}
+    z = {window: budget.critical_z(window_s=window, shares=5, **month) for window in (300, 3_600, 86_400)}
 
-    assert budget.critical_z(**shared, streams=1) == pytest.approx(4.32, abs=0.005)
-    assert budget.critical_z(**shared, streams=10) == pytest.approx(4.806, abs=0.005)
+    assert z == pytest.approx({300: 4.06, 3_600: 4.08, 86_400: 3.42}, abs=0.02)
+    assert budget.critical_z(window_s=3_600, shares=50, **month) == pytest.approx(4.61, abs=0.01)
 
 
 def test_scores_near_a_perfect_pass_rate_need_more_company() -> None:
@@ -83,20 +85,19 @@ def test_scores_near_a_perfect_pass_rate_need_more_company() -> None:
 
 
 def test_metrics_and_segments_share_the_budget() -> None:
-    alone = rule_files({"harmless": AlertSettings(baseline=0.85)}, METRICS, MonitoringSettings())
-    shared = made(
-        MonitoringSettings(segments={"user_tier": ["gold"]}), {n: ALERTS[n] for n in ("faithfulness", "harmless")}
-    )
+    one, two = {"harmless": ALERTS["harmless"]}, {name: ALERTS[name] for name in ("harmless", "faithfulness")}
+    (alone,) = plans_of(one, METRICS, MonitoringSettings())
+    both = plans_of(two, METRICS, MonitoringSettings(segments={"user_tier": ["gold"]}))
 
-    assert "> 4.322 * " in alerts_in(alone)[0]["expr"]
-    assert "> 4.619 * " in alerts_in(shared)[0]["expr"]  # four streams
+    assert alone.windows[3_600] == pytest.approx(4.08, abs=0.01)
+    assert [plan.windows[3_600] for plan in both] == [pytest.approx(4.4, abs=0.01)] * 2  # four streams
 
 
 def test_every_alert_tells_metric_window_and_where_to_click() -> None:
     for alert in alerts_in(made()):
         assert {"severity", "window"} <= alert["labels"].keys()
         assert "metric" in alert["labels"] or '"metric"' in alert["expr"]
-        assert alert["for"] == "2s"
+        assert alert["for"] == "1s"
         assert {"summary", "description", "dashboard_url", "trace_url"} == alert["annotations"].keys()
         assert "{metric}" not in alert["annotations"]["dashboard_url"]
 

@@ -28,8 +28,8 @@ __all__ = [
     "suffix_of",
 ]
 
-PATIENCE = 2
-"""Evaluations for which a condition must hold: ``increase()`` errs near a series' start, for one evaluation."""
+PATIENCE = 1
+"""Intervals for which a condition must hold, so at two evaluations: near a series' start ``increase()`` errs at one."""
 SERIES = label(semconv.SERIES)
 SEGMENT = "segment"
 ALL = "all"
@@ -70,7 +70,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert: what must be wrong for ``PATIENCE`` evaluations.
+    """One alert: what must be wrong for ``PATIENCE`` intervals.
 
     Attributes:
         expression: returns the value where something is wrong, and nothing elsewhere.
@@ -80,6 +80,7 @@ class Alert:
             ``{<figure>}`` are what each tool puts in.
         figures: name → what the text says besides the value.
         runbook: address of what to do; empty = none.
+        keep_s: seconds for which it stays on when its condition holds no more.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Alert:
     text: str
     figures: Mapping[str, Figure] = field(default_factory=dict)
     runbook: str = ""
+    keep_s: float = 0.0
 
 
 def literal(text: str) -> str:

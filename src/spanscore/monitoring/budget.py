@@ -1,37 +1,58 @@
 """How sure an alert must be: from "at most one false alarm in 30 days" to a number of standard errors, and to scores.
 
-By the union bound over evaluations, windows and streams, so whatever depends on what: 43,200 evaluations in 30 days × 3 windows
-give z = 4.32.
+A window that slides on by a minute says nearly what it said before: what counts is not how often it is looked at, but how often
+it begins to alarm. Where nothing is wrong, that is so often in a window's length:
+
+    2.0 · z · φ(z) · exp(−1.4 · z · √(2 · interval ⁄ window))
+
+z·φ(z) is the rate of a mean that slides without steps (Pickands 1969; Leadbetter, Lindgren & Rootzén 1983, 12.2), the last
+factor what its steps miss (Siegmund, *Sequential Analysis*, 1985, 8.5: 1.17, not 1.4, where one evaluation is enough). Both
+numbers are the simulation's, for alerts as they are written: on at the second evaluation, and kept on for a while. The rates of
+all windows and streams add up, whatever depends on what. ``benchmarks/alerts.py`` counts what comes of it.
 """
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import ceil, exp, inf, log, sqrt
 from statistics import NormalDist
 
-__all__ = ["TOLERATED", "critical_z", "least_scores", "scores_to_see"]
+__all__ = ["MIN_SCORES", "RECOVERED_Z", "TOLERATED", "critical_z", "least_scores", "scores_to_see"]
 
 TOLERATED = 0.25
 """Share of ``min_drop`` that is no drop yet: only drops of about ``min_drop`` itself are found later for it."""
+RECOVERED_Z = 3.5
+"""Standard errors by which a shorter window must be better than one that sees a drop; while that lasts, it seldom is."""
 MIN_SCORES = 100
 MIN_SCORES_NEAR_1 = 400
 NEAR_1 = 0.95
-"""A pass/fail baseline from here on needs more scores for the normal approximation to hold."""
-MAX_SHARE = 0.25
-"""Largest false alarm probability of one evaluation: below it z would say nothing."""
+"""A pass/fail baseline from here on needs more scores, as a few failures decide."""
+BEGUN, STEPPED = 2.0, 1.4
+"""The numbers of the formula."""
+LOWEST_Z, HIGHEST_Z = 1.0, 40.0
+"""Between them the formula falls."""
+_HALVINGS = 60
+_normal = NormalDist()
 
 
-def critical_z(*, interval_s: float, windows: int, every_s: float, streams: int) -> float:
-    """Return how many standard errors below the null a mean must be.
+def critical_z(*, window_s: float, interval_s: float, every_s: float, shares: int) -> float:
+    """Return how many standard errors below the null a window's mean must be; 1 at least.
 
     Args:
         interval_s: between two evaluations.
-        windows: watched side by side.
-        every_s: at most one false alarm in this time, over all windows and streams.
-        streams: metrics × segments that share it.
+        every_s: at most one false alarm in this time.
+        shares: among how many windows × streams that is divided.
     """
-    evaluations = max(1.0, every_s / interval_s)
-    return -NormalDist().inv_cdf(min(MAX_SHARE, 1 / (evaluations * windows * streams)))
+    lowest, highest = LOWEST_Z, HIGHEST_Z
+    for _ in range(_HALVINGS):
+        middle = (lowest + highest) / 2
+        often = every_s / window_s * _begun(middle, interval_s / window_s) * shares > 1
+        lowest, highest = (middle, highest) if often else (lowest, middle)
+    return highest
+
+
+def _begun(z: float, step: float) -> float:
+    """Return how many alarms begin in a window's length; ``step`` is the share of it from one evaluation to the next."""
+    return BEGUN * z * _normal.pdf(z) * exp(-STEPPED * z * sqrt(2 * step))
 
 
 def least_scores(baseline: float | None, *, binary: bool) -> int:
@@ -45,5 +66,15 @@ def scores_to_see(drop: float, *, null: float, tolerated: float, z: float, slack
     Infinitely many where the mean strays by as much (``slack``). A continuous metric needs fewer, by the ratio of its variance
     to null·(1 − null).
     """
-    error = max(0.0, drop - tolerated) / z
-    return ceil(null * (1 - null) / (error**2 - slack**2)) if error > slack else inf
+    mean = max(0.0, null - (drop - tolerated))
+    if drop <= tolerated:
+        return inf
+    size = z * z / _deviance(mean, null)
+    rest = 1 / size - slack**2 / (mean * (1 - mean) or inf)  # as drop_promql.deviance counts what strays
+    return ceil(1 / rest) if rest > 0 else inf
+
+
+def _deviance(mean: float, null: float) -> float:
+    """Return what one pass/fail score adds to the deviance, as ``promql.deviance`` counts it."""
+    failing = (1 - mean) * log((1 - mean) / (1 - null))
+    return 2 * (failing + (mean * log(mean / null) if mean else 0.0))

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 from spanscore.model.score import Scale
 from spanscore.monitoring import budget, promql
 from spanscore.monitoring.alert import (
+    SERIES,
     Alert,
     Figure,
     Stream,
@@ -22,11 +25,15 @@ from spanscore.monitoring.alert import (
     suffix_of,
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
+from spanscore.monitoring.drop_promql import DROPPED, RECOVERED, alarm, dropped, recovered
 from spanscore.monitoring.wording import EVIDENCE, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
-__all__ = ["DropPlan", "drops", "plans_of", "thresholds"]
+__all__ = ["KEPT", "DropPlan", "drop_records", "drops", "plans_of", "thresholds"]
+
+KEPT = 36
+"""An alert stays on for this part of its window when it has ended: a mean at the edge comes and goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class DropPlan:
         scale: of the metric's own values.
         baseline: what is normal.
         null: baseline − tolerance; of a baseline that is recorded, as it is on the whole.
-        z: standard errors below it.
+        windows: in s → standard errors below it.
         least: effective scores a window needs.
         to_see: effective scores a window needs to see a drop of ``min_drop`` half of the time (pass/fail; others need fewer);
             infinite where the mean strays by as much.
@@ -48,7 +55,7 @@ class DropPlan:
     scale: Scale
     baseline: Baseline
     null: float
-    z: float
+    windows: Mapping[float, float]
     least: int
     to_see: float
 
@@ -61,6 +68,11 @@ class DropPlan:
     def tolerated(self) -> float:
         """How far below what is normal the mean may be for good."""
         return budget.TOLERATED * self.settings.min_drop
+
+    @property
+    def z(self) -> float:
+        """That of the window which asks for most."""
+        return max(self.windows.values())
 
     @property
     def holds(self) -> bool:
@@ -88,49 +100,80 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
     baseline.refuse_overlap(metric.name, max(shared.windows))
     tolerated = budget.TOLERATED * alert.min_drop
     null = baseline.level - tolerated
-    z = alert.z or budget.critical_z(
-        interval_s=shared.interval, windows=len(shared.windows), every_s=alert.false_alarm_every, streams=streams
-    )
+    windows = {window: alert.z or _critical_z(window, alert, shared, streams) for window in shared.windows}
     return DropPlan(
         metric=metric.name,
         settings=alert,
         scale=metric.scale,
         baseline=baseline,
         null=null,
-        z=z,
+        windows=windows,
         least=alert.min_scores or budget.least_scores(baseline.level, binary=metric.scale.kind == "binary"),
         to_see=budget.scores_to_see(
-            alert.min_drop, null=null, tolerated=tolerated, z=z, slack=baseline.slack_of(max(shared.windows))
+            alert.min_drop,
+            null=null,
+            tolerated=tolerated,
+            z=max(windows.values()),
+            slack=baseline.slack_of(max(shared.windows)),
         ),
     )
+
+
+def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> float:
+    return budget.critical_z(
+        window_s=window_s,
+        interval_s=shared.interval,
+        every_s=alert.false_alarm_every,
+        shares=len(shared.windows) * streams,
+    )
+
+
+def drop_records(plans: Sequence[DropPlan], shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
+    """Yield the rules that record where a window sees a drop, of each plan, and where it is over, of all."""
+    for plan in plans:
+        for length, z in plan.windows.items():
+            yield _dropped(plan, length, z)
+    windows = [promql.duration(window) for window in sorted(shared.windows)]
+    for shorter, window in pairwise(windows) if plans else ():
+        expression = recovered(window, shorter, z=budget.RECOVERED_Z, min_scores=budget.MIN_SCORES)
+        yield {"record": promql.recorded_as(RECOVERED, window), "expr": expression}
+
+
+def _dropped(plan: DropPlan, length: float, z: float) -> dict[str, Any]:
+    window = promql.duration(length)
+    pinned = plan.settings.series
+    where = promql.matching({promql.METRIC: plan.metric, **({SERIES: pinned} if pinned else {})})
+    of = promql.Estimate.recorded(window, where)
+    expression = dropped(
+        of,
+        null=_null(plan, plan.baseline.normal(window, where)),
+        z=z,
+        min_scores=plan.least,
+        binary=plan.binary,
+        strays=plan.baseline.strays(length, where),
+    )
+    return {
+        "record": promql.recorded_as(DROPPED, window),
+        "expr": promql.among(promql.WRITTEN if pinned else promql.WATCHED, expression),
+        "labels": {promql.METRIC: plan.metric},  # it has it: promtool takes rules of one name and no labels for twins
+    }
 
 
 def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts of a plan, by stream and window."""
     alert = plan.settings
     for stream in streams_of(shared):
-        where = recorded_where(plan.metric, alert, stream)
-        for length in shared.windows:
-            window = promql.duration(length)
-            of, normal = promql.Estimate.recorded(window, where), plan.baseline.normal(window, where)
+        for length, z in plan.windows.items():
+            window, where = promql.duration(length), recorded_where(plan.metric, alert, stream)
             yield Alert(
                 name="SpanscoreQualityDrop",
-                expression=promql.among(
-                    promql.WRITTEN if alert.series else promql.WATCHED,
-                    promql.dropped(
-                        of,
-                        null=_null(plan, normal),
-                        z=plan.z,
-                        min_scores=plan.least,
-                        binary=plan.binary,
-                        strays=plan.baseline.strays(length, where),
-                    ),
-                ),
+                expression=alarm(window, where),
                 labels=labels_of(alert.severity, plan.metric, window, stream),
                 summary=f"{literal(plan.metric)} has dropped{suffix_of(stream)}",
                 text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below "
-                f"{plan.baseline.text} ({{service}}). {EVIDENCE} {_promise(plan)}",
+                f"{plan.baseline.text} ({{service}}). {EVIDENCE} {_promise(plan, z)}",
                 figures=_figures(plan, stream, window),
+                keep_s=length // (KEPT * shared.interval) * shared.interval,
             )
 
 
@@ -145,13 +188,13 @@ def _null(plan: DropPlan, normal: str) -> str:
     return f"({normal} - {plan.tolerated:.6g})" if plan.baseline.is_recorded else f"{plan.null:.6g}"
 
 
-def _promise(plan: DropPlan) -> str:
+def _promise(plan: DropPlan, z: float) -> str:
     every = promql.duration(plan.settings.false_alarm_every)
     if not plan.holds:
         return (
             "The baseline is below 0.5: for a continuous metric false alarms may then be more frequent than configured."
         )
-    return f"At most one false alarm in {every}, over all windows, metrics and segments (z = {plan.z:.2f})."
+    return f"At most one false alarm in {every}, over all windows, metrics and segments (z = {z:.2f})."
 
 
 def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:

@@ -52,6 +52,7 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "noDataState": "OK",
         "execErrState": "Error",
         "for": promql.duration(PATIENCE * shared.interval),
+        **({"keepFiringFor": promql.duration(alert.keep_s)} if alert.keep_s else {}),
         "annotations": {name: filled(template, parts) for name, template in templates.items()},
         "labels": {name: literal(value) for name, value in alert.labels.items()},
         "isPaused": False,

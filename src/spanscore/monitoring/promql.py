@@ -39,7 +39,6 @@ __all__ = [
     "any_of",
     "below",
     "declined_share",
-    "dropped",
     "duration",
     "excluded_bounds",
     "excluded_share",
@@ -332,29 +331,6 @@ class Estimate:
     def recorded(cls, window: str, where: str = "") -> Estimate:
         """Return the names under which they are recorded."""
         return cls(*(recorded_as(one.name, window) + _where(where) for one in fields(cls)))
-
-
-def dropped(of: Estimate, *, null: str, z: float, min_scores: int, binary: bool, strays: str = "") -> str:
-    """Return the mean where it is significantly below ``null``, and nothing elsewhere. No state: only the window's sums.
-
-    A pass/fail metric is held against the larger of its own standard error and that of ``null``: its own shrinks with the mean,
-    and is 0 in a window without a single pass. Of the others an error of 0 (all scores equal) is replaced by the largest one
-    that scores in [0, 1] can have.
-
-    Args:
-        null: baseline − tolerance, (0, 1): a number, or an expression with the labels of ``of``.
-        z: of the allowed rate of false alarms.
-        min_scores: effective scores without which nothing is said.
-        binary: whether the metric knows only 0 and 1.
-        strays: the variance of what is normal, beside that of the mean: a number or an expression; empty = none.
-    """
-    more = f" + {strays}" if strays else ""
-    drop, own = f"({null} - {of.mean})", f"{z:.4g} * {of.standard_error}"
-    if strays:
-        own = f"{z:.4g} * sqrt({of.standard_error} ^ 2{more})"
-    of_null = f"{z:.4g} * sqrt({null} * (1 - {null}) / {of.n_eff}{more})"
-    second = f"{drop} > {of_null}" if binary else f"({of.standard_error} > 0 or {drop} > {of_null})"
-    return f"{of.mean}\nand {drop} > {own}\nand {second}\nand {of.n_eff} >= {min_scores}"
 
 
 def below(of: Estimate, *, threshold: float, min_scores: int) -> str:

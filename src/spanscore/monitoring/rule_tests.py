@@ -14,7 +14,7 @@ from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
-from spanscore.monitoring.drops import DropPlan, plans_of
+from spanscore.monitoring.drops import KEPT, DropPlan, plans_of
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import hour_of_week
 from spanscore.monitoring.names import label, series
@@ -123,6 +123,7 @@ class _Traffic:
             dropped = self._streamed("SpanscoreQualityDrop", [*drops], windows) + self._below(drops)
             yield _RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
             yield self._another_series(drops)
+            yield self._over(drops)
         for plan in self._plans:
             if plan.baseline.is_recorded:
                 yield from self._recorded(plan)
@@ -202,14 +203,26 @@ class _Traffic:
 
     def _another_series(self, low: Mapping[str, float]) -> _RuleTest:
         """The judge changes, and what the new one says is as far below the baseline as a drop."""
-        steps = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
-        traffic: list[Mapping[str, str]] = []
+        more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
+        traffic = [*self._in_turn({}, low, more, {label(semconv.SERIES): "another"})]
+        return _RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
+
+    def _over(self, low: Mapping[str, float]) -> _RuleTest:
+        """The shortest window is good again; of the longest, most is still of the drop."""
+        shortest, longest = min(self._shared.windows), max(self._shared.windows)
+        more = ceil((shortest + longest / KEPT) / self._shared.interval) + STEPS // 4
+        traffic = [*self._in_turn(low, {}, more, {"instance": "another"})]
+        return _RuleTest("what is over is told no more", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
+
+    def _in_turn(
+        self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
+    ) -> Iterator[Mapping[str, str]]:
+        """Yield the sums of processes, then of those that take their place: metric → mean, a good one where none is given."""
         for metric in self._metrics:
             good = self._good(metric.name)
-            traffic += self._scores(metric, good, UNITS)
-            later = self._scores(metric, low.get(metric.name, good), UNITS, series="another")
-            traffic += [{**one, "values": f"_x{STEPS} {one['values']}"} for one in later]
-        return _RuleTest("what another judge says is no drop", traffic, [], STEPS + steps, of="SpanscoreQualityDrop")
+            yield from self._scores(metric, before.get(metric.name, good), UNITS)
+            for one in self._scores(metric, after.get(metric.name, good), UNITS, changed):
+                yield {**one, "values": f"_x{STEPS} {one['values'].rpartition('x')[0]}x{more}"}
 
     def _each(self, alert: str, **labels: str) -> list[dict[str, str]]:
         return [{"alertname": alert, "metric": metric.name, **labels} for metric in self._metrics]
@@ -260,10 +273,12 @@ class _Traffic:
         normal = [plan.baseline.highest for plan in self._plans if plan.metric == metric]
         return max(*normal, alert.threshold or 0.5, 0.0)
 
-    def _scores(self, metric: Metric, mean: float, units: float, series: str = "") -> Iterator[dict[str, str]]:
-        """Yield the sums of each segment; of the series that is watched unless another is named."""
+    def _scores(
+        self, metric: Metric, mean: float, units: float, labels: Mapping[str, str] | None = None
+    ) -> Iterator[dict[str, str]]:
+        """Yield the sums of each segment; of the series that is watched unless the labels name another."""
         alert = self._alerts.get(metric.name, AlertSettings())
-        own = {promql.METRIC: metric.name, label(semconv.SERIES): series or alert.series or "1"}
+        own = {promql.METRIC: metric.name, label(semconv.SERIES): alert.series or "1", **(labels or {})}
         for stream in self._streams:
             labels = {**own, **({label(stream.key): stream.value} if stream.key else {})}
             for instrument, rate in _rates(metric, mean, units):

@@ -19,7 +19,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, SEGMENT, SERIES, Alert, Figure, filled, literal, streams_of
 from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.baselines import baseline_records
-from spanscore.monitoring.drops import DropPlan, plans_of
+from spanscore.monitoring.drops import DropPlan, drop_records, plans_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.rule_tests import unit_tests
@@ -81,16 +81,12 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
 
 
 def _rules(found: Sequence[Alert], plans: Sequence[DropPlan], shared: MonitoringSettings) -> dict[str, Any]:
-    interval = promql.duration(shared.interval)
-    records = [*_records(shared)]
+    """Return one group: its rules are evaluated one after the other, so each sees what those before it have recorded."""
+    rules = [*_records(shared)]
     for plan in plans:
-        records += baseline_records(plan.metric, plan.baseline, plan.least, shared)
-    return {
-        "groups": [
-            {"name": "spanscore_records", "interval": interval, "rules": records},
-            {"name": "spanscore_alerts", "interval": interval, "rules": [_alert(one, shared) for one in found]},
-        ]
-    }
+        rules += baseline_records(plan.metric, plan.baseline, plan.least, shared)
+    rules += [*drop_records(plans, shared), *(_alert(one, shared) for one in found)]
+    return {"groups": [{"name": "spanscore", "interval": promql.duration(shared.interval), "rules": rules}]}
 
 
 def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
@@ -116,6 +112,7 @@ def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
         "alert": alert.name,
         "expr": alert.expression,
         "for": promql.duration(PATIENCE * shared.interval),
+        **({"keep_firing_for": promql.duration(alert.keep_s)} if alert.keep_s else {}),
         "labels": {name: literal(value) for name, value in alert.labels.items()},
         "annotations": {name: filled(template, parts) for name, template in annotations.items()},
     }

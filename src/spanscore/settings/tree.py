@@ -343,7 +343,7 @@ class MonitoringSettings(SettingsPart):
 
     segments: dict[str, list[str]] = Field(default_factory=dict)
     interval: PositiveSeconds = 60.0
-    windows: list[PositiveSeconds] = Field(default=[3_600.0, 21_600.0, 86_400.0], min_length=1)
+    windows: list[PositiveSeconds] = Field(default=[300.0, 900.0, 3_600.0, 21_600.0, 86_400.0], min_length=1)
     no_scores_after: PositiveSeconds | None = None
     services: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1

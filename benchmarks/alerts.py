@@ -1,0 +1,349 @@
+"""Drop alerts, simulated: how often they begin where nothing is wrong, how soon where something is, and when they end.
+
+    python -m benchmarks.alerts [--months 200] [--report FILE]
+
+The rules of ``spanscore.monitoring`` on scores of a minute each, without a Prometheus: the same sums, windows, deviance and
+recovery, one evaluation a minute, ``for`` and ``keep_firing_for``. A false alarm is an alert of any window that begins; the
+scores are then independent and their mean is the lowest that is tolerated. Prints the tables of ``alerts.md``; each cell has a
+seed of its own. Takes five minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanscore.monitoring import budget
+from spanscore.monitoring.alert import PATIENCE
+from spanscore.monitoring.drop_promql import EDGE, LITTLE_VARIED
+from spanscore.monitoring.drops import KEPT
+from spanscore.settings.tree import AlertSettings, MonitoringSettings
+
+Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+SHARED, ALERT = MonitoringSettings(), AlertSettings(baseline=0.85)
+TOLERATED = budget.TOLERATED * ALERT.min_drop
+MONTH, DAY = 43_200, 1_440
+SETS = ((60,), (60, 360, 1_440), tuple(int(one // 60) for one in SHARED.windows))
+"""Minutes of the windows that are watched side by side."""
+TRAFFIC = {"1/s": 3.0, "10/s": 30.0, "100/s": 300.0}
+"""Requests → scores a minute, where one in twenty is scored."""
+DROPS = (0.05, 0.1, 0.3)
+MOST_DELAY = {"1/s": (970, 217, 34), "10/s": (77, 23, 5), "100/s": (14, 5, 3)}
+"""Minutes, for each of the drops."""
+RUNS = 25
+"""Of them at a time: 25 months take 1 GB."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """How scores are spread around their mean.
+
+    Attributes:
+        spread: a + b of the beta law of a unit's quality; 0 = pass/fail.
+        steps: into which the quality is cut; 0 = none.
+    """
+
+    name: str
+    spread: float = 0.0
+    steps: int = 0
+
+    def draw(self, dice: np.random.Generator, mean: float, count: int) -> Floats:
+        """Return that many scores."""
+        quality = dice.beta(mean * self.spread, (1 - mean) * self.spread, count)
+        return dice.binomial(self.steps, quality) / self.steps if self.steps else quality
+
+
+PASS_FAIL, STEPPED, CONTINUOUS = Law("pass/fail"), Law("5-point", 2.0, 4), Law("continuous", 10.0)
+LAWS = ((PASS_FAIL, 0.95), (PASS_FAIL, 0.85), (PASS_FAIL, 0.5), (STEPPED, 0.85), (CONTINUOUS, 0.85))
+"""With their baselines."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of each minute: runs × minutes."""
+
+    n: Floats
+    y: Floats
+    y2: Floats
+
+    def __add__(self, other: Sums) -> Sums:
+        """Return these minutes and then the others."""
+        pairs = ((self.n, other.n), (self.y, other.y), (self.y2, other.y2))
+        return Sums(*(np.concatenate(pair, axis=1) for pair in pairs))
+
+    def mixed(self, other: Sums) -> Sums:
+        """Return what both have of the same minutes."""
+        return Sums(self.n + other.n, self.y + other.y, self.y2 + other.y2)
+
+
+def scored(
+    law: Law, mean: float, per_minute: float | Floats, shape: tuple[int, int], dice: np.random.Generator
+) -> Sums:
+    """Return the sums of minutes; how many scores each holds is Poisson."""
+    n = dice.poisson(per_minute, shape)
+    if not law.spread:
+        passed = dice.binomial(n, mean).astype(float)
+        return Sums(n.astype(float), passed, passed)
+    if isinstance(per_minute, float) and n.size > POOL:
+        pool = scored(law, mean, per_minute, (1, POOL), dice)
+        drawn = dice.integers(0, POOL, shape)
+        return Sums(pool.n[0, drawn], pool.y[0, drawn], pool.y2[0, drawn])
+    of, y = np.repeat(np.arange(n.size), n.ravel()), law.draw(dice, mean, int(n.sum()))
+    sums = [np.bincount(of, values, n.size).reshape(shape).astype(float) for values in (y, y * y)]
+    return Sums(n.astype(float), *sums)
+
+
+POOL = 100_000
+"""Minutes of which longer stretches are put together."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a window holds at each evaluation.
+
+    Attributes:
+        p: the mean, as far from 0 and 1 as its logarithm needs.
+        ratio: its variance as that of pass/fail scores, by what it is.
+        most: the largest ratio that counts where a drop is looked for.
+    """
+
+    n: Floats
+    p: Floats
+    ratio: Floats
+    most: float
+
+    @classmethod
+    def of(cls, sums: Sums, minutes: int, most: float) -> Window:
+        """Return a window of so many minutes, at the evaluations from the end of the first day on."""
+        n, y, y2 = (_sliding(one, minutes) for one in (sums.n, sums.y, sums.y2))
+        with np.errstate(all="ignore"):  # an empty window has no mean, equal scores no error: as in PromQL
+            p = np.clip(y / n, EDGE, 1 - EDGE)
+            error2 = np.maximum(y2 / n - (y / n) ** 2, 0) / n
+            return cls(n, p, p * (1 - p) / (error2 * n), most)
+
+    def __getitem__(self, where: Flags) -> Window:
+        """Return it at some evaluations."""
+        return Window(self.n[where], self.p[where], self.ratio[where], self.most)
+
+    def is_below(self, null: float, z: float) -> Flags:
+        """As ``drop_promql.dropped``."""
+        far = self._deviance(np.full(1, null), self.most) > z * z
+        return (self.p < null) & far & (self.n >= budget.MIN_SCORES)
+
+    def is_better(self, than: Window, null: float) -> Flags:
+        """As ``drop_promql.recovered``."""
+        far = self._deviance(than.p, 1.0) > budget.RECOVERED_Z**2
+        return (self.p > null) & (self.p > than.p) & far & (self.n >= budget.MIN_SCORES)
+
+    def _deviance(self, level: Floats, most: float) -> Floats:
+        with np.errstate(all="ignore"):
+            size = self.n * np.minimum(self.ratio, most)
+            return 2 * size * (self.p * np.log(self.p / level) + (1 - self.p) * np.log((1 - self.p) / (1 - level)))
+
+
+def windows_of(sums: Sums, law: Law, minutes: Iterable[int]) -> dict[int, Window]:
+    """Return minutes → window, shortest first."""
+    return {one: Window.of(sums, one, LITTLE_VARIED if law.spread else 1.0) for one in sorted(minutes)}
+
+
+def _sliding(values: Floats, minutes: int) -> Floats:
+    total = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1)
+    return total[:, DAY + 1 :] - total[:, DAY + 1 - minutes : total.shape[1] - minutes]
+
+
+def zs_of(windows: Sequence[int]) -> dict[int, float]:
+    """Return the z of windows, in minutes, that are watched side by side."""
+    shared = {"interval_s": 60.0, "every_s": ALERT.false_alarm_every, "shares": len(windows)}
+    return {minutes: budget.critical_z(window_s=60.0 * minutes, **shared) for minutes in windows}  # type: ignore[arg-type]
+
+
+def firing(windows: Mapping[int, Window], null: float) -> dict[int, Flags]:
+    """Return window → whether its alert is on at each evaluation: runs × evaluations.
+
+    Args:
+        windows: minutes → window, shortest first; those that are watched side by side.
+    """
+    zs, on, shorter = zs_of(list(windows)), dict[int, Flags](), None
+    recovered = np.zeros(next(iter(windows.values())).n.shape, bool)
+    for minutes, window in windows.items():
+        below = window.is_below(null, zs[minutes])
+        if shorter is not None:
+            recovered[below] |= shorter[below].is_better(window[below], null)
+        on[minutes] = _state(below & ~_lately(recovered, minutes), minutes // KEPT)
+        shorter = window
+    return on
+
+
+def _lately(flags: Flags, minutes: int) -> Flags:
+    """As ``present_over_time``."""
+    count = np.cumsum(np.pad(flags, ((0, 0), (1, 0))), axis=1, dtype=np.int32)
+    now = np.arange(1, count.shape[1])
+    past: Flags = count[:, now] > count[:, np.maximum(now - minutes, 0)]
+    return past
+
+
+def _state(holds: Flags, keep: int) -> Flags:
+    """Return whether an alert is on: from ``for`` on, and for as long as it is kept when its condition holds no more."""
+    on = np.zeros_like(holds)
+    for state, true in zip(on, holds, strict=True):
+        until = -1
+        for start, end in np.flatnonzero(np.diff(np.pad(true, 1).astype(np.int8))).reshape(-1, 2).tolist():
+            begins = start if start <= until else start + PATIENCE
+            if begins < end:
+                state[begins : end + keep], until = True, end + keep
+    return on
+
+
+def begun(on: Flags) -> int:
+    """Return how often an alert begins."""
+    return int((on[:, 1:] & ~on[:, :-1]).sum())
+
+
+def false_alarms(
+    law: Law, baseline: float, per_minute: float, sets: Sequence[tuple[int, ...]], months: int
+) -> list[float]:
+    """Return the alerts that begin in 30 days at the edge of what is tolerated, for each set of windows."""
+    dice = np.random.default_rng([2, round(1_000 * baseline), round(per_minute), round(law.spread)])
+    null, counted = baseline - TOLERATED, np.zeros(len(sets))
+    for runs in [RUNS] * (months // RUNS) or [months]:
+        sums = scored(law, null, per_minute, (runs, MONTH + DAY), dice)
+        windows = windows_of(sums, law, {minutes for one in sets for minutes in one})
+        for i, watched in enumerate(sets):
+            on = firing({minutes: windows[minutes] for minutes in watched}, null)
+            counted[i] += sum(map(begun, on.values()))
+    return [float(one) for one in counted / (months // RUNS * RUNS or months)]
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Runs in which quality drops, at some time within a minute, and comes back.
+
+    Attributes:
+        begins: evaluations before it; within the minute that follows.
+        late: of each run, how much of that minute is over before the drop.
+        on: whether an alert is on.
+    """
+
+    begins: int
+    late: Floats
+    on: Flags
+
+    def delays(self) -> Floats:
+        """Return minutes from the drop to the first alert of each run; infinite where none came."""
+        after = self.on[:, self.begins :]
+        found: Floats = np.where(after.any(axis=1), after.argmax(axis=1) + 1 - self.late, np.inf)
+        return found
+
+
+def dropping(law: Law, drop: float, per_minute: float, *, lasts: int, after: int, runs: int, seed: int = 3) -> Drop:
+    """Return runs of two good days, a drop of so many minutes, and what comes after it."""
+    dice = np.random.default_rng([seed, round(1_000 * drop), round(per_minute), round(law.spread)])
+    baseline, late = 0.85, dice.random((runs, 1))
+    low = baseline - drop
+    sums = scored(law, baseline, per_minute, (runs, 2 * DAY), dice)
+    sums += scored(law, baseline, per_minute * late, (runs, 1), dice).mixed(
+        scored(law, low, per_minute * (1 - late), (runs, 1), dice)
+    )
+    sums += scored(law, low, per_minute, (runs, lasts - 1), dice)
+    sums += scored(law, baseline, per_minute, (runs, after), dice)
+    on = firing(windows_of(sums, law, SETS[-1]), baseline - TOLERATED)
+    return Drop(DAY, late[:, 0], np.any(list(on.values()), axis=0))
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """When alerts end after a drop: minutes of each run, and how often one began again."""
+
+    ended: Floats
+    again: float
+
+
+def recovery(law: Law, drop: float, per_minute: float, runs: int) -> Recovery:
+    """Return what comes after a drop of two hours, in the two days after it; of the runs in which it was seen."""
+    found = dropping(law, drop, per_minute, lasts=120, after=2 * DAY, runs=runs, seed=4)
+    seen = found.on[:, found.begins : found.begins + 120].any(axis=1)
+    after = found.on[seen, found.begins + 120 :]
+    return Recovery((~after).argmax(axis=1).astype(float), begun(after) / max(1, int(seen.sum())))
+
+
+def _false_alarm_rows(months: int) -> Iterator[str]:
+    yield "| scores | requests | " + " | ".join(f"{len(one)} window{'s' * (len(one) > 1)}" for one in SETS) + " |"
+    yield "|---" * (len(SETS) + 2) + "|"
+    for law, baseline in LAWS:
+        for requests, per_minute in TRAFFIC.items():
+            rates = false_alarms(law, baseline, per_minute, SETS, months)
+            cells = [f"{rate:.2f}{_owed(per_minute, one)}" for rate, one in zip(rates, SETS, strict=True)]
+            yield f"| {law.name} {baseline:g} | {requests} | {' | '.join(cells)} |"
+
+
+def _owed(per_minute: float, windows: Sequence[int]) -> str:
+    """Mark where the shortest window that speaks holds 1,000 scores: there half of the budget is to be used."""
+    speaking = [per_minute * minutes for minutes in windows if per_minute * minutes >= budget.MIN_SCORES]
+    return " *" if min(speaking) >= 1_000 else ""
+
+
+def _delay_rows(runs: int) -> Iterator[str]:
+    yield "| scores | requests | " + " | ".join(f"drop of {drop:g}" for drop in DROPS) + " |"
+    yield "|---" * (len(DROPS) + 2) + "|"
+    for law in (PASS_FAIL, STEPPED, CONTINUOUS):
+        for requests, per_minute in TRAFFIC.items():
+            cells = []
+            for drop, most in zip(DROPS, MOST_DELAY[requests], strict=True):
+                delays = dropping(law, drop, per_minute, lasts=8 * most, after=0, runs=runs).delays()
+                told = f"{np.median(delays):.3g} ({np.percentile(delays, 95):.3g})"
+                cells.append(f"{told}, at most {most}" if law is PASS_FAIL else told)
+            yield f"| {law.name} 0.85 | {requests} | {' | '.join(cells)} |"
+
+
+def _recovery_rows(runs: int) -> Iterator[str]:
+    yield "| scores a minute | drop | ended: median | 95 % | last | began again, per drop |"
+    yield "|---|---|---|---|---|---|"
+    for per_minute in (3.0, 10.0, 60.0, 300.0):
+        for drop in (0.1, 0.3):
+            found = recovery(PASS_FAIL, drop, per_minute, runs)
+            ended = " | ".join(f"{np.percentile(found.ended, share):.0f} min" for share in (50, 95, 100))
+            yield f"| {per_minute:g} | {drop:g} | {ended} | {found.again:.2f} |"
+
+
+def main() -> None:
+    """Print the tables, or write them to a file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--months", type=int, default=200, help="of each cell of the first table")
+    parser.add_argument("--runs", type=int, default=400, help="of each cell of the others")
+    parser.add_argument("--report", type=Path, help="a file for the tables")
+    asked = parser.parse_args()
+    tables = {
+        FALSE: _false_alarm_rows(asked.months),
+        DELAYS: _delay_rows(asked.runs),
+        RECOVERIES: _recovery_rows(asked.runs),
+    }
+    text = "\n\n".join([HEAD, *(f"{words}\n\n" + "\n".join(rows) for words, rows in tables.items())]) + "\n"
+    asked.report.write_text(text, encoding="utf-8") if asked.report else print(text)
+
+
+HEAD = """# Drop alerts, simulated
+
+By `python -m benchmarks.alerts`: default windows (5m, 15m, 1h, 6h, 1d) and settings, one evaluation a minute, one request in
+twenty scored, independent scores, fixed seeds."""
+FALSE = """## False alarms in 30 days, where one is allowed
+
+The true mean is the lowest that is tolerated; every alert of every window that begins is counted. One window is 1h, three are
+1h, 6h, 1d. * the shortest window that speaks holds 1,000 scores or more."""
+DELAYS = """## Minutes from a drop to the alert: median (95 %)
+
+From a baseline of 0.85; the drop comes at any time within a minute."""
+RECOVERIES = """## After a drop of two hours
+
+Pass/fail, from 0.85 and back to it; when no alert was on any more, and how many began again in the two days after."""
+
+
+if __name__ == "__main__":
+    main()
