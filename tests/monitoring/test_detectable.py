@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from math import sqrt
+from math import log, sqrt
 
 import pytest
 
@@ -39,15 +39,13 @@ def alarms(plan: DropPlan, *, scores: int, drop: float, hours: int, dice: random
 
 
 def _alarms(plan: DropPlan, sums: Sequence[float], end: int, scores: int) -> bool:
-    for n, mean in _windows(sums, end, scores):
-        if n >= plan.least and mean < plan.null - plan.z * sqrt(plan.null * (1 - plan.null) / n):
+    null = plan.null
+    for hours in HOURS:
+        n, mean = hours * scores, max(1e-9, (sums[end] - sums[end - hours]) / (hours * scores))
+        far = 2 * n * (mean * log(mean / null) + (1 - mean) * log((1 - mean) / (1 - null))) if mean < null else 0.0
+        if n >= plan.least and far > plan.windows[hours * HOUR_S] ** 2:
             return True
     return False
-
-
-def _windows(sums: Sequence[float], end: int, scores: int) -> Iterator[tuple[int, float]]:
-    for hours in HOURS:
-        yield hours * scores, (sums[end] - sums[end - hours]) / (hours * scores)
 
 
 @pytest.mark.parametrize(("scores", "hours"), [(1_000, 1), (200, 1), (200, 24), (20, 24), (20, 14 * 24), (5, 14 * 24)])

@@ -48,7 +48,7 @@ def smallest_drop(
     """Return the smallest drop of a pass/fail metric that is seen; of a continuous metric it is smaller.
 
     Args:
-        windows: seconds.
+        windows: seconds; of the plan.
         scores: effective ones of each hour; behind the last hour comes the first again.
         within_s: seconds since the drop began.
     """
@@ -79,11 +79,12 @@ def _is_seen(plan: DropPlan, windows: Mapping[float, _Looks], drop: float) -> bo
 def _unseen(plan: DropPlan, window_s: float, looks: _Looks, drop: float) -> Iterator[float]:
     """Yield the probability that looks at windows of a length do not see a drop."""
     means = 2 if plan.baseline.offset_s else 1  # that of before has an error of its own
-    limits = {"null": plan.null, "tolerated": plan.tolerated, "z": plan.z, "slack": plan.baseline.slack_of(window_s)}
+    z = plan.windows[window_s]
+    limits = {"null": plan.null, "tolerated": plan.tolerated, "z": z, "slack": plan.baseline.slack_of(window_s)}
     for (scores, share), times in looks.items():
         if scores >= plan.least:
             half = means * scores_to_see(drop * share, **limits)
-            yield _normal.cdf(plan.z - plan.z * sqrt(scores / half)) ** times
+            yield _normal.cdf(z - z * sqrt(scores / half)) ** times
 
 
 def _looks(scores: Sequence[float], window_s: float, begin: int, within_s: float) -> _Looks:
