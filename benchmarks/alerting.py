@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,14 @@ class Seen:
         after_min: since its cause.
         ended: when all alerts had ended, in words.
         names: of all alerts that were told.
+        overdue: what did not come while it was waited for; empty = everything did.
     """
 
     notice: Mapping[str, Any] | None = None
     after_min: float = 0.0
     ended: str = "–"
     names: frozenset[str] = frozenset()
+    overdue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Scenario:
 
     name: str
     title: str
-    play: Callable[[Act], Seen]
+    play: Callable[[Act], None]
     must: frozenset[str] = frozenset()
     may: frozenset[str] = frozenset()
     per_s: float = 20.0
@@ -73,6 +75,7 @@ class Act:
 
     def __init__(self, stage: Stage, service: Service, judge: MoodyJudge) -> None:
         self.stage, self.service, self.judge = stage, service, judge
+        self.seen = Seen()
         self._cause_s = 0.0
 
     def passes(self, minutes: float) -> None:
@@ -89,98 +92,94 @@ class Act:
             self.stage.first(self.service.name, name, since=self._cause_s, within_min=LONGEST_MIN) for name in names
         ]
         first = min(firsts, key=lambda told: float(told["at"]))
-        return Seen(first, self._since(float(first["at"])))
+        self.seen = Seen(first, self._since(float(first["at"])))
+        return self.seen
 
-    def ended(self, seen: Seen, what: str) -> Seen:
-        """Wait for the end of all alerts, and say how long it took since now."""
+    def ends(self, what: str) -> None:
+        """Wait for the end of all alerts, and take note of how long it took since now."""
         self.begins()
         end = self.stage.end(self.service.name, within_min=LONGEST_MIN)
-        return Seen(seen.notice, seen.after_min, f"{self._since(end):.0f} min after {what}")
+        self.seen = replace(self.seen, ended=f"{self._since(end):.0f} min after {what}")
 
     def _since(self, at_s: float) -> float:
         return (at_s - self._cause_s) * FASTER / 60
 
 
-def drop(act: Act) -> Seen:
+def drop(act: Act) -> None:
     act.begins()
     act.judge.good = BAD
     seen = act.first(DROP)
     act.passes(max(0.0, 120 - seen.after_min))
     act.judge.good = BASELINE
-    return act.ended(seen, "the repair, 2 h later")
+    act.ends("the repair, 2 h later")
 
 
-def drift(act: Act) -> Seen:
+def drift(act: Act) -> None:
     act.begins()
     for step in range(1, 25):
         act.judge.good = BASELINE - 0.2 * step / 24
         act.passes(15)
         if DROP in act.stage.names(act.service.name):
             break
-    return act.first(DROP)
+    act.first(DROP)
 
 
-def outage(act: Act) -> Seen:
+def outage(act: Act) -> None:
     act.begins()
     act.judge.away = True
     seen = act.first("SpanscoreJudgeBreakerOpen")
     act.passes(max(0.0, 90 - seen.after_min))
     act.judge.away = False
-    return act.ended(seen, "the judge is back, 90 min later")
+    act.ends("the judge is back, 90 min later")
 
 
-def death(act: Act) -> Seen:
+def death(act: Act) -> None:
     act.begins()
     act.service.die()
-    seen = act.first(SILENT)
+    act.first(SILENT)
     act.passes(240)
     goes_on = SILENT in act.stage.firing(act.service.name)
-    return Seen(seen.notice, seen.after_min, "goes on after 4 h more" if goes_on else "ended, though it is still dead")
+    act.seen = replace(act.seen, ended="goes on 4 h later" if goes_on else "ended, though it is still dead")
 
 
-def ebb(act: Act) -> Seen:
+def ebb(act: Act) -> None:
     act.service.per_s /= 100
     act.passes(300)
-    return Seen()
 
 
-def new_judge(act: Act) -> Seen:
+def new_judge(act: Act) -> None:
     act.service.shadow = MoodyJudge(0.7, "judge-large")
     _deploy(act)
     act.passes(90)
     act.begins()
     act.service.judge, act.service.shadow = act.service.shadow, None
     _deploy(act)
-    seen = act.first(NEW)
+    act.first(NEW)
     act.passes(180)
-    return seen
 
 
-def deploy(act: Act) -> Seen:
+def deploy(act: Act) -> None:
     _deploy(act)
     act.passes(120)
-    return Seen()
 
 
-def scale_in(act: Act) -> Seen:
+def scale_in(act: Act) -> None:
     act.service.leave(0)
     act.passes(240)
-    return Seen()
 
 
-def restart(act: Act) -> Seen:
+def restart(act: Act) -> None:
     act.begins()
     act.judge.good = BAD
     act.passes(3)
     act.service.restart(0)
-    seen = act.first(DROP)
+    act.first(DROP)
     act.judge.good = BASELINE
-    return act.ended(seen, "the repair, at once")
+    act.ends("the repair, at once")
 
 
-def nothing(act: Act) -> Seen:
+def nothing(act: Act) -> None:
     act.passes(300)
-    return Seen()
 
 
 def _deploy(act: Act) -> None:
@@ -238,17 +237,18 @@ def _seen(scenario: Scenario, stage: Stage, ready: threading.Barrier) -> Seen:
         act = Act(stage, service, judge)
         ready.wait()
         act.passes(FIRST_MIN)
+        overdue = ""
         try:
-            seen = scenario.play(act)
+            scenario.play(act)
         except TimeoutError as error:
-            seen = Seen(ended=str(error))
-        return Seen(seen.notice, seen.after_min, seen.ended, frozenset(stage.names(scenario.name)))
+            overdue = str(error).partition(";")[0]
+        return replace(act.seen, names=frozenset(stage.names(scenario.name)), overdue=overdue)
 
 
 def _wrong(scenario: Scenario, seen: Seen) -> str:
     missing, more = scenario.must - seen.names, seen.names - scenario.must - scenario.may
-    told = [f"missing: {', '.join(sorted(missing))}"] if missing else []
-    return "; ".join([*told, f"too much: {', '.join(sorted(more))}"] if more else told)
+    told = {"missing": missing, "too much": more, "overdue": {seen.overdue} - {""}}
+    return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in told.items() if names)
 
 
 def _lines(seen: Mapping[Scenario, Seen]) -> Iterator[str]:
