@@ -32,6 +32,7 @@ FIRST_MIN = 60.0
 LONGEST_MIN = 480.0
 DROP, SILENT, NEW = "SpanscoreQualityDrop", "SpanscoreNoScores", "SpanscoreNewSeries"
 OUTAGE = frozenset({"SpanscoreJudgeFailing", "SpanscoreJudgeBreakerOpen", SILENT})
+_HEAD = "Printed by `python -m benchmarks.alerting`; how it is measured stands in [README.md](README.md).\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = "\n".join(_lines(seen))
     print(table)
     if given.markdown:
-        given.markdown.write_text(table + "\n", encoding="utf-8")
+        given.markdown.write_text(f"{_HEAD}\n{table}\n", encoding="utf-8")
     return int(any(_wrong(scenario, one) for scenario, one in seen.items()))
 
 
