@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from spanscore.cli.main import _commands, app
 
 COMMAND = [sys.executable, "-c", "from spanscore.cli.main import main; main()"]
-LONG = "metrics: [" + ", ".join(f"{{exact_match: {{name: m{n}}}}}" for n in range(2_000)) + "]"
+LONG = "metrics: [" + ", ".join(f"{{exact_match: {{name: m{n}_{'x' * 100}}}}}" for n in range(700)) + "]"
 
 
 def spanscore(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -68,7 +68,7 @@ def test_an_offset_of_a_week_is_held_against_its_own_week_and_its_error() -> Non
     rules = rule_files({"harmless": AlertSettings(baseline={"offset": "7d"})}, METRICS, SHORT)[RULES]
 
     assert 'spanscore:mean:20m{gen_ai_evaluation_name="harmless"} offset 7d' in rules
-    assert '(spanscore:standard_error:20m{gen_ai_evaluation_name="harmless",segment=""} offset 7d) ^ 2' in rules
+    assert '(spanscore:standard_error:20m{gen_ai_evaluation_name="harmless"} offset 7d) ^ 2' in rules
 
 
 def promtool_passes(

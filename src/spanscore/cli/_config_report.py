@@ -370,7 +370,7 @@ def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[Confi
     try:
         refuse_too_many(made, settings.monitoring.segments, shadows)
     except ConfigurationError as error:
-        yield ConfigurationError(f"monitoring.segments: {error}")
+        yield ConfigurationError(f"{'monitoring.segments' if settings.monitoring.segments else 'metrics'}: {error}")
 
 
 def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:
