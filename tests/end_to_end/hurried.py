@@ -28,7 +28,7 @@ ALERTS = {METRIC: AlertSettings(baseline=BASELINE, min_drop=0.1)}
 _LOOKBACK_S = 300 / FASTER
 """For how long Prometheus takes the last value of a series for the present one."""
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"(?<=\[)[\d\w:]+(?=\])|(?<=offset )\w+|(?<=\bfor: )\w+|(?<=interval: )\w+")
+_SPAN = re.compile(r"(?<=\[)[\d\w:]+(?=\])|(?<=offset )\w+|(?<=for: )\w+|(?<=interval: )\w+")
 _NO_RULES = "groups: []\n"
 
 
