@@ -1,6 +1,6 @@
 """What is told of ten services in trouble, when, and when it ends: real replicas, Collector, Prometheus and Alertmanager.
 
-    python -m benchmarks.alerting                   # 9 minutes; --only drop,outage for some; --markdown FILE
+    python -m benchmarks.alerting                   # 7 minutes; --only drop,outage for some; --markdown FILE
 
 An hour takes a minute: the operator's own rules, every duration in them a sixtieth, on requests that come as fast as that.
 Times are told as they are where an hour takes an hour. All services run side by side. Each scenario says which alerts it must
