@@ -272,6 +272,8 @@ def _whole_days(value: Any) -> float:
     return seconds
 
 
+LOOK_BACK_S = 300.0
+"""For so long Prometheus sees a value of a series that gets no more of them."""
 OURS = ("alertname", "severity", "metric", "window", "segment", "reason")
 """Labels that alerts have already."""
 
@@ -331,7 +333,7 @@ class MonitoringSettings(SettingsPart):
 
     Attributes:
         segments: metadata or attribute key → values that are told apart in sums and watched by alerts of their own.
-        interval: between two evaluations of the rules.
+        interval: between two evaluations of the rules; at most Prometheus' look-back, 5 min.
         windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
         no_scores_after: without a single score for this long, something is broken; None = for the time of 15 scores, by those
             of the last day, at least 30 min and at most 24 h.
@@ -351,6 +353,13 @@ class MonitoringSettings(SettingsPart):
         "http://localhost:3000/d/spanscore-metric?var-metric={metric}&var-service={service}&from={from}&to=now"
     )
     trace_url: WebAddress | None = None
+
+    @field_validator("interval")
+    @classmethod
+    def _is_seen(cls, interval: float) -> float:
+        if interval > LOOK_BACK_S:
+            raise ValueError(f"{interval:g} s: Prometheus looks back {LOOK_BACK_S:g} s, then what rules write is gone")
+        return interval
 
     @model_validator(mode="after")
     def _is_long_enough(self) -> Self:
