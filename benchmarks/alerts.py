@@ -106,47 +106,58 @@ POOL = 100_000
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What a window is held against at each evaluation: as ``drop_promql.dropped`` takes it."""
+
+    null: float | Floats
+    z: float
+    least: int = budget.MIN_SCORES
+    strays: float | Floats = 0.0
+
+
+@dataclass(frozen=True)
 class Window:
     """What a window holds at each evaluation.
 
     Attributes:
         p: the mean, as far from 0 and 1 as its logarithm needs.
-        ratio: its variance as that of pass/fail scores, by what it is.
-        most: the largest ratio that counts where a drop is looked for.
+        error2: its variance.
+        most: so many pass/fail scores one may count for where a drop is looked for.
     """
 
     n: Floats
     p: Floats
-    ratio: Floats
+    error2: Floats
     most: float
 
     @classmethod
     def of(cls, sums: Sums, minutes: int, most: float) -> Window:
         """Return a window of so many minutes, at the evaluations from the end of the first day on."""
-        n, y, y2 = (_sliding(one, minutes) for one in (sums.n, sums.y, sums.y2))
-        with np.errstate(all="ignore"):  # an empty window has no mean, equal scores no error: as in PromQL
-            p = np.clip(y / n, EDGE, 1 - EDGE)
-            error2 = np.maximum(y2 / n - (y / n) ** 2, 0) / n
-            return cls(n, p, p * (1 - p) / (error2 * n), most)
+        n, y, y2 = (sliding(one, minutes) for one in (sums.n, sums.y, sums.y2))
+        with np.errstate(all="ignore"):  # an empty window has no mean: as in PromQL
+            return cls(n, np.clip(y / n, EDGE, 1 - EDGE), np.maximum(y2 / n - (y / n) ** 2, 0) / n, most)
 
     def __getitem__(self, where: Flags) -> Window:
         """Return it at some evaluations."""
-        return Window(self.n[where], self.p[where], self.ratio[where], self.most)
+        return Window(self.n[where], self.p[where], self.error2[where], self.most)
 
-    def is_below(self, null: float, z: float) -> Flags:
+    def is_below(self, rule: Rule) -> Flags:
         """As ``drop_promql.dropped``."""
-        far = self._deviance(np.full(1, null), self.most) > z * z
-        return (self.p < null) & far & (self.n >= budget.MIN_SCORES)
+        far = self._deviance(rule.null, self.most, rule.strays) > rule.z**2
+        below: Flags = (self.p < rule.null) & far & (self.n >= rule.least)
+        return below
 
-    def is_better(self, than: Window, null: float) -> Flags:
+    def is_better(self, than: Window, null: Floats) -> Flags:
         """As ``drop_promql.recovered``."""
         far = self._deviance(than.p, 1.0) > budget.RECOVERED_Z**2
         return (self.p > null) & (self.p > than.p) & far & (self.n >= budget.MIN_SCORES)
 
-    def _deviance(self, level: Floats, most: float) -> Floats:
-        with np.errstate(all="ignore"):
-            size = self.n * np.minimum(self.ratio, most)
-            return 2 * size * (self.p * np.log(self.p / level) + (1 - self.p) * np.log((1 - self.p) / (1 - level)))
+    def _deviance(self, level: float | Floats, most: float, strays: float | Floats = 0.0) -> Floats:
+        p, failing = self.p, 1 - self.p
+        with np.errstate(all="ignore"):  # equal scores have no error
+            size = self.n * np.minimum(p * failing / ((self.error2 + strays) * self.n), most)
+            found: Floats = 2 * size * (p * np.log(p / level) + failing * np.log(failing / (1 - level)))
+            return found
 
 
 def windows_of(sums: Sums, law: Law, minutes: Iterable[int]) -> dict[int, Window]:
@@ -154,28 +165,32 @@ def windows_of(sums: Sums, law: Law, minutes: Iterable[int]) -> dict[int, Window
     return {one: Window.of(sums, one, LITTLE_VARIED if law.spread else 1.0) for one in sorted(minutes)}
 
 
-def _sliding(values: Floats, minutes: int) -> Floats:
+def sliding(values: Floats, minutes: int) -> Floats:
+    """Return the sums over so many minutes that end with each one from the end of the first day on."""
     total = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1)
     return total[:, DAY + 1 :] - total[:, DAY + 1 - minutes : total.shape[1] - minutes]
 
 
-def zs_of(windows: Sequence[int]) -> dict[int, float]:
-    """Return the z of windows, in minutes, that are watched side by side."""
+def rules_of(windows: Sequence[int], null: float) -> dict[int, Rule]:
+    """Return the rules of windows, in minutes, that are watched side by side."""
     shared = {"interval_s": 60.0, "every_s": ALERT.false_alarm_every, "shares": len(windows)}
-    return {minutes: budget.critical_z(window_s=60.0 * minutes, **shared) for minutes in windows}  # type: ignore[arg-type]
+    return {minutes: Rule(null, budget.critical_z(window_s=60.0 * minutes, **shared)) for minutes in windows}  # type: ignore[arg-type]
 
 
-def firing(windows: Mapping[int, Window], null: float) -> dict[int, Flags]:
+def firing(windows: Mapping[int, Window], rules: Mapping[int, Rule]) -> dict[int, Flags]:
     """Return window → whether its alert is on at each evaluation: runs × evaluations.
 
     Args:
         windows: minutes → window, shortest first; those that are watched side by side.
+        rules: minutes → what it is held against.
     """
-    zs, on, shorter = zs_of(list(windows)), dict[int, Flags](), None
+    on, shorter = dict[int, Flags](), None
     recovered = np.zeros(next(iter(windows.values())).n.shape, bool)
     for minutes, window in windows.items():
-        below = window.is_below(null, zs[minutes])
+        rule = rules[minutes]
+        below = window.is_below(rule)
         if shorter is not None:
+            null = np.broadcast_to(rule.null, below.shape)[below]
             recovered[below] |= shorter[below].is_better(window[below], null)
         on[minutes] = _state(below & ~_lately(recovered, minutes), minutes // KEPT)
         shorter = window
@@ -217,7 +232,7 @@ def false_alarms(
         sums = scored(law, null, per_minute, (runs, MONTH + DAY), dice)
         windows = windows_of(sums, law, {minutes for one in sets for minutes in one})
         for i, watched in enumerate(sets):
-            on = firing({minutes: windows[minutes] for minutes in watched}, null)
+            on = firing({minutes: windows[minutes] for minutes in watched}, rules_of(watched, null))
             counted[i] += sum(map(begun, on.values()))
     return [float(one) for one in counted / (months // RUNS * RUNS or months)]
 
@@ -254,7 +269,7 @@ def dropping(law: Law, drop: float, per_minute: float, *, lasts: int, after: int
     )
     sums += scored(law, low, per_minute, (runs, lasts - 1), dice)
     sums += scored(law, baseline, per_minute, (runs, after), dice)
-    on = firing(windows_of(sums, law, SETS[-1]), baseline - TOLERATED)
+    on = firing(windows_of(sums, law, SETS[-1]), rules_of(SETS[-1], baseline - TOLERATED))
     return Drop(DAY, late[:, 0], np.any(list(on.values()), axis=0))
 
 

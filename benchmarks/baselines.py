@@ -2,52 +2,42 @@
 
     python -m benchmarks.baselines         # ten minutes; --months 3 for a look
 
-Each month has four weeks before it, of which the baseline is learned by the code of ``spanscore baseline``; then the condition
-of the drop alerts is evaluated once a minute for 30 days, and for one more in which the mean is 0.1 lower.
+Each month has four weeks before it, of which the baseline is learned by the code of ``spanscore baseline``; then the drop
+alerts, as ``benchmarks/alerts.py`` simulates them, are evaluated once a minute for 30 days, and for one more in which the mean
+is 0.1 lower. Each alert of each window that begins is a false alarm.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import mean, median
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import alerts
+from benchmarks.alerts import CONTINUOUS, DAY, PASS_FAIL, Flags, Floats, Law, Rule, Sums, Window, sliding
 from spanscore.metrics.catalog.registry import create
+from spanscore.monitoring.baselines import Baseline
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.tree import AlertSettings, MonitoringSettings, OffsetBaseline
 
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]
 
-DAY = 1_440
-"""Minutes; all times here are."""
 LEARNED, WATCHED, DROPPED = 28 * DAY, 30 * DAY, DAY
+"""Minutes; all times here are."""
+MINUTES = alerts.SETS[-1]
+"""Of the windows."""
 DROP = 0.1
 MEAN = 0.85
 PER_MINUTE = 10.0
-BETA = 10.0
-"""a + b of a continuous metric's scores: a standard deviation of 0.11."""
 THURSDAY = 96
 """Hour of the week at the epoch, at which a simulation begins."""
-HELD = 3
-"""Evaluations for which a condition holds before it is an alarm: ``for`` of two intervals."""
-
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-
-
-class Sums(NamedTuple):
-    """Of each minute: scores, Σy, Σy²."""
-
-    n: Floats
-    y: Floats
-    y2: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +66,7 @@ WORLDS: Mapping[str, World] = {
     "bursts of 5 equal answers": World(burst=5),
     "bursts of 20 equal answers": World(burst=20),
 }
-LAWS: Mapping[str, str] = {"pass/fail": "exact_match", "continuous": "faithfulness"}
+LAWS: Mapping[Law, str] = {PASS_FAIL: "exact_match", CONTINUOUS: "faithfulness"}
 """Law of the scores → a metric of that kind."""
 FORGETS = 120.0
 
@@ -89,41 +79,25 @@ class Month(NamedTuple):
     learned: LearnedBaseline
 
 
-def month(world: World, law: str, seed: int) -> Month:
+def month(world: World, law: Law, seed: int) -> Month:
     """Return one month of a world, the same for the same seed."""
-    dice = np.random.default_rng(seed)
     minutes = np.arange(LEARNED + WATCHED + DROPPED, dtype=float)
-    plan = _plan(law, None)
-    sums = _scored(dice, world, minutes, binary=plan.binary)
-    of = learned(_steps(Sums(*(one[:LEARNED] for one in sums))))
-    hours = np.array(of.hours)[((minutes // 60 + THURSDAY) % 168).astype(int)]
-    flat = np.full(len(minutes), of.mean)
-    sized = _plan(law, of.min_scores)
-    firing = {
-        "flat": _firing(plan, sums, _weighted(sums, flat)),
-        "plain mean of the profile": _firing(plan, sums, _plain(hours)),
-        "profile": _firing(plan, sums, _weighted(sums, hours)),
-        "profile, slack": _firing(sized, sums, _weighted(sums, hours), of.slack),
-        "offset 7d": _firing(plan, sums, None),
-    }
-    clean, dropped = slice(LEARNED, LEARNED + WATCHED), slice(LEARNED + WATCHED, None)
+    sums = _scored(np.random.default_rng(seed), world, minutes, law)
+    of = learned(_steps(Sums(*(one[:, :LEARNED] for one in (sums.n, sums.y, sums.y2)))))
+    windows = alerts.windows_of(sums, law, MINUTES)
+    on = {name: alerts.firing(windows, rules) for name, rules in _watched(law, of, sums, windows).items()}
+    drops = LEARNED + WATCHED - DAY  # the first evaluation is at the end of the first day
     return Month(
-        {name: _begun(one[clean]) for name, one in firing.items()},
-        {name: _first(one[dropped]) for name, one in firing.items()},
+        {name: sum(alerts.begun(of[:, LEARNED - DAY : drops]) for of in one.values()) for name, one in on.items()},
+        {name: _first(np.any([of[0, drops:] for of in one.values()], axis=0)) for name, one in on.items()},
         of,
     )
-
-
-def _plan(law: str, least: int | None) -> DropPlan:
-    alert = AlertSettings(baseline=MEAN, min_scores=least)
-    metric = create(LAWS[law], judge="lexical", embeddings="lexical")
-    return plans_of({metric.name: alert}, [metric], MonitoringSettings())[0]
 
 
 # --- scores -----------------------------------------------------------------------------------------------------
 
 
-def _scored(dice: np.random.Generator, world: World, minutes: Floats, *, binary: bool) -> Sums:
+def _scored(dice: np.random.Generator, world: World, minutes: Floats, law: Law) -> Sums:
     day = 2 * np.pi * minutes / DAY
     true = MEAN + world.swing * np.sin(day) + _wandering(dice, world.wander, len(minutes))
     true = true - np.where(minutes >= LEARNED + WATCHED, DROP, 0.0)
@@ -131,15 +105,14 @@ def _scored(dice: np.random.Generator, world: World, minutes: Floats, *, binary:
     groups = dice.poisson(traffic / world.burst)
     minute = np.repeat(np.arange(len(minutes)), groups)
     size = dice.geometric(1 / world.burst, len(minute)).astype(float)
-    y = _drawn(dice, np.clip(true, 0.01, 0.99)[minute], binary=binary)
-    sums = (np.bincount(minute, size * y**power, len(minutes)).astype(float) for power in (0, 1, 2))
-    return Sums(*sums)
+    y = _drawn(dice, np.clip(true, 0.01, 0.99)[minute], law)
+    return Sums(*(np.bincount(minute, size * y**power, len(minutes))[None].astype(float) for power in (0, 1, 2)))
 
 
-def _drawn(dice: np.random.Generator, true: Floats, *, binary: bool) -> Floats:
-    if binary:
-        return (dice.random(len(true)) < true).astype(float)
-    return dice.beta(true * BETA, (1 - true) * BETA)
+def _drawn(dice: np.random.Generator, true: Floats, law: Law) -> Floats:
+    if law.spread:
+        return dice.beta(true * law.spread, (1 - true) * law.spread)
+    return (dice.random(len(true)) < true).astype(float)
 
 
 def _wandering(dice: np.random.Generator, deviation: float, length: int) -> Floats:
@@ -156,96 +129,92 @@ def _wandering(dice: np.random.Generator, deviation: float, length: int) -> Floa
 
 def _steps(sums: Sums) -> dict[int, Moments]:
     """Return the sums as ``spanscore baseline`` reads them; every unit is scored, so w = 1."""
-    by_step = [one.reshape(-1, STEP_S // 60).sum(axis=1).tolist() for one in sums]
+    by_step = [one.reshape(-1, STEP_S // 60).sum(axis=1).tolist() for one in (sums.n, sums.y, sums.y2)]
     return {
         number * STEP_S: Moments(n=n, w=n, wy=y, w2=n, w2y=y, w2y2=y2)
         for number, (n, y, y2) in enumerate(zip(*by_step, strict=True))
     }
 
 
-# --- alarms -----------------------------------------------------------------------------------------------------
-
-Normal: TypeAlias = Callable[[int], Floats]
-"""Length of a window → what is normal over the one that ends with each minute."""
+# --- what is watched --------------------------------------------------------------------------------------------
 
 
-def _weighted(sums: Sums, normal: Floats) -> Normal:
-    return lambda window: _sum_over(normal * sums.n, window) / np.maximum(_sum_over(sums.n, window), 1e-9)
+def _watched(law: Law, of: LearnedBaseline, sums: Sums, windows: Mapping[int, Window]) -> dict[str, dict[int, Rule]]:
+    """Return the rules of each baseline."""
+    at = np.arange(sums.n.shape[1])
+    hours = np.array(of.hours)[(at // 60 + THURSDAY) % 168][None]
+    with np.errstate(invalid="ignore"):  # where nothing was scored, nothing is normal
+        profile = {one: sliding(hours * sums.n, one) / sliding(sums.n, one) for one in MINUTES}
+    plan = _plan(law, AlertSettings(baseline=of.mean))
+    return {
+        "flat": _rules(plan, dict.fromkeys(MINUTES, np.array([of.mean]))),
+        "plain mean of the profile": _rules(plan, {one: sliding(hours, one) / one for one in MINUTES}),
+        "profile": _rules(plan, profile),
+        "profile, slack": _rules(_as_written(law, of), profile),
+        "offset 7d": _offset(_plan(law, AlertSettings(baseline=OffsetBaseline(offset=7 * 86_400))), windows),
+    }
 
 
-def _plain(normal: Floats) -> Normal:
-    return lambda window: _sum_over(normal, window) / window
+def _as_written(law: Law, of: LearnedBaseline) -> DropPlan:
+    """Return the plan of what ``spanscore baseline`` writes."""
+    plan = _plan(law, AlertSettings(baseline=of.mean, min_scores=of.min_scores))
+    slack = {float(length): strays for length, strays in of.slack.items()}
+    return replace(plan, baseline=Baseline(level=of.mean, text="", slack=slack))
 
 
-def _firing(plan: DropPlan, sums: Sums, normal: Normal | None, slack: Mapping[int, float] | None = None) -> Bools:
-    """Return whether a drop is told in each minute, by ``promql.dropped`` over every window.
+def _plan(law: Law, alert: AlertSettings) -> DropPlan:
+    metric = create(LAWS[law], judge="lexical", embeddings="lexical")
+    return plans_of({metric.name: alert}, [metric], MonitoringSettings())[0]
+
+
+def _rules(plan: DropPlan, normal: Mapping[int, Floats]) -> dict[int, Rule]:
+    """Return the rule of each window.
 
     Args:
-        normal: None = the mean of seven days before, with its own error.
-        slack: by the length of a window in seconds.
+        normal: minutes of a window → what is normal over it.
     """
-    told = np.zeros(len(sums.n), bool)
-    for window in (int(length) // 60 for length in MonitoringSettings().windows):
-        n, means, variance = _estimate(sums, window)
-        stray = _slack(slack or {}, window * 60) ** 2
-        before = _before(means) if normal is None else normal(window)
-        of_before = _before(variance) if normal is None else 0.0
-        null = before - plan.tolerated
-        own, of_null = (
-            variance + stray + of_before,
-            np.clip(null * (1 - null), 0, None) / np.maximum(n, 1) + stray + of_before,
+    return {
+        (one := int(length) // 60): Rule(
+            normal[one] - plan.tolerated, z, plan.least, plan.baseline.slack_of(length) ** 2
         )
-        error = np.sqrt(np.maximum(own, of_null) if plan.binary else np.where(variance > 0, own, of_null))
-        held = (n >= plan.least) & (null - means > plan.z * error) & (np.arange(len(n)) >= 7 * DAY + window)
-        told |= np.logical_and.reduce([np.roll(held, evaluation) for evaluation in range(HELD)])
-    return told
+        for length, z in plan.windows.items()
+    }
 
 
-def _estimate(sums: Sums, window: int) -> tuple[Floats, Floats, Floats]:
-    n, y, y2 = (_sum_over(one, window) for one in sums)
-    safe = np.maximum(n, 1e-9)
-    means = y / safe
-    return n, means, np.maximum(y2 - 2 * means * y + means**2 * n, 0) / safe**2
-
-
-def _slack(slack: Mapping[int, float], window_s: int) -> float:
-    known = [length for length in slack if length <= window_s]
-    return slack[max(known, default=min(slack))] if slack else 0.0
+def _offset(plan: DropPlan, windows: Mapping[int, Window]) -> dict[int, Rule]:
+    """Return the rules of what is held against the mean of seven days before, with its own error."""
+    before = {
+        one: replace(of, n=_before(of.n), p=_before(of.p), error2=_before(of.error2)) for one, of in windows.items()
+    }
+    rules = _rules(plan, {one: np.where(of.n >= plan.least, of.p, np.nan) for one, of in before.items()})
+    return {one: replace(rule, strays=before[one].error2) for one, rule in rules.items()}
 
 
 def _before(values: Floats) -> Floats:
-    return np.roll(values, 7 * DAY)
+    """Return what was seven days before; nothing in the first of them."""
+    return np.pad(values, ((0, 0), (7 * DAY, 0)), constant_values=np.nan)[:, : values.shape[1]]
 
 
-def _sum_over(values: Floats, window: int) -> Floats:
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    return np.concatenate([total[1:window], total[window:] - total[:-window]])
-
-
-def _begun(told: Bools) -> int:
-    return int((told[1:] & ~told[:-1]).sum() + told[0])
-
-
-def _first(told: Bools) -> int:
-    return int(told.argmax()) if told.any() else DAY
+def _first(told: Flags) -> int:
+    return int(told.argmax()) + 1 if told.any() else DAY
 
 
 # --- the table --------------------------------------------------------------------------------------------------
 
 
-def rows(months: int, worlds: Sequence[str] = tuple(WORLDS), laws: Sequence[str] = tuple(LAWS)) -> list[list[str]]:
+def rows(months: int, worlds: Sequence[str] = tuple(WORLDS), laws: Sequence[Law] = tuple(LAWS)) -> list[list[str]]:
     """Return the table's rows: false alarms in 30 days by baseline, and what the command would have said."""
     return [
         _row(law, name, [month(WORLDS[name], law, seed) for seed in range(months)]) for law in laws for name in worlds
     ]
 
 
-def _row(law: str, name: str, found: Sequence[Month]) -> list[str]:
+def _row(law: Law, name: str, found: Sequence[Month]) -> list[str]:
     alarms = [f"{mean(one.alarms[baseline] for one in found):.2f}" for baseline in found[0].alarms]
     explained = [one.learned.explained for one in found if one.learned.explained is not None]
     return [
         name,
-        law,
+        law.name,
         *alarms,
         " / ".join(_delay(found, baseline) for baseline in ("flat", "profile, slack")),
         f"{max(0.0, median(explained)):.0%}" if explained else "–",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.alerts import CONTINUOUS
 from benchmarks.baselines import WORLDS, Month, month
 
 SEEDS = (101, 102)  # the benchmark's begin with 0
@@ -11,7 +12,7 @@ REPAIRED, FLAT = "profile, slack", "flat"
 
 
 def months(world: str) -> list[Month]:
-    return [month(WORLDS[world], "continuous", seed) for seed in SEEDS]
+    return [month(WORLDS[world], CONTINUOUS, seed) for seed in SEEDS]
 
 
 def alarms(found: list[Month], baseline: str) -> float:
