@@ -66,6 +66,28 @@ def test_a_unit_that_was_not_sampled_says_which_threshold_it_missed(rules: list[
     assert told["randomness"] < told["threshold_met"] == told["threshold"] == f"{threshold(1e-9):014x}"
 
 
+@pytest.mark.parametrize(
+    "facts", [{"status": "error"}, {"any_error": True}, {"min_tool_calls": 3}, {"slower_than": 100.0}]
+)
+def test_a_rule_that_did_not_match_is_not_told_of_a_unit_that_was_not_sampled(facts: dict[str, Any]) -> None:
+    with a_line(Grounded(), sample_rate=0.0, rules=[Rule(1e-9, "another", **facts)]) as (scorer, _):
+        trace_id = invoked(scorer)
+        assert scorer.flush(5)
+
+        told = of_metric(scorer, trace_id)
+
+    assert (told["rates"], told["rule"]) == ({"base": 0.0}, "base")
+
+
+def test_a_rule_on_a_score_is_not_told_of_the_metric_that_gives_it() -> None:
+    rules = [Rule(1.0, "low", score={"metric": "first", "below": 0.5})]
+    with a_line(Grounded("first"), Grounded(), rates={"first": 1.0, "grounded": 0.5}, rules=rules) as (scorer, _):
+        trace_id = invoked(scorer)
+        assert scorer.flush(5)
+
+        assert of_metric(scorer, trace_id, "first")["rates"] == {"base": 1.0}
+
+
 def test_below_a_remote_parent_both_thresholds_are_told() -> None:
     state = TraceState([("ot", f"th:{threshold(0.1):014x}")])
     parent = SpanContext(1 << 100, 7, is_remote=True, trace_flags=TraceFlags(1), trace_state=state)

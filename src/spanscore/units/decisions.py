@@ -29,7 +29,7 @@ class _Closed:
     Attributes:
         decisions: by metric; empty where none was needed: ``facts`` tell them.
         outcomes: metric → how it ended, of those that have.
-        facts: what alone decided, where no rule matched and no rate was reached.
+        facts: by which it is told, where no rule matched and no rate was reached; without metadata, which may be large.
     """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -67,8 +67,8 @@ class Decisions:
     # --- deciding ----------------------------------------------------------------------------------------------
 
     def first(self, facts: Facts) -> dict[str, Decision]:
-        """Return the decisions on a unit that has closed: of all metrics, or of the screens."""
-        return self._decided(facts, self._first, self._sampler.decide)
+        """Return the decisions on a unit that has closed: of all metrics, or of the screens, which wait for no score."""
+        return self._decided(facts._replace(scores={}), self._first, self._sampler.decide)
 
     def rest(self, facts: Facts, scores: Mapping[str, float | None]) -> dict[str, Decision]:
         """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
@@ -84,8 +84,7 @@ class Decisions:
         decisions: dict[str, Decision] = {}
         if self._sampler.matches(facts):
             decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
-        alone = None if decisions else Facts(key, facts.is_trace_root, facts.trace_state)
-        closed = _Closed(decisions, self._unsampled, alone)
+        closed = _Closed(decisions, self._unsampled, None if decisions else facts._replace(metadata={}))
         with self._lock:
             self._remember(key, closed)
         self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
