@@ -11,12 +11,17 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.judges.models import Answers
 from tests.live import QUESTION, Failing, Grounded, Held, a_line, identity_holds, rag
+from tests.report.builders import a_score
 from tests.servers.server import poll
 
 from spanscore import Budget, ConfigurationError
 from spanscore.judges import judge
+from spanscore.line.shadow import Pairs
 from spanscore.metrics import AspectCritic, Finding
+from spanscore.model.job import JobResult
+from spanscore.model.span import Unit, UnitKey
 from spanscore.testing import MemorySink
+from spanscore.units.ledger import Ledger
 
 GOOD = '{"reason": "", "verdict": 1}'
 
@@ -109,6 +114,22 @@ def test_status_compares_both_on_the_same_units() -> None:
         assert scorer.status().means["grounded"][0] == 1.0
         assert "grounded shadow" in str(scorer.status())
         assert "mean 0.25 against 1.00 on the same 3 units; difference −0.75" in " ".join(str(scorer.status()).split())
+
+
+@pytest.mark.parametrize("own_first", [True, False])
+def test_what_a_fallback_judged_is_not_compared(own_first: bool) -> None:
+    unit, ledger = Unit(UnitKey(1, 2), ()), Ledger(["faithfulness"])
+    pairs = Pairs(["faithfulness"], ledger)
+    ledger.enter(unit.key)
+    settle = [
+        lambda: pairs.settled(JobResult(unit, [a_score(1.0, stratum="fallback")])),
+        lambda: pairs.settled_beside(JobResult(unit, [a_score(0.0, stratum="shadow")])),
+    ]
+
+    for one in settle if own_first else reversed(settle):
+        one()
+
+    assert str(pairs.compared["faithfulness"]) == "no unit has both scores yet"
 
 
 def test_a_units_spans_do_not_wait_for_a_shadow() -> None:

@@ -66,14 +66,15 @@ class Pairs:
         self._waiting: dict[tuple[UnitKey, str], float | None] = {}
 
     def settled(self, result: JobResult) -> None:
-        """Note scores of the metrics' own judges."""
+        """Note scores of the metrics' own judges; those of a fallback are nobody's to compare with."""
         key = result.unit.key
         for score in result.scores:
+            own = score.quality if score.stratum is None else None
             if (key, score.metric) in self._waiting:
                 shadow = self._waiting.pop((key, score.metric))
-                self._compare(score.metric, score.quality, shadow, score.probability)
+                self._compare(score.metric, own, shadow, score.probability)
             elif score.metric in self.compared and self._ledger.is_open(key):
-                self._waiting[key, score.metric] = score.quality
+                self._waiting[key, score.metric] = own
 
     def settled_beside(self, result: JobResult) -> None:
         """Note scores of second judges."""
