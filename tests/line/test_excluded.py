@@ -6,7 +6,7 @@ import threading
 from typing import Any
 from uuid import uuid4
 
-from tests.live import QUESTION, Held, a_line, open_roots, rag
+from tests.live import QUESTION, Failing, Held, a_line, open_roots, rag
 from tests.servers.server import poll
 
 from spanscore.model.counted import Weights
@@ -88,3 +88,14 @@ def test_a_status_says_of_how_much_the_mean_is_where_a_burst_found_the_queue_ful
     assert "16 % of the chosen units were not scored (queue_full 6): the mean is of the rest" in said
     assert f"{low:.2f} at worst, {high:.2f} at best" in said
     assert "−16 % lost" in said
+
+
+def test_where_no_unit_was_scored_a_status_tells_of_no_mean() -> None:
+    with a_line(Failing(RuntimeError("no"))) as (scorer, _):
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(5)
+
+        said = " ".join(str(scorer.status()).split())
+
+    assert "failing: 100 % of the chosen units were not scored (metric_error 1): there is no mean" in said
+    assert "the rest" not in said

@@ -210,8 +210,9 @@ class Status:
                 ended = ((outcome, units) for outcome, units in self.outcomes[metric].items() if Outcome(outcome).lost)
                 how = ", ".join(f"{outcome} {units:,}" for outcome, units in ended if units) or "a fallback scored them"
                 share, low, high = lacking
-                told = f"{metric}: {100 * share:.0f} % of the chosen units were not scored ({how}): the mean is of the rest"
-                yield f"{told}; of all it is {low:.2f} at worst, {high:.2f} at best"
+                told = f"{metric}: {100 * share:.0f} % of the chosen units were not scored ({how})"
+                of_rest = f"the mean is of the rest; of all it is {low:.2f} at worst, {high:.2f} at best"
+                yield f"{told}: {of_rest if share < 1 else 'there is no mean'}"
 
     def _declined(self) -> Iterator[str]:
         for metric, declined in self.declined.items():
