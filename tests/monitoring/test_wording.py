@@ -94,6 +94,27 @@ def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_pat
     assert "series 1. 20 % of the chosen units were not scored: the mean is of the rest, at worst 0.62. At most" in said
 
 
+@pytest.mark.parametrize("file", [RULES, GRAFANA])
+def test_no_place_is_left_open_in_what_an_alert_says(file: str) -> None:
+    alerts = {"passed": AlertSettings(baseline=0.9, min_drop=0.1, threshold=0.7)}
+
+    written = rule_files(alerts, [PASSED], MonitoringSettings(segments={"tier": ["gold"]}))[file]
+
+    rules = yaml.safe_load(written)["groups"][0]["rules"]
+    said = " ".join(text for rule in rules for text in rule.get("annotations", {}).values())
+    assert "for tier=gold" in said
+    assert re.findall(r"\{\w+\}", said) == []
+
+
+@pytest.mark.parametrize("reason", ["unscored", "queue_full"])
+def test_units_are_told_as_whole_numbers(reason: str) -> None:
+    rules = yaml.safe_load(files_of([PASSED])[RULES])["groups"][0]["rules"]
+
+    (text,) = [one["annotations"]["description"] for one in rules if one.get("labels", {}).get("reason") == reason]
+
+    assert '{{ $value | printf "%.0f" }}' in text  # %.3g makes 2.1e+04 of 21,000
+
+
 @pytest.mark.server
 def test_another_judge_is_told_from_what_to_what(prometheus: ModuleType, tmp_path: Path) -> None:
     said = told(prometheus, tmp_path, files_of([PASSED]), "SpanscoreNewSeries", "another judge is told")

@@ -37,7 +37,8 @@ _FALSE_ALARMS = (
 _NO_QUALITY = "an open scale, so no mean is watched; give the metric range="
 _READING = {
     "drop": "the smallest that matters, min_drop",
-    "z": "standard errors below what is tolerated (the baseline less a quarter of the drop); computed from false_alarm_every",
+    "z": "standard errors below what is tolerated (the baseline less a quarter of the drop); computed from false_alarm_every, "
+    "here of the window that asks for most",
     "to speak": "what a window must hold before it may alert",
     "scores": "effective ones in a window. As many as there are at one rate, fewer where sampling rules take some units more "
     "often; to see the drop half of the time, a continuous metric needs fewer than is said here",

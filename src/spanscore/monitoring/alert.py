@@ -76,8 +76,8 @@ class Alert:
         expression: returns the value where something is wrong, and nothing elsewhere.
         labels: severity, metric, window; segment where it is for one, reason where there are several. As they are.
         summary: for people, in one line; a template, so what comes from outside is ``literal`` in it.
-        text: for people, a template as well; ``{value}`` (``{lasting}`` where it is seconds), ``{service}`` and
-            ``{<figure>}`` are what each tool puts in.
+        text: for people, a template as well; ``{value}`` (``{count}`` where it is whole, ``{lasting}`` where it is seconds),
+            ``{service}`` and ``{<figure>}`` are what each tool puts in.
         figures: name → what the text says besides the value.
         runbook: address of what to do; empty = none.
         keep_s: seconds for which it stays on when its condition holds no more.

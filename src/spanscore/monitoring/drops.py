@@ -26,7 +26,7 @@ from spanscore.monitoring.alert import (
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.drop_promql import DROPPED, RECOVERED, alarm, dropped, recovered
-from spanscore.monitoring.wording import EVIDENCE, figures_of, mean_of
+from spanscore.monitoring.wording import evidence_of, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
@@ -171,7 +171,7 @@ def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
                 labels=labels_of(alert.severity, plan.metric, window, stream),
                 summary=f"{literal(plan.metric)} has dropped{suffix_of(stream)}",
                 text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below "
-                f"{plan.baseline.text} ({{service}}). {EVIDENCE} {_promise(plan, z)}",
+                f"{plan.baseline.text} ({{service}}). {evidence_of(stream)} {_promise(plan, z)}",
                 figures=_figures(plan, stream, window),
                 keep_s=length // (KEPT * shared.interval) * shared.interval,
             )
@@ -214,6 +214,6 @@ def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings)
             labels=labels_of(alert.severity, metric.name, window, stream),
             summary=f"{literal(metric.name)} is below {alert.threshold:g}{suffix_of(stream)}",
             text=f"{mean_of(metric.name, metric.scale, stream)} is {{value}} over {window}, below its threshold of "
-            f"{alert.threshold:g} ({{service}}). {EVIDENCE}",
+            f"{alert.threshold:g} ({{service}}). {evidence_of(stream)}",
             figures=figures_of(metric.name, metric.scale, stream, own, window),
         )

@@ -42,7 +42,12 @@ def _rule(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
     told = "".join(templates.values())
     figures = {name: one for name, one in {**alert.figures, **times_of(alert)}.items() if f"{{{name}}}" in told}
     lasting = "{{ humanizeDuration $values.B.Value }}"
-    parts = {"value": _value("B", "%.3g"), "lasting": lasting, "service": f"service {SERVICE}"}
+    parts = {
+        "value": _value("B", "%.3g"),
+        "count": _value("B", "%.0f"),
+        "lasting": lasting,
+        "service": f"service {SERVICE}",
+    }
     parts |= {name: _known(_reduced_as(name), one.form) for name, one in figures.items()}
     return {
         "uid": f"spanscore-{blake2b(title.encode(), digest_size=8).hexdigest()}",

@@ -117,14 +117,18 @@ def lost(shared: MonitoringSettings) -> Iterator[Alert]:
     """Yield the alerts on units that are lost, by reason."""
     window = steady_window(shared)
     queue = promql.matching({label(semconv.OUTCOME): Outcome.QUEUE_FULL})
-    counters = ((semconv.EVALUATIONS, queue), (semconv.CAPTURE_REFUSED, ""), (semconv.HOLD_LOST, ""))
-    for (reason, remedy), (instrument, where) in zip(REMEDIES.items(), counters, strict=True):
+    counters = (
+        ("Evaluations lost", semconv.EVALUATIONS, queue),
+        ("Units lost", semconv.CAPTURE_REFUSED, ""),
+        ("Spans lost", semconv.HOLD_LOST, ""),
+    )
+    for (reason, remedy), (what, instrument, where) in zip(REMEDIES.items(), counters, strict=True):
         yield Alert(
             name="SpanscoreUnitsLost",
             expression=f"{promql.increase(instrument, window, where, promql.GROUP[1:])} > 0",
             labels={**labels_of("warning", ALL, window), "reason": reason},
             summary=f"units are lost: {reason}",
-            text=f"{{value}} over the last {window} ({{service}}). {remedy}.",
+            text=f"{what}: {{count}} over the last {window} ({{service}}). {remedy}.",
         )
 
 
@@ -138,6 +142,6 @@ def unaccounted(shared: MonitoringSettings) -> Alert:
         expression=f'label_replace({wrong}, "metric", "$1", "{promql.METRIC}", "(?s)(.*)")',
         labels={"severity": "warning", "window": window},  # the metric is what the expression says
         summary="units are unaccounted for",
-        text=f"eligible − outcomes − pending is {{value}} and not 0, over the last {window} ({{service}}): units were lost "
+        text=f"eligible − outcomes − pending is {{count}} and not 0, over the last {window} ({{service}}): units were lost "
         "without an outcome. That is a fault of spanscore: please report it, with scorer.status().",
     )

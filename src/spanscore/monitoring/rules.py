@@ -105,7 +105,11 @@ def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
 
 def _alert(alert: Alert, shared: MonitoringSettings) -> dict[str, Any]:
     figures = {name: _asked(figure) for name, figure in {**alert.figures, **times_of(alert)}.items()}
-    value = {"value": '{{ $value | printf "%.3g" }}', "lasting": "{{ $value | humanizeDuration }}"}
+    value = {
+        "value": '{{ $value | printf "%.3g" }}',
+        "count": '{{ $value | printf "%.0f" }}',
+        "lasting": "{{ $value | humanizeDuration }}",
+    }
     parts = {**value, "service": _SERVICE, **figures}
     annotations = {"summary": alert.summary, "description": alert.text, **links_of(alert, shared)}
     return {

@@ -92,7 +92,7 @@ def _unscored(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
         expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, window, where)} == 0",
         labels={**labels_of("critical", metric.name, window), "reason": UNSCORED},
         summary=f"{literal(metric.name)} has no scores",
-        text=f"{{value}} units were to be evaluated by {literal(metric.name)} over {window}, and none got a score "
+        text=f"{{count}} units were to be evaluated by {literal(metric.name)} over {window}, and none got a score "
         "({service}). spanscore.outcome of spanscore_evaluations_total tells how they ended.",
     )
 

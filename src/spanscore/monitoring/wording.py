@@ -12,12 +12,13 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import SERIES, Figure, Stream, literal, suffix_of
 from spanscore.monitoring.estimates import WORTH_TELLING
 
-__all__ = ["EVIDENCE", "figures_of", "mean_of"]
+__all__ = ["evidence_of", "figures_of", "mean_of"]
 
-EVIDENCE = (
-    f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{SERIES} }}}}.{{excluded}}{{worst}}"
-)
-"""What a mean stands on: the series is metric version, judge and votes."""
+
+def evidence_of(stream: Stream) -> str:
+    """Return what a mean stands on: the series is metric version, judge and votes."""
+    lost = "" if stream.key else "{excluded}{worst}"  # what is lost has no segment
+    return f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{SERIES} }}}}.{lost}"
 
 
 def mean_of(metric: str, scale: Scale, stream: Stream) -> str:
@@ -34,7 +35,7 @@ def _raw_of(scale: Scale) -> str:
 
 
 def figures_of(metric: str, scale: Scale, stream: Stream, of: promql.Estimate, window: str) -> Mapping[str, Figure]:
-    """Return the figures of ``mean_of`` and ``EVIDENCE``.
+    """Return the figures of ``mean_of`` and ``evidence_of``.
 
     Args:
         of: what is recorded of the alert's own service and series: with ``promql.OWN`` among its matchers.
@@ -43,7 +44,7 @@ def figures_of(metric: str, scale: Scale, stream: Stream, of: promql.Estimate, w
     found = {"scores": Figure(of.n_eff, "%.0f"), "replicas": Figure(promql.replicas(window, where), "%.0f")}
     if _raw_of(scale):
         found["raw"] = Figure(_value_at(of.mean, scale), "%.2f")
-    return found if stream.key else {**found, **_excluded(metric, window)}  # what is lost has no segment
+    return found if stream.key else {**found, **_excluded(metric, window)}
 
 
 def _excluded(metric: str, window: str) -> Mapping[str, Figure]:
