@@ -107,6 +107,7 @@ def test_a_program_reads_what_the_profile_explains_and_what_is_left(server: Any,
     ("more", "words"),
     [
         (["--job", "nobody"], "no such scores of the last 28d"),
+        (["--metric", "faithfulness", "--job", "nobody"], "no such scores of the last 28d"),
         (["--metric", "faithfullness"], "no scores of it, but of faithfulness"),
         (["--job", "staging"], r"2/judge.*[23] days; .*needs 7"),
         (["--since", "3d"], "--since 3d: .* at least 7d"),

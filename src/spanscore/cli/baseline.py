@@ -99,9 +99,8 @@ def _last_written(
     """Return of each metric, or each of these, the series that was written last."""
     names = {series.metric for series in asked}
     unknown = [name for name in metrics if name not in names]
-    if unknown:
-        others = ", ".join(sorted(names)) or "none"
-        raise ConfigurationError(f"--metric {unknown[0]}: there are no scores of it, but of {others}")
+    if unknown and names:
+        raise ConfigurationError(f"--metric {unknown[0]}: there are no scores of it, but of {', '.join(sorted(names))}")
     last: dict[str, ScoredSeries] = {}
     for series, steps in asked.items():
         other = last.get(series.metric)
