@@ -81,9 +81,9 @@ def rules(
     alertmanager.yml is an example to copy from. To test them first: [bold]promtool check rules[/bold] and [bold]promtool test
     rules[/bold] on the files in prometheus/, [bold]amtool check-config[/bold] on Alertmanager's.
 
-    With [bold]--format operator[/bold] it is [bold]kubectl apply -f operator/[/bold]: a PrometheusRule, a PodMonitor of
-    the pods with the label spanscore/scrape=true and the port spanscore, dashboards as ConfigMaps; [bold]--label
-    release=prometheus[/bold] where your Prometheus selects by one.
+    With [bold]--format operator[/bold] it is [bold]kubectl apply --server-side -f operator/[/bold]: a PrometheusRule,
+    a PodMonitor of the pods with the label spanscore/scrape=true and the port spanscore, dashboards as ConfigMaps;
+    [bold]--label release=prometheus[/bold] where your Prometheus selects by one.
     """
     found = valid(config)
     settings, metrics = found.settings, found.metrics

@@ -1,4 +1,4 @@
-"""Rules and dashboards → what the Prometheus operator of a Kubernetes cluster picks up: kubectl apply -f operator/
+"""Rules and dashboards → what the Prometheus operator of a cluster picks up: kubectl apply --server-side -f operator/
 
 operator/prometheusrule.yaml                  the rules; a Prometheus takes them by its ruleSelector
 operator/podmonitor.yaml                      which pods are scraped, on which port
