@@ -107,12 +107,17 @@ POOL = 100_000
 
 @dataclass(frozen=True)
 class Rule:
-    """What a window is held against at each evaluation: as ``drop_promql.dropped`` takes it."""
+    """What a window is held against at each evaluation: as ``drop_promql.dropped`` takes it.
+
+    Attributes:
+        clump: by which the variance of the mean is multiplied, before ``strays`` is added to it.
+    """
 
     null: float | Floats
     z: float
     least: int = budget.MIN_SCORES
     strays: float | Floats = 0.0
+    clump: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -143,19 +148,20 @@ class Window:
 
     def is_below(self, rule: Rule) -> Flags:
         """As ``drop_promql.dropped``."""
-        far = self._deviance(rule.null, self.most, rule.strays) > rule.z**2
+        error2 = rule.clump * self.error2 + rule.strays
+        far = self._deviance(rule.null, self.most, error2) > rule.z**2
         below: Flags = (self.p < rule.null) & far & (self.n >= rule.least)
         return below
 
     def is_better(self, than: Window, null: Floats) -> Flags:
         """As ``drop_promql.recovered``."""
-        far = self._deviance(than.p, 1.0) > budget.RECOVERED_Z**2
+        far = self._deviance(than.p, 1.0, self.error2) > budget.RECOVERED_Z**2
         return (self.p > null) & (self.p > than.p) & far & (self.n >= budget.MIN_SCORES)
 
-    def _deviance(self, level: float | Floats, most: float, strays: float | Floats = 0.0) -> Floats:
+    def _deviance(self, level: float | Floats, most: float, error2: Floats) -> Floats:
         p, failing = self.p, 1 - self.p
         with np.errstate(all="ignore"):  # equal scores have no error
-            size = self.n * np.minimum(p * failing / ((self.error2 + strays) * self.n), most)
+            size = self.n * np.minimum(p * failing / (error2 * self.n), most)
             found: Floats = 2 * size * (p * np.log(p / level) + failing * np.log(failing / (1 - level)))
             return found
 

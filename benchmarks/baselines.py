@@ -159,7 +159,7 @@ def _as_written(law: Law, of: LearnedBaseline) -> DropPlan:
     """Return the plan of what ``spanscore baseline`` writes."""
     plan = _plan(law, AlertSettings(baseline=of.mean, min_scores=of.min_scores))
     slack = {float(length): strays for length, strays in of.slack.items()}
-    return replace(plan, baseline=Baseline(level=of.mean, text="", slack=slack))
+    return replace(plan, baseline=Baseline(level=of.mean, text="", slack=slack, clump=of.clump))
 
 
 def _plan(law: Law, alert: AlertSettings) -> DropPlan:
@@ -175,7 +175,7 @@ def _rules(plan: DropPlan, normal: Mapping[int, Floats]) -> dict[int, Rule]:
     """
     return {
         (one := int(length) // 60): Rule(
-            normal[one] - plan.tolerated, z, plan.least, plan.baseline.slack_of(length) ** 2
+            normal[one] - plan.tolerated, z, plan.least, plan.baseline.slack_of(length) ** 2, plan.baseline.clump
         )
         for length, z in plan.windows.items()
     }

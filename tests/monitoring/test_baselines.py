@@ -50,11 +50,13 @@ def by_hour(folder: Path, tree: Any = None, **more: Any) -> AlertSettings:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("slack", [None, 0.01])
+@pytest.mark.parametrize(("slack", "clump"), [(None, 1), (0.01, 1), (None, 51.2)])
 def test_the_swing_of_a_profile_is_quiet_and_a_drop_below_it_is_not(
-    prometheus: ModuleType, tmp_path: Path, slack: float | None
+    prometheus: ModuleType, tmp_path: Path, slack: float | None, clump: float
 ) -> None:
-    promtool_passes(prometheus, tmp_path, {"faithfulness": by_hour(tmp_path, slack=slack)}, SETTINGS)
+    alert = by_hour(tmp_path, {"faithfulness": entry(clump=clump)}, slack=slack)
+
+    promtool_passes(prometheus, tmp_path, {"faithfulness": alert}, SETTINGS)
 
 
 @pytest.mark.server
@@ -129,6 +131,7 @@ def test_a_baseline_that_is_none_is_refused_with_what_can_be(given: Any, words: 
         ({"faithfulness": entry(hours=dict.fromkeys(DAYS, [1.2] * 24))}, r"qualities, \[0, 1\]"),
         ({"faithfulness": entry(slack={"a day": 0.1})}, "'a day' is no duration"),
         ({"faithfulness": entry(slack={"1d": -0.1})}, "not below 0"),
+        ({"faithfulness": entry(clump=0.5)}, "clump not below 1"),
         (
             {"faithfulness": entry(hours=dict.fromkeys(DAYS, [0.9] * 23 + [0.05]))},
             "0.05, normal in an hour, cannot drop",
@@ -160,14 +163,23 @@ def test_what_was_learned_is_read_as_it_was_written(tmp_path: Path) -> None:
         days=28,
         scores=1e5,
         explained=0.9,
-        clump=1.0,
+        clump=10.7,
         autocorrelation=0.0,
         autocorrelation_error=0.04,
     )
 
     found = read_profile(file(tmp_path, profiles_text({"faithfulness": learned})), "faithfulness")
 
-    assert found == Profile(0.8084, hours, {300.0: 0.01, 86_400.0: 0.002})
+    assert found == Profile(0.8084, hours, {300.0: 0.01, 86_400.0: 0.002}, 10.7)
+
+
+def test_a_mean_of_bursts_strays_by_its_own_error_once_more_for_each_score_that_says_nothing_new(
+    tmp_path: Path,
+) -> None:
+    bursts = baseline_of("faithfulness", by_hour(tmp_path, {"faithfulness": entry(clump=10)}))
+
+    assert bursts
+    assert bursts.strays(3_600, "x") == "1.6e-05 + 9 * spanscore:standard_error:1h{x} ^ 2"
 
 
 def test_a_window_strays_as_the_longest_one_that_is_no_longer(tmp_path: Path) -> None:

@@ -91,7 +91,9 @@ def test_bursts_of_equal_answers_are_worth_fewer_scores() -> None:
     found = learned(weeks(lambda _: 0.85, clump=10))
 
     assert found.clump == pytest.approx(10, rel=0.3)
-    assert found.slack[3_600] == pytest.approx(NOISE * (9 / 600) ** 0.5, rel=0.3)
+    assert (
+        found.slack[3_600] < 0.3 * NOISE * (9 / 600) ** 0.5
+    )  # the clump holds what bursts do, at any number of scores
     assert not found.is_autocorrelated
 
 

@@ -159,8 +159,8 @@ def _notes(metric: str, of: LearnedBaseline) -> Iterator[str]:
         )
     if of.min_scores is not None:
         yield (
-            f"{metric}: {of.clump:.0f} scores say no more than one, as equal answers come in bursts: without min_scores and "
-            "slack as below, false alarms are far more frequent than configured"
+            f"{metric}: {of.clump:.0f} scores say no more than one, as equal answers come in bursts: without the file's "
+            "clump and min_scores as below, false alarms are far more frequent than configured"
         )
     if _HOUR_S not in of.slack:
         yield f"{metric}: no hour holds the scores that it takes to learn a slack of it; rate or traffic are low"

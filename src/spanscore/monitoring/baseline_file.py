@@ -3,6 +3,7 @@
 faithfulness:
   mean: 0.8512
   slack: {5m: 0.0102, 1h: 0.0071, 1d: 0.0023}
+  clump: 10.7                     # where equal answers come in bursts
   hours:
     sunday: [0.8311, …]           # 24 of them
     …
@@ -32,11 +33,12 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a file says of one metric; ``hours`` and ``slack`` as in ``LearnedBaseline``."""
+    """What a file says of one metric; ``hours``, ``slack`` and ``clump`` as in ``LearnedBaseline``."""
 
     mean: float
     hours: tuple[float, ...]
     slack: Mapping[float, float]
+    clump: float
 
 
 def profiles_text(learned: Mapping[str, LearnedBaseline]) -> str:
@@ -50,6 +52,7 @@ def _entry(one: LearnedBaseline) -> dict[str, Any]:
     return {
         "mean": round(one.mean, _DIGITS),
         "slack": {promql.duration(length): round(value, _DIGITS) for length, value in one.slack.items()},
+        **({"clump": round(one.clump, 1)} if one.clump > 1 else {}),
         "hours": {day: rounded[24 * number : 24 * (number + 1)] for number, day in enumerate(DAYS)},
     }
 
@@ -67,14 +70,16 @@ def read_profile(path: str, metric: str) -> Profile:
     try:
         hours = tuple(float(value) for day in DAYS for value in _day(entry["hours"], day))
         slack = {seconds_of(window): float(value) for window, value in entry.get("slack", {}).items()}
-        found = Profile(float(entry["mean"]), hours, slack)
+        found = Profile(float(entry["mean"]), hours, slack, float(entry.get("clump", 1)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigurationError(
             f"{path} is no baseline of {metric!r}: {_told(error)}; make it by `spanscore baseline`"
         ) from None
-    if not all(0 <= value <= 1 for value in (found.mean, *found.hours)) or not all(s >= 0 for s in slack.values()):
+    qualities = all(0 <= value <= 1 for value in (found.mean, *found.hours))
+    if not (qualities and all(s >= 0 for s in slack.values()) and found.clump >= 1):
         raise ConfigurationError(
-            f"{path}: the mean and the hours of {metric!r} are qualities, [0, 1], its slack is not below 0"
+            f"{path}: the mean and the hours of {metric!r} are qualities, [0, 1], its slack is not below 0, its clump not "
+            "below 1"
         )
     return found
 

@@ -33,6 +33,7 @@ class Baseline:
         hours: what is normal in each hour of the week, from Sunday 00:00 UTC on; empty = the same in all.
         offset_s: how long before it was; 0 = it is known.
         slack: length of a window in s → how far its true mean strays by itself, a standard deviation.
+        clump: scores that say no more than one.
     """
 
     level: float
@@ -40,6 +41,7 @@ class Baseline:
     hours: tuple[float, ...] = ()
     offset_s: float = 0.0
     slack: Mapping[float, float] = field(default_factory=dict)
+    clump: float = 1.0
 
     @property
     def is_recorded(self) -> bool:
@@ -70,8 +72,10 @@ class Baseline:
     def strays(self, window_s: float, where: str) -> str:
         """Return the variance of what is normal over a window: a number or an expression; empty = none."""
         parts = [f"{slack**2:.4g}"] if (slack := self.slack_of(window_s)) else []
+        error = promql.Estimate.recorded(promql.duration(window_s), where).standard_error
+        if self.clump > 1:
+            parts.append(f"{self.clump - 1:.4g} * {error} ^ 2")
         if self.offset_s:
-            error = promql.Estimate.recorded(promql.duration(window_s), where).standard_error
             parts.append(f"({error} offset {promql.duration(self.offset_s)}) ^ 2")
         return " + ".join(parts)
 
@@ -119,7 +123,7 @@ def _hour_of_week(metric: str, alert: AlertSettings, path: str, slack: Mapping[f
     except ConfigurationError as error:
         raise ConfigurationError(f"{key}: {error}") from None
     text = f"what is normal in these hours ({found.mean:.3g} on the whole)"
-    baseline = Baseline(level=found.mean, text=text, hours=found.hours, slack=slack or found.slack)
+    baseline = Baseline(level=found.mean, text=text, hours=found.hours, slack=slack or found.slack, clump=found.clump)
     if baseline.lowest <= alert.min_drop:
         raise ConfigurationError(f"{key}: {baseline.lowest:g}, normal in an hour, cannot drop by {alert.min_drop:g}")
     return baseline

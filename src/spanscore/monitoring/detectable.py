@@ -80,7 +80,8 @@ def _unseen(plan: DropPlan, window_s: float, looks: _Looks, drop: float) -> Iter
     """Yield the probability that looks at windows of a length do not see a drop."""
     means = 2 if plan.baseline.offset_s else 1  # that of before has an error of its own
     z = plan.windows[window_s]
-    limits = {"null": plan.null, "tolerated": plan.tolerated, "z": z, "slack": plan.baseline.slack_of(window_s)}
+    strays = {"slack": plan.baseline.slack_of(window_s), "clump": plan.baseline.clump}
+    limits = {"null": plan.null, "tolerated": plan.tolerated, "z": z, **strays}
     for (scores, share), times in looks.items():
         if scores >= plan.least:
             half = means * scores_to_see(drop * share, **limits)

@@ -115,6 +115,7 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
             tolerated=tolerated,
             z=max(windows.values()),
             slack=baseline.slack_of(max(shared.windows)),
+            clump=baseline.clump,
         ),
     )
 

@@ -31,7 +31,7 @@ LEAST_BLOCKS = 7
 LEAST_SCORES = 100
 """Effective scores of a window that counts for it."""
 CLUMPED = 2.0
-"""Scores that say no more than one, from which on a window needs more of them."""
+"""Scores that say no more than one, from which on that is told: fewer may be chance."""
 
 _HOUR_S, _DAY_S, _WEEK_S = 3_600, 86_400, 604_800
 _FROM_SUNDAY_S = 4 * _DAY_S
@@ -53,12 +53,13 @@ class LearnedBaseline:
         mean: of all scores, [0, 1].
         hours: the normal mean of each hour of the week, 168 of them.
         slack: length of a window in s → how far its mean strays from the profile by itself: a standard deviation, beyond what
-            the number of scores explains. Lengths of which there are too few windows are left out.
+            the number of scores and of bursts explains. Lengths of which there are too few windows are left out.
         days: with scores.
         scores: effective ones.
         explained: share of the variance of hourly means, beyond chance, that the profile explains; below 0 a flat baseline
             is better. None = they do not vary beyond chance.
-        clump: scores that say no more than one, as equal answers come in bursts (the design effect; Kish 1965); 1 = none do.
+        clump: scores that say no more than one, as equal answers come in bursts (the design effect; Kish 1965); 1 = none do,
+            or so few that the slack holds it.
         autocorrelation: of what is left, from one hour to the next.
         autocorrelation_error: its standard error where there is none.
     """
@@ -81,7 +82,7 @@ class LearnedBaseline:
     @property
     def min_scores(self) -> int | None:
         """Scores that say as much as a hundred that are no burst's, in hundreds; None = a hundred, or nearly, do."""
-        return ceil(self.clump) * LEAST_SCORES if self.clump >= CLUMPED else None
+        return ceil(self.clump) * LEAST_SCORES if self.clump > 1 else None
 
 
 def hour_of_week(time_s: float) -> int:
@@ -107,14 +108,16 @@ def learned(steps: Sums) -> LearnedBaseline:
     residuals = _out_of_sample(scored, hours, spread)
     hourly = _windows(residuals, _HOUR_S)
     lag, error = _autocorrelation(hourly)
+    inflated = _clump(residuals, spread)
+    clump = inflated if inflated >= CLUMPED else 1.0
     return LearnedBaseline(
         mean=estimates.mean(whole),
         hours=_profile(hours, spread),
-        slack=dict(_slack(residuals, spread)),
+        slack=dict(_slack(residuals, clump * spread)),
         days=days,
         scores=estimates.n_eff(whole),
         explained=_explained(hourly.values(), spread),
-        clump=_clump(residuals, spread),
+        clump=clump,
         autocorrelation=lag,
         autocorrelation_error=error,
     )
@@ -246,7 +249,7 @@ def _clump(residuals: Mapping[int, _Residual], spread: float) -> float:
         return 1.0
     beyond = [_beyond_chance([(one.size, one.mean) for one in windows], spread) for windows in (short, long)]
     shares = [len(windows) / fsum(one.size for one in windows) for windows in (short, long)]
-    return max(1.0, 1 + (beyond[0] - beyond[1]) / (shares[0] - shares[1]) / spread)
+    return 1 + (beyond[0] - beyond[1]) / (shares[0] - shares[1]) / spread
 
 
 def _explained(hours: Iterable[_Residual], spread: float) -> float | None:

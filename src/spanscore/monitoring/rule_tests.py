@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, product
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 from spanscore import semconv
@@ -33,6 +33,8 @@ MOST_STEPS = 2_000
 """Evaluations past which a test of hours takes promtool minutes."""
 SPREAD = 0.04
 """Variance of a metric that is not pass/fail."""
+WORST_VARIANCE = 0.25
+"""That of scores between 0 and 1 at most."""
 SOME_STEPS = 400
 """Evaluations of a test that stands in the file once for each metric with such a baseline."""
 SWING = (0.9, 0.85, 0.8, 0.85)
@@ -350,7 +352,8 @@ def _normal(plan: DropPlan, time_s: float) -> float:
 
 def _fall(plan: DropPlan) -> float:
     """Return how far below what is normal a mean is surely seen to have dropped."""
-    return plan.tolerated + plan.settings.min_drop + plan.z * plan.baseline.slack_of(0)
+    clumped = (plan.baseline.clump - 1) * WORST_VARIANCE / UNITS
+    return plan.tolerated + plan.settings.min_drop + plan.z * sqrt(plan.baseline.slack_of(0) ** 2 + clumped)
 
 
 def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:
