@@ -39,7 +39,7 @@ SCORES = 'sum(spanscore_scored_total{gen_ai_evaluation_name="grounded"})'
 def test_every_scored_trace_is_kept_whole_and_of_the_others_a_share(
     collector: ModuleType, tmp_path: Path, attributes: dict[str, str]
 ) -> None:
-    with OtlpReceiver() as store, carrying(collector, tmp_path, {"TRACES_OTLP_ENDPOINT": store.endpoint}) as endpoint:
+    with OtlpReceiver() as store, carrying(tmp_path, collector, {"TRACES_OTLP_ENDPOINT": store.endpoint}) as endpoint:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
         tracer = provider.get_tracer("app")

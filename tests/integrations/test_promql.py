@@ -99,6 +99,7 @@ def test_every_alert_asks_for_what_exists(stage: Stage, asked: Asked, door: str)
 
     stage.prometheus(door).query(asked.expression)  # raises where Prometheus refuses it
 
+    named -= {where.rpartition("/")[2] for where in WITHOUT_DATA}  # a rule records it where something is wrong
     assert [name for name in named if not _values(stage, door, f"count({name})")] == []
 
 

@@ -51,25 +51,28 @@ def dropped(of: Estimate, *, null: str, z: float, min_scores: int, binary: bool,
     return f"{null} - {of.mean} > 0\nand {far} > {z * z:.4g}\nand {of.n_eff} >= {min_scores}"
 
 
-def recovered(window: str, shorter: str, *, z: float, min_scores: int) -> str:
+def recovered(window: str, shorter: str, *, z: float, min_scores: int, shortest: bool) -> str:
     """Return where the drop that a window sees is over: the next shorter is above what is tolerated, and z above the window.
 
     Also where that is recorded of the shorter one. Of all metrics at once.
 
     Args:
         min_scores: effective scores which the shorter one needs.
+        shortest: whether the shorter one is the shortest, of which nothing is recorded.
     """
     whole, part, drop = Estimate.recorded(window), Estimate.recorded(shorter), recorded_as(DROPPED, window)
     far = deviance(part, f"clamp({whole.mean}, {EDGE:g}, {1 - EDGE:.9g})")
     found = f"{part.mean} - {whole.mean} > {drop}\nand {far} > {z * z:.4g}\nand {part.n_eff} >= {min_scores}"
-    return f"{found}\nor {recorded_as(RECOVERED, shorter)}"
+    return found if shortest else f"{found}\nor {recorded_as(RECOVERED, shorter)}"
 
 
-def alarm(window: str, where: str) -> str:
+def alarm(window: str, where: str, *, shortest: bool) -> str:
     """Return the mean where it has dropped and has not recovered within the window, and nothing elsewhere.
 
     Args:
         where: matchers of the metric and of what is watched of it.
+        shortest: whether no window is shorter: it ends with its drop.
     """
+    seen = f"{recorded_as('mean', window)}{{{where}}}\nand {recorded_as(DROPPED, window)}"
     over = f"present_over_time({recorded_as(RECOVERED, window)}{{{where}}}[{window}])"
-    return f"{recorded_as('mean', window)}{{{where}}}\nand {recorded_as(DROPPED, window)}\nunless {over}"
+    return seen if shortest else f"{seen}\nunless {over}"

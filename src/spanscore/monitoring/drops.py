@@ -136,7 +136,9 @@ def drop_records(plans: Sequence[DropPlan], shared: MonitoringSettings) -> Itera
             yield _dropped(plan, length, z)
     windows = [promql.duration(window) for window in sorted(shared.windows)]
     for shorter, window in pairwise(windows) if plans else ():
-        expression = recovered(window, shorter, z=budget.RECOVERED_Z, min_scores=budget.MIN_SCORES)
+        expression = recovered(
+            window, shorter, z=budget.RECOVERED_Z, min_scores=budget.MIN_SCORES, shortest=shorter == windows[0]
+        )
         yield {"record": promql.recorded_as(RECOVERED, window), "expr": expression}
 
 
@@ -168,7 +170,7 @@ def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
             window, where = promql.duration(length), recorded_where(plan.metric, alert, stream)
             yield Alert(
                 name="SpanscoreQualityDrop",
-                expression=alarm(window, where),
+                expression=alarm(window, where, shortest=length == min(plan.windows)),
                 labels=labels_of(alert.severity, plan.metric, window, stream),
                 summary=f"{literal(plan.metric)} has dropped{suffix_of(stream)}",
                 text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below "

@@ -9,7 +9,10 @@ from tests.judges.faults.told import SHORT
 LONG = {row for row in ROWS if row.startswith("429, Retry-After")}
 """Played short they would differ in fractions of a second; ``test_long_faults`` plays them."""
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory and CPU are read as Linux tells them")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="memory and CPU are read as Linux tells them"),
+    pytest.mark.flaky(reruns=2),  # scenes with deadlines, on a machine that others may use too
+]
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in LONG])
