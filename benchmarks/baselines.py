@@ -1,6 +1,6 @@
 """How many false alarms worlds bring in which scores are not independent around a mean that stays, and what a baseline mends.
 
-    python -m benchmarks.baselines         # ten minutes; --months 3 for a look
+    python -m benchmarks.baselines         # three minutes; --months 3 for a look
 
 Each month has four weeks before it, of which the baseline is learned by the code of ``spanscore baseline``; then the drop
 alerts, as ``benchmarks/alerts.py`` simulates them, are evaluated once a minute for 30 days, and for one more in which the mean
