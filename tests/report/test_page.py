@@ -157,6 +157,16 @@ def test_of_how_much_a_mean_is_is_said_where_units_were_lost(tmp_path: Path) -> 
     assert said in words(tmp_path / "report.html")
 
 
+def test_what_a_fallback_judged_is_not_in_the_mean_and_is_said_to_be_missing() -> None:
+    found = [ReportRow(unit=f"u{n}", metric="polite", value=1.0, quality=1.0) for n in range(10)]
+    found += [ReportRow(unit=f"f{n}", metric="polite (fallback)", value=0.0, quality=0.0) for n in range(20)]
+
+    (own,) = (one for one in summarize(found).metrics if one.metric == "polite")
+
+    assert own.excluded is not None
+    assert own.excluded[0] == pytest.approx(2 / 3)
+
+
 def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
     calls = Usage((JudgeCall(step="s", model="m", input_tokens=1200, output_tokens=34, cost_usd=0.004),))
     score = a_score(0.5, judge_model="small-judge", usage=calls)

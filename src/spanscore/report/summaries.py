@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from spanscore import semconv
 from spanscore.model.score import Direction, Kind, Outcome, known_sum
 from spanscore.monitoring import estimates
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.ranking import Fall, Worst, ranked
-from spanscore.report.rows import ReportRow
+from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.stretch import Stretch, worst_stretch
 
 __all__ = ["Bucket", "FunnelStep", "MetricSummary", "ReportSummary", "summarize"]
@@ -186,7 +187,11 @@ def summarize(rows: Iterable[ReportRow], shadows: Iterable[ReportRow] = ()) -> R
     most = max(Counter(row.metric for row in rows if row.value is not None).values(), default=0)
     edges = _edges(times, most)
     metrics = [
-        replace(_metric(name, own, edges), shadows=tuple(compared.get(name, ())))
+        replace(
+            _metric(name, own, edges),
+            shadows=tuple(compared.get(name, ())),
+            excluded=_excluded(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
+        )
         for name, own in sorted(of_metric.items())
     ]
     metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
@@ -268,15 +273,18 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         judges=_judges(rows),
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
-        excluded=_excluded(rows, scored, scale),
     )
 
 
-def _excluded(
-    rows: Sequence[ReportRow], scored: Sequence[ReportRow], scale: _Scale
-) -> tuple[float, float, float] | None:
-    """Return what the mean lacks; a lost unit whose probability its span does not tell stands for as many as a score does."""
+def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple[float, float, float] | None:
+    """Return what the mean lacks: what was lost, and what a fallback judged.
+
+    A unit whose probability its span does not tell stands for as many as a score does.
+    """
+    scored = [row for row in rows if row.value is not None]
+    scale = _scale(scored)
     lost = [row for row in rows if _parts(row.outcome) & _LOST]
+    lost += [row for row in fallback if row.value is not None or _parts(row.outcome) & _LOST]
     if not lost or not scored or scale == "open":
         return None
     typical = len(scored) / sum(row.weight for row in scored)
