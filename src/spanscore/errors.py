@@ -80,10 +80,12 @@ class JudgeError(SpanscoreError):
 
     Attributes:
         was_asked: whether a request was made; where none was, nothing can be billed.
+        was_answering: whether the answer broke off; it may be billed, and how much nobody says.
     """
 
     error_type = "judge_error"
     was_asked = True
+    was_answering = False
 
     def __init__(
         self,

@@ -88,11 +88,11 @@ def given_up(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
 def failed_call(prompt: Prompt, model: str, error: BaseException | None, duration_s: float) -> JudgeCall:
     """Return the call of a request that gave no answer.
 
-    What was answered in vain is billed, and the error says how much; of what was given up the tokens of the question are
-    estimated, as it may be billed, too.
+    What was answered in vain is billed, and the error says how much; of what was given up, or broke off, the tokens of the
+    question are estimated, as it may be billed, too.
     """
     read, written = getattr(error, "input_tokens", 0), getattr(error, "output_tokens", 0)
-    late = isinstance(error, JudgeTimeout) and not written
+    late = (isinstance(error, JudgeTimeout) or getattr(error, "was_answering", False)) and not written
     return JudgeCall(
         step=prompt.step,
         model=model,

@@ -11,7 +11,7 @@ from tests.judges.models import CRITIQUE_JSON, QUESTION
 from spanscore.errors import JudgeError, JudgeOutOfQuota, JudgeOverloaded, JudgeTimeout, JudgeUnavailable
 from spanscore.judges import LangChainJudge, judge
 from spanscore.judges.langchain.usage import UNKNOWN, tokens_in
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.record import failed_call, recorded_calls
 from spanscore.metrics import AspectCritic
 from spanscore.model.prompt import Reply
 from spanscore.model.sample import SingleTurnSample
@@ -174,6 +174,9 @@ async def test_a_connection_that_breaks_in_the_middle_may_be_tried_again() -> No
 
     assert isinstance(error, JudgeUnavailable)
     assert error.error_type == "connection"
+    call = failed_call(QUESTION, "m", error, 1.0)
+    assert call.estimated  # it was answering: it may bill
+    assert call.input_tokens > 0
 
 
 async def test_nobody_there_is_a_matter_of_connection() -> None:
@@ -184,6 +187,7 @@ async def test_nobody_there_is_a_matter_of_connection() -> None:
         await away.ask(QUESTION)
 
     assert raised.value.error_type == "connection"
+    assert not failed_call(QUESTION, "m", raised.value, 1.0).estimated
 
 
 async def test_silence_is_a_timeout() -> None:

@@ -67,7 +67,9 @@ def _failed(classes: set[str], text: str, heard: Exchange) -> JudgeError:
     if heard.is_whole:
         return _billed(text, _of_no_use(heard), heard)
     if _names(classes, *_AWAY):
-        return JudgeUnavailable(text, error_type="connection")
+        away = JudgeUnavailable(text, error_type="connection")
+        away.was_answering = heard.status is not None
+        return away
     return JudgeError(text)  # whose type is one for all that nobody knows: classes are without number
 
 
