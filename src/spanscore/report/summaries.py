@@ -283,14 +283,17 @@ def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple
     """
     scored = [row for row in rows if row.value is not None]
     scale = _scale(scored)
-    lost = [row for row in rows if _parts(row.outcome) & _LOST]
-    lost += [row for row in fallback if row.value is not None or _parts(row.outcome) & _LOST]
+    lost = _lost(rows) + [row for row in fallback if row.value is not None] + _lost(fallback)
     if not lost or not scored or scale == "open":
         return None
     typical = len(scored) / sum(row.weight for row in scored)
     pairs = [(_y(row, scale), 1.0 / row.weight) for row in scored]
     sums = estimates.moments(pairs, [row.probability or typical for row in lost])
     return estimates.excluded_share(sums), *estimates.excluded_bounds(sums)
+
+
+def _lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    return [row for row in rows if _parts(row.outcome) & _LOST]
 
 
 def _scale(scored: Sequence[ReportRow]) -> _Scale:
