@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
@@ -15,7 +14,6 @@ __all__ = [
     "ALL",
     "PATIENCE",
     "SEGMENT",
-    "SERIES",
     "Alert",
     "Figure",
     "Stream",
@@ -30,7 +28,6 @@ __all__ = [
 
 PATIENCE = 1
 """Intervals for which a condition must hold, so at two evaluations: near a series' start ``increase()`` errs at one."""
-SERIES = label(semconv.SERIES)
 SEGMENT = "segment"
 ALL = "all"
 """The metric label of an alert that is about none in particular."""
@@ -50,9 +47,14 @@ class Stream:
         return f"{self.key}={self.value}" if self.key else ""
 
     @property
+    def labels(self) -> dict[str, str]:
+        """The label of its counters; none for all units."""
+        return {label(self.key): self.value} if self.key else {}
+
+    @property
     def where(self) -> str:
         """The matcher on the counters; empty for all units."""
-        return promql.matching({label(self.key): self.value}) if self.key else ""
+        return promql.matching(self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def steady_window(shared: MonitoringSettings) -> str:
 
 def recorded_where(metric: str, alert: AlertSettings, stream: Stream) -> str:
     """Return the matchers on what is recorded of a metric in a stream."""
-    pinned = {SERIES: alert.series} if alert.series else {}
+    pinned = {promql.SERIES: alert.series} if alert.series else {}
     return promql.matching({promql.METRIC: metric, **pinned, SEGMENT: stream.name})
 
 

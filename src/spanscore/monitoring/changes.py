@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import SERIES, Alert, labels_of, literal, steady_window
+from spanscore.monitoring.alert import Alert, labels_of, literal, steady_window
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
@@ -21,7 +21,7 @@ def changed(metric: Metric, settings: AlertSettings, shared: MonitoringSettings)
     written = f"{promql.WRITTEN}{{{promql.matching({promql.METRIC: metric.name})}}}"
     before = f"last_over_time({written}[{MEMORY}] offset {window})"
     group = ", ".join(promql.GROUP)
-    named = f'label_replace({before}, "{WAS}", "$1", "{SERIES}", "(?s)(.*)")'
+    named = f'label_replace({before}, "{WAS}", "$1", "{promql.SERIES}", "(?s)(.*)")'
     return Alert(
         name="SpanscoreNewSeries",
         expression=f"({written}\nunless on ({', '.join(promql.BY_SERIES)}) {before})\n"
@@ -36,12 +36,12 @@ def changed(metric: Metric, settings: AlertSettings, shared: MonitoringSettings)
 def _next(metric: str, settings: AlertSettings) -> str:
     if settings.baseline is None:
         return ""
-    pinned = f", and .series to {{{{ $labels.{SERIES} }}}}" if settings.series else ""
+    pinned = f", and .series to {{{{ $labels.{promql.SERIES} }}}}" if settings.series else ""
     return f" After a week of it set alerts.{literal(metric)}.baseline to its mean, as the dashboard tells it{pinned}."
 
 
 def _change(what: str, part: int) -> str:
-    was, now = (f'(reReplaceAll "^([^/]*)/(.*)/([^/]*)$" "${part}" $labels.{name})' for name in (WAS, SERIES))
+    was, now = (f'(reReplaceAll "^([^/]*)/(.*)/([^/]*)$" "${part}" $labels.{name})' for name in (WAS, promql.SERIES))
     return f"{{{{ if ne {was} {now} }}}} {what} {{{{ {was} }}}} → {{{{ {now} }}}}.{{{{ end }}}}"
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from spanscore.model.score import Scale
 from spanscore.monitoring import budget, promql
 from spanscore.monitoring.alert import (
-    SERIES,
     Alert,
     Figure,
     Stream,
@@ -145,7 +144,7 @@ def drop_records(plans: Sequence[DropPlan], shared: MonitoringSettings) -> Itera
 def _dropped(plan: DropPlan, length: float, z: float) -> dict[str, Any]:
     window = promql.duration(length)
     pinned = plan.settings.series
-    where = promql.matching({promql.METRIC: plan.metric, **({SERIES: pinned} if pinned else {})})
+    where = promql.matching({promql.METRIC: plan.metric, **({promql.SERIES: pinned} if pinned else {})})
     of = promql.Estimate.recorded(window, where)
     expression = dropped(
         of,

@@ -29,6 +29,7 @@ __all__ = [
     "OWN",
     "OWN_SERVICE",
     "POPULATION",
+    "SERIES",
     "TURNED_AWAY",
     "UNACCOUNTED",
     "WATCHED",
@@ -69,7 +70,8 @@ Sums: TypeAlias = Callable[[str], str]
 METRIC = label(semconv.EVALUATION_NAME)
 GROUP = (METRIC, "service_name", "job")
 """A metric of a service. A scrape gives ``service_name``, remote write gives ``job``; a label that is not there is empty."""
-BY_SERIES = (*GROUP, label(semconv.SERIES))
+SERIES = label(semconv.SERIES)
+BY_SERIES = (*GROUP, SERIES)
 """A series (metric version, judge and votes) of a metric of a service: scores of two of them cannot be compared."""
 UNACCOUNTED = "spanscore:unaccounted"
 """The name under which ``unaccounted()`` is recorded."""

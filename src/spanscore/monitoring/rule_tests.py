@@ -193,7 +193,7 @@ class _Traffic:
         values = {"1+a/m/x/1": f"0+{UNITS}x{before} {UNITS * before}x{over}", "1+a/m/y/1": f"0x{before} {grows}"}
         traffic = [
             {
-                "series": _series(semconv.SCORED, {promql.METRIC: metric.name, label(semconv.SERIES): one}),
+                "series": _series(semconv.SCORED, {promql.METRIC: metric.name, promql.SERIES: one}),
                 "values": grown,
             }
             for metric, (one, grown) in product(self._metrics, values.items())
@@ -206,7 +206,7 @@ class _Traffic:
     def _another_series(self, low: Mapping[str, float]) -> _RuleTest:
         """The judge changes, and what the new one says is as far below the baseline as a drop."""
         more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
-        traffic = [*self._in_turn({}, low, more, {label(semconv.SERIES): "another"})]
+        traffic = [*self._in_turn({}, low, more, {promql.SERIES: "another"})]
         return _RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
 
     def _over(self, low: Mapping[str, float]) -> _RuleTest:
@@ -280,9 +280,9 @@ class _Traffic:
     ) -> Iterator[dict[str, str]]:
         """Yield the sums of each segment; of the series that is watched unless the labels name another."""
         alert = self._alerts.get(metric.name, AlertSettings())
-        own = {promql.METRIC: metric.name, label(semconv.SERIES): alert.series or "1", **(labels or {})}
+        own = {promql.METRIC: metric.name, promql.SERIES: alert.series or "1", **(labels or {})}
         for stream in self._streams:
-            labels = {**own, **({label(stream.key): stream.value} if stream.key else {})}
+            labels = {**own, **stream.labels}
             for instrument, rate in _rates(metric, mean, units):
                 yield _counter(instrument, labels, rate)
 
@@ -304,9 +304,9 @@ class _Traffic:
     def _changing(self, name: str, means: Sequence[float]) -> Iterator[dict[str, str]]:
         """Yield the sums of a metric whose mean is another one at each evaluation."""
         (metric,) = (metric for metric in self._metrics if metric.name == name)
-        own = {promql.METRIC: name, label(semconv.SERIES): self._alerts[name].series or "1"}
+        own = {promql.METRIC: name, promql.SERIES: self._alerts[name].series or "1"}
         for stream in self._streams:
-            labels = {**own, **({label(stream.key): stream.value} if stream.key else {})}
+            labels = {**own, **stream.labels}
             by_mean = {mean: dict(_rates(metric, mean, UNITS)) for mean in means}
             for instrument in by_mean[means[0]]:
                 rates = [by_mean[mean][instrument] for mean in means]

@@ -16,7 +16,7 @@ from typing import Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import PATIENCE, SEGMENT, SERIES, Alert, Figure, filled, literal, streams_of
+from spanscore.monitoring.alert import PATIENCE, SEGMENT, Alert, Figure, filled, literal, streams_of
 from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.baselines import baseline_records
 from spanscore.monitoring.drops import DropPlan, drop_records, plans_of
@@ -130,7 +130,7 @@ def _asked(figure: Figure) -> str:
     return f'{{{{ with printf "{asked}"{values} | query }}}}{{{{ . | first | value | printf "{figure.form}" }}}}{{{{ end }}}}'
 
 
-_OWNED = {promql.OWN_SERVICE: ("service_name", "job"), promql.OWN: ("service_name", "job", SERIES)}
+_OWNED = {promql.OWN_SERVICE: ("service_name", "job"), promql.OWN: ("service_name", "job", promql.SERIES)}
 _OWN = re.compile("|".join(_OWNED))
 
 

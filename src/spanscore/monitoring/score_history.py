@@ -14,7 +14,6 @@ from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import STEP_S
-from spanscore.monitoring.names import label
 from spanscore.monitoring.prometheus_api import PrometheusApi
 
 __all__ = ["DAY_S", "History", "ScoredSeries", "scored_days"]
@@ -28,7 +27,6 @@ _FIELDS = {
     "w2y2": semconv.WEIGHT2_QUALITY2,
 }
 """Field of ``Moments`` → its instrument."""
-_SERIES = label(semconv.SERIES)
 
 
 class ScoredSeries(NamedTuple):
@@ -59,9 +57,9 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
 def _between(api: PrometheusApi, start: int, end: int, where: str) -> History:
     sums: defaultdict[ScoredSeries, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for field, instrument in _FIELDS.items():
-        grown = promql.grown(instrument, promql.duration(STEP_S), where, (promql.METRIC, _SERIES))
+        grown = promql.grown(instrument, promql.duration(STEP_S), where, (promql.METRIC, promql.SERIES))
         for one in api.query_range(grown, start_s=start + STEP_S, end_s=end, step_s=STEP_S):
-            of = sums[ScoredSeries(one.labels.get(promql.METRIC, ""), one.labels.get(_SERIES, ""))]
+            of = sums[ScoredSeries(one.labels.get(promql.METRIC, ""), one.labels.get(promql.SERIES, ""))]
             for time, value in one.points:
                 of[int(time) - STEP_S][field] = value
     return {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from spanscore.model.score import UNIT_INTERVAL, Scale
 from spanscore.monitoring import promql
-from spanscore.monitoring.alert import SERIES, Figure, Stream, literal, suffix_of
+from spanscore.monitoring.alert import Figure, Stream, literal, suffix_of
 from spanscore.monitoring.estimates import WORTH_TELLING
 
 __all__ = ["evidence_of", "figures_of", "mean_of"]
@@ -18,7 +18,7 @@ __all__ = ["evidence_of", "figures_of", "mean_of"]
 def evidence_of(stream: Stream) -> str:
     """Return what a mean stands on: the series is metric version, judge and votes."""
     lost = "" if stream.key else "{excluded}{worst}"  # what is lost has no segment
-    return f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{SERIES} }}}}.{lost}"
+    return f"{{scores}} effective scores, replicas: {{replicas}}, series {{{{ $labels.{promql.SERIES} }}}}.{lost}"
 
 
 def mean_of(metric: str, scale: Scale, stream: Stream) -> str:
