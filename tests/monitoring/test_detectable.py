@@ -27,7 +27,7 @@ def planned() -> DropPlan:
 
 
 def seen(scores: Sequence[float], within_s: float) -> SmallestDrop:
-    return smallest_drop(planned(), windows=[hours * HOUR_S for hours in HOURS], scores=scores, within_s=within_s)
+    return smallest_drop(planned(), scores=scores, within_s=within_s)
 
 
 def alarms(plan: DropPlan, *, scores: int, drop: float, hours: int, dice: random.Random) -> bool:

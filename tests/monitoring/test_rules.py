@@ -114,7 +114,10 @@ def test_every_alert_tells_metric_window_and_where_to_click() -> None:
 def test_an_alert_over_all_metrics_links_without_an_empty_variable(url: str, general: str) -> None:
     shared = MonitoringSettings(dashboard_url=url)
 
-    links = {one.labels.get("metric"): links_of(one, shared) for one in alerts_of(ALERTS, METRICS, shared)}
+    links = {
+        one.labels.get("metric"): links_of(one, shared)
+        for one in alerts_of(plans_of(ALERTS, METRICS, shared), ALERTS, METRICS, shared)
+    }
 
     assert links["all"] == {"dashboard_url": general}
     assert links["harmless"] == {"dashboard_url": url.replace("{metric}", "harmless")}

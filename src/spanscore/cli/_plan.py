@@ -30,9 +30,8 @@ from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
 from spanscore.model.score import Scale
-from spanscore.monitoring.budget import least_scores
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
-from spanscore.monitoring.drops import DropPlan, plans_of
+from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.protocols import Metric
 from spanscore.settings.credentials import without_credentials
 from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
@@ -191,11 +190,13 @@ def _set(judge: JudgeSettings) -> dict[str, Any]:
     return {name: without_credentials(value) for name, value in told.items()}
 
 
-def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) -> dict[str, Volume]:
-    """Return metric name → volume, for each metric that ``alerts`` names."""
-    plans = {plan.metric: plan for plan in plans_of(settings.alerts, metrics, settings.monitoring)}
+def volumes_of(
+    plans: Sequence[DropPlan], settings: Settings, options: Options, metrics: Sequence[Metric]
+) -> dict[str, Volume]:
+    """Return metric name → volume, for each metric that ``alerts`` names; ``plans``: of those whose drops are watched."""
+    planned = {plan.metric: plan for plan in plans}
     return {
-        metric.name: _volume(metric, plans.get(metric.name), settings.alerts[metric.name], options)
+        metric.name: _volume(metric, planned.get(metric.name), settings.alerts[metric.name], options)
         for metric in metrics
         if metric.name in settings.alerts
     }
@@ -203,7 +204,7 @@ def volumes_of(settings: Settings, options: Options, metrics: Sequence[Metric]) 
 
 def _volume(metric: Metric, plan: DropPlan | None, alert: AlertSettings, options: Options) -> Volume:
     rate, _ = options.rates_of(metric.name)
-    least = plan.least if plan else alert.min_scores or least_scores(None, binary=metric.scale.kind == "binary")
+    least = least_of(metric, alert, plan)
     seen = (
         None if plan is None or plan.to_see == inf else max(least, ceil(plan.to_see))
     )  # with fewer than the least nothing is said at all
@@ -246,12 +247,13 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
 
 def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
     settings, scores = report.settings, {day.metric: day.scores for day in days}
-    volumes = volumes_of(settings, report.options, report.metrics)
-    plans = {plan.metric: plan for plan in plans_of(settings.alerts, report.metrics, settings.monitoring)}
+    plans = plans_of(settings.alerts, report.metrics, settings.monitoring)
+    volumes = volumes_of(plans, settings, report.options, report.metrics)
+    planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:
         if metric.name in settings.alerts:
             hourly = () if traffic is None else traffic.scaled(scores[metric.name]).hourly
-            yield _alert(metric, plans.get(metric.name), volumes[metric.name], settings, hourly)
+            yield _alert(metric, planned.get(metric.name), volumes[metric.name], settings, hourly)
 
 
 def _alert(
@@ -261,7 +263,7 @@ def _alert(
     alert, windows = settings.alerts[metric.name], tuple(settings.monitoring.windows)
     baseline = None if plan is None else plan.baseline
     smallest = [
-        smallest_drop(plan, windows=windows, scores=hourly, within_s=within_s)
+        smallest_drop(plan, scores=hourly, within_s=within_s)
         for within_s in WITHIN.values()
         if plan is not None and hourly
     ]

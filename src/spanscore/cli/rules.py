@@ -93,7 +93,7 @@ def rules(
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(text, encoding="utf-8")
     plans = plans_of(settings.alerts, metrics, settings.monitoring)
-    volumes = volumes_of(settings, found.options, metrics)
+    volumes = volumes_of(plans, settings, found.options, metrics)
     notes = _notes(settings, metrics, plans)
     if as_json:
         typer.echo(json.dumps(_as_json([str(out / name) for name in files], plans, volumes, settings, notes), indent=2))

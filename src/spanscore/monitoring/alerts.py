@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spanscore.monitoring.alert import Alert
 from spanscore.monitoring.changes import changed
-from spanscore.monitoring.drops import drops, plans_of, thresholds
+from spanscore.monitoring.drops import DropPlan, drops, least_of, thresholds
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, unaccounted
 from spanscore.monitoring.silence import silence
 from spanscore.protocols import Metric
@@ -17,16 +17,18 @@ __all__ = ["alerts_of"]
 
 
 def alerts_of(
-    alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
+    plans: Sequence[DropPlan],
+    alerts: Mapping[str, AlertSettings],
+    metrics: Sequence[Metric],
+    shared: MonitoringSettings,
 ) -> list[Alert]:
     """Return every alert: drops, thresholds, failing judges, silence per metric; accounts, budgets and lost units for all."""
-    found: list[Alert] = []
-    for plan in plans_of(alerts, metrics, shared):
-        found += drops(plan, shared)
+    found = [alert for plan in plans for alert in drops(plan, shared)]
+    planned = {plan.metric: plan for plan in plans}
     for metric in metrics:
         own = alerts.get(metric.name, AlertSettings())
         if own.threshold is not None and metric.scale.range is not None:
-            found += thresholds(metric, own, shared)
+            found += thresholds(metric, own, shared, least=least_of(metric, own, planned.get(metric.name)))
         found += [failing(metric, shared), declining(metric, shared), *silence(metric, shared)]
         found.append(changed(metric, own, shared))
     owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from math import ceil, floor, prod, sqrt
 from statistics import NormalDist
 
-from spanscore.monitoring.budget import scores_to_see
 from spanscore.monitoring.drops import DropPlan
 
 __all__ = ["SmallestDrop", "smallest_drop"]
@@ -42,18 +41,17 @@ class SmallestDrop:
     at_worst: float | None
 
 
-def smallest_drop(
-    plan: DropPlan, *, windows: Sequence[float], scores: Sequence[float], within_s: float
-) -> SmallestDrop:
+def smallest_drop(plan: DropPlan, *, scores: Sequence[float], within_s: float) -> SmallestDrop:
     """Return the smallest drop of a pass/fail metric that is seen; of a continuous metric it is smaller.
 
     Args:
-        windows: seconds; of the plan.
         scores: effective ones of each hour; behind the last hour comes the first again.
         within_s: seconds since the drop began.
     """
     begins = range(1 if within_s % (len(scores) * _HOUR_S) == 0 else len(scores))  # whole turns: it is all one when
-    found = [_smallest(plan, {window: _looks(scores, window, hour, within_s) for window in windows}) for hour in begins]
+    found = [
+        _smallest(plan, {window: _looks(scores, window, hour, within_s) for window in plan.windows}) for hour in begins
+    ]
     seen = [drop for drop in found if drop is not None]
     return SmallestDrop(
         within_s=within_s,
@@ -80,11 +78,9 @@ def _unseen(plan: DropPlan, window_s: float, looks: _Looks, drop: float) -> Iter
     """Yield the probability that looks at windows of a length do not see a drop."""
     means = 2 if plan.baseline.offset_s else 1  # that of before has an error of its own
     z = plan.windows[window_s]
-    strays = {"slack": plan.baseline.slack_of(window_s), "clump": plan.baseline.clump}
-    limits = {"null": plan.null, "tolerated": plan.tolerated, "z": z, **strays}
     for (scores, share), times in looks.items():
         if scores >= plan.least:
-            half = means * scores_to_see(drop * share, **limits)
+            half = means * plan.scores_to_see(drop * share, window_s, z)
             yield _normal.cdf(z - z * sqrt(scores / half)) ** times
 
 

@@ -29,7 +29,7 @@ from spanscore.monitoring.wording import evidence_of, figures_of, mean_of
 from spanscore.protocols import Metric
 from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
-__all__ = ["KEPT", "DropPlan", "drop_records", "drops", "plans_of", "thresholds"]
+__all__ = ["KEPT", "DropPlan", "drop_records", "drops", "least_of", "plans_of", "thresholds"]
 
 KEPT = 36
 """An alert stays on for this part of its window when it has ended: a mean at the edge comes and goes."""
@@ -42,21 +42,16 @@ class DropPlan:
     Attributes:
         scale: of the metric's own values.
         baseline: what is normal.
-        null: baseline − tolerance; of a baseline that is recorded, as it is on the whole.
-        windows: in s → standard errors below it.
+        windows: in s → standard errors below what is tolerated.
         least: effective scores a window needs.
-        to_see: effective scores a window needs to see a drop of ``min_drop`` half of the time (pass/fail; others need fewer);
-            infinite where the mean strays by as much.
     """
 
     metric: str
     settings: AlertSettings
     scale: Scale
     baseline: Baseline
-    null: float
     windows: Mapping[float, float]
     least: int
-    to_see: float
 
     @property
     def binary(self) -> bool:
@@ -69,9 +64,27 @@ class DropPlan:
         return budget.TOLERATED * self.settings.min_drop
 
     @property
+    def null(self) -> float:
+        """Baseline − tolerance; of a baseline that is recorded, as it is on the whole."""
+        return self.baseline.level - self.tolerated
+
+    @property
     def z(self) -> float:
         """That of the window which asks for most."""
         return max(self.windows.values())
+
+    @property
+    def to_see(self) -> float:
+        """Effective scores a window needs to see a drop of ``min_drop`` half of the time (pass/fail; others need fewer).
+
+        Infinite where the mean strays by as much.
+        """
+        return self.scores_to_see(self.settings.min_drop, max(self.windows), self.z)
+
+    def scores_to_see(self, drop: float, window_s: float, z: float) -> float:
+        """Return the effective scores with which a window of a length sees a drop half of the time."""
+        strays = {"slack": self.baseline.slack_of(window_s), "clump": self.baseline.clump}
+        return budget.scores_to_see(drop, null=self.null, tolerated=self.tolerated, z=z, **strays)
 
     @property
     def holds(self) -> bool:
@@ -97,26 +110,24 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
     baseline = baseline_of(metric.name, alert)
     assert baseline is not None  # those without one have no plan
     baseline.refuse_overlap(metric.name, max(shared.windows))
-    tolerated = budget.TOLERATED * alert.min_drop
-    null = baseline.level - tolerated
     windows = {window: alert.z or _critical_z(window, alert, shared, streams) for window in shared.windows}
     return DropPlan(
         metric=metric.name,
         settings=alert,
         scale=metric.scale,
         baseline=baseline,
-        null=null,
         windows=windows,
-        least=alert.min_scores or budget.least_scores(baseline.level, binary=metric.scale.kind == "binary"),
-        to_see=budget.scores_to_see(
-            alert.min_drop,
-            null=null,
-            tolerated=tolerated,
-            z=max(windows.values()),
-            slack=baseline.slack_of(max(shared.windows)),
-            clump=baseline.clump,
-        ),
+        least=_least(metric, alert, baseline.level),
     )
+
+
+def least_of(metric: Metric, alert: AlertSettings, plan: DropPlan | None) -> int:
+    """Return the effective scores that a window of a metric needs; ``plan``: of its drops, None where they are not watched."""
+    return _least(metric, alert, None) if plan is None else plan.least
+
+
+def _least(metric: Metric, alert: AlertSettings, level: float | None) -> int:
+    return alert.min_scores or budget.least_scores(level, binary=metric.scale.kind == "binary")
 
 
 def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> float:
@@ -199,11 +210,8 @@ def _promise(plan: DropPlan, z: float) -> str:
     return f"At most one false alarm in {every}, over all windows, metrics and segments (z = {z:.2f})."
 
 
-def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings) -> Iterator[Alert]:
-    """Yield the alerts on a metric's threshold, by stream."""
-    baseline = baseline_of(metric.name, alert)
-    level = None if baseline is None else baseline.level
-    least = alert.min_scores or budget.least_scores(level, binary=metric.scale.kind == "binary")
+def thresholds(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, *, least: int) -> Iterator[Alert]:
+    """Yield the alerts on a metric's threshold, by stream; ``least``: effective scores that a window needs."""
     window = steady_window(shared)
     for stream in streams_of(shared):
         where = recorded_where(metric.name, alert, stream)

@@ -14,7 +14,7 @@ from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
-from spanscore.monitoring.drops import KEPT, DropPlan, plans_of
+from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import hour_of_week
 from spanscore.monitoring.names import label, series
@@ -44,14 +44,18 @@ DAY_S = 86_400
 
 
 def unit_tests(
-    rules: str, alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
+    rules: str,
+    plans: Sequence[DropPlan],
+    alerts: Mapping[str, AlertSettings],
+    metrics: Sequence[Metric],
+    shared: MonitoringSettings,
 ) -> dict[str, Any]:
     """Return the tree of a test file.
 
     Args:
         rules: name of the rule file beside it.
     """
-    tests = [_unit_test(case, shared) for case in _Traffic(alerts, metrics, shared).cases()]
+    tests = [_unit_test(case, shared) for case in _Traffic(plans, alerts, metrics, shared).cases()]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
 
 
@@ -82,12 +86,16 @@ class _Traffic:
     """What the counters of one service do."""
 
     def __init__(
-        self, alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
+        self,
+        plans: Sequence[DropPlan],
+        alerts: Mapping[str, AlertSettings],
+        metrics: Sequence[Metric],
+        shared: MonitoringSettings,
     ) -> None:
         self._alerts = alerts
         self._metrics = metrics
         self._shared = shared
-        self._plans = plans_of(alerts, metrics, shared)
+        self._plans = plans
         self._first = steady_window(shared)
         self._streams = streams_of(shared)[1:] or streams_of(shared)
 

@@ -58,10 +58,11 @@ def rule_files(
     shared = shared or MonitoringSettings()
     _check(alerts, metrics)
     refuse_too_many(metrics, shared.segments)
-    found = alerts_of(alerts, metrics, shared)
+    plans = plans_of(alerts, metrics, shared)
+    found = alerts_of(plans, alerts, metrics, shared)
     return {
-        RULES: as_yaml(_rules(found, plans_of(alerts, metrics, shared), shared)),
-        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], alerts, metrics, shared)),
+        RULES: as_yaml(_rules(found, plans, shared)),
+        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: as_yaml(provisioned(found, shared)),
     }
