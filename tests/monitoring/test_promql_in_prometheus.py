@@ -17,17 +17,10 @@ from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import estimates, names, promql
 from spanscore.monitoring.drop_promql import dropped
+from spanscore.otel.instrument_table import MOMENTS
 from spanscore.otel.instruments import Telemetry
 
-SUMS = (
-    semconv.SCORED,
-    semconv.WEIGHT,
-    semconv.WEIGHT_QUALITY,
-    semconv.WEIGHT_QUALITY2,
-    semconv.WEIGHT2,
-    semconv.WEIGHT2_QUALITY,
-    semconv.WEIGHT2_QUALITY2,
-)
+SUMS = (semconv.SCORED, *MOMENTS)
 LOST = {Outcome.JUDGE_ERROR: [0.25] * 3, Outcome.QUEUE_FULL: [0.05, 0.1]}
 """Outcome → probabilities."""
 

@@ -22,10 +22,10 @@ from spanscore.line.tables import Fitting
 from spanscore.monitoring import promql
 from spanscore.monitoring.baseline_file import profiles_text
 from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.hour_of_week import LEAST_DAYS, LearnedBaseline, TooShortError, learned
+from spanscore.monitoring.hour_of_week import DAY_S, LEAST_DAYS, LearnedBaseline, TooShortError, learned
 from spanscore.monitoring.names import label
 from spanscore.monitoring.prometheus_api import PrometheusApi
-from spanscore.monitoring.score_history import DAY_S, ScoredSeries, scored_days
+from spanscore.monitoring.score_history import ScoredSeries, scored_days
 from spanscore.settings.durations import seconds_of
 
 __all__ = ["baseline"]

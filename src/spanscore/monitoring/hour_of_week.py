@@ -19,7 +19,17 @@ from typing import TypeAlias
 from spanscore.monitoring import estimates
 from spanscore.monitoring.estimates import Moments
 
-__all__ = ["HOURS", "LEAST_DAYS", "LENGTHS", "STEP_S", "LearnedBaseline", "TooShortError", "hour_of_week", "learned"]
+__all__ = [
+    "DAY_S",
+    "HOURS",
+    "LEAST_DAYS",
+    "LENGTHS",
+    "STEP_S",
+    "LearnedBaseline",
+    "TooShortError",
+    "hour_of_week",
+    "learned",
+]
 
 STEP_S = 300
 HOURS = 168
@@ -33,8 +43,9 @@ LEAST_SCORES = 100
 CLUMPED = 2.0
 """Scores that say no more than one, from which on that is told: fewer may be chance."""
 
-_HOUR_S, _DAY_S, _WEEK_S = 3_600, 86_400, 604_800
-_FROM_SUNDAY_S = 4 * _DAY_S
+DAY_S = 86_400
+_HOUR_S, _WEEK_S = 3_600, 604_800
+_FROM_SUNDAY_S = 4 * DAY_S
 """The epoch began on a Thursday."""
 
 Sums: TypeAlias = Mapping[int, Moments]
@@ -100,7 +111,7 @@ def learned(steps: Sums) -> LearnedBaseline:
         TooShortError: there are scores of less than 7 days.
     """
     scored = {start: of for start, of in steps.items() if of.w > 0}
-    days = len({start // _DAY_S for start in scored})
+    days = len({start // DAY_S for start in scored})
     if days < LEAST_DAYS:
         raise TooShortError(f"there are scores of {days} days; an hour-of-week baseline needs {LEAST_DAYS}")
     hours, whole = _by(scored, lambda start: start // _HOUR_S), _total(scored.values())
@@ -133,7 +144,7 @@ def _profile(hours: Sums, spread: float) -> tuple[float, ...]:
         hours: number of an hour since the epoch → sums.
         spread: variance of one score.
     """
-    by_day, by_week = _by(hours, lambda hour: hour % 24), _by(hours, _of_week)
+    by_day, by_week = _by(hours, _hour_of_day), _by(hours, _of_week)
     chance = spread * _overdispersion(hours, by_week, spread)
     of_day = _shrunk(by_day, dict.fromkeys(range(24), estimates.mean(_total(hours.values()))), chance)
     return tuple(_shrunk(by_week, {hour: of_day[_hour_of_day(hour)] for hour in range(HOURS)}, chance).values())
@@ -212,7 +223,7 @@ class _Residual:
 def _out_of_sample(steps: Sums, hours: Sums, spread: float) -> dict[int, _Residual]:
     """Return start of a step → its residual by the profile of all weeks but its own, or days."""
     first = min(hours)
-    fold = (_WEEK_S if (max(hours) - first) >= 2 * HOURS - 24 else _DAY_S) // _HOUR_S
+    fold = (_WEEK_S if (max(hours) - first) >= 2 * HOURS - 24 else DAY_S) // _HOUR_S
     normal: dict[int, tuple[tuple[float, ...], float]] = {}
     for own in {(hour - first) // fold for hour in hours}:
         others = {hour: of for hour, of in hours.items() if (hour - first) // fold != own}

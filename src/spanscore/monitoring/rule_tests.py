@@ -16,7 +16,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
 from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
-from spanscore.monitoring.hour_of_week import hour_of_week
+from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.protocols import Metric
@@ -40,7 +40,6 @@ SOME_STEPS = 400
 SWING = (0.9, 0.85, 0.8, 0.85)
 """Means, an hour each, of a metric whose baseline is what was a day or days before."""
 JOB = "bot"
-DAY_S = 86_400
 
 
 def unit_tests(

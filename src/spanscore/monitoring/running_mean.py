@@ -17,11 +17,16 @@ from spanscore.monitoring.estimates import (
     mean,
 )
 
-__all__ = ["ExcludedShare", "excluded_so_far", "running_mean"]
+__all__ = ["WEIGHTED", "ExcludedShare", "excluded_so_far", "running_mean"]
 
-_SQUARES = (semconv.WEIGHT2, semconv.WEIGHT2_QUALITY, semconv.WEIGHT2_QUALITY2)
-_MOMENTS = (semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT_QUALITY, *_SQUARES)
-"""The instrument of each field of ``Moments``, in their order; what is lost is none of a mean."""
+WEIGHTED = {
+    "w": semconv.WEIGHT,
+    "wy": semconv.WEIGHT_QUALITY,
+    "w2": semconv.WEIGHT2,
+    "w2y": semconv.WEIGHT2_QUALITY,
+    "w2y2": semconv.WEIGHT2_QUALITY2,
+}
+"""Field of ``Moments`` that weighs scores → its instrument; what is lost is none of a mean."""
 _Sums: TypeAlias = Callable[[str], Mapping[tuple[tuple[str, str], ...], float]]
 """Instrument → attributes → sum, as ``Telemetry.sums`` returns them."""
 
@@ -60,7 +65,8 @@ def excluded_so_far(metric: str, scale: Scale, sums: _Sums, lost: Weights) -> Ex
 
 
 def _population(metric: str, sums: _Sums) -> Moments:
-    return Moments(*(sum(_of_population(metric, sums(name))) for name in _MOMENTS))
+    instruments = {"n": semconv.SCORED, **WEIGHTED}
+    return Moments(**{field: sum(_of_population(metric, sums(name))) for field, name in instruments.items()})
 
 
 def _of_population(metric: str, sums: Mapping[tuple[tuple[str, str], ...], float]) -> Iterator[float]:

@@ -10,23 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.hour_of_week import STEP_S
+from spanscore.monitoring.hour_of_week import DAY_S, STEP_S
 from spanscore.monitoring.prometheus_api import PrometheusApi
+from spanscore.monitoring.running_mean import WEIGHTED
 
-__all__ = ["DAY_S", "History", "ScoredSeries", "scored_days"]
-
-DAY_S = 86_400
-_FIELDS = {
-    "w": semconv.WEIGHT,
-    "wy": semconv.WEIGHT_QUALITY,
-    "w2": semconv.WEIGHT2,
-    "w2y": semconv.WEIGHT2_QUALITY,
-    "w2y2": semconv.WEIGHT2_QUALITY2,
-}
-"""Field of ``Moments`` → its instrument."""
+__all__ = ["History", "ScoredSeries", "scored_days"]
 
 
 class ScoredSeries(NamedTuple):
@@ -56,7 +46,7 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
 
 def _between(api: PrometheusApi, start: int, end: int, where: str) -> History:
     sums: defaultdict[ScoredSeries, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for field, instrument in _FIELDS.items():
+    for field, instrument in WEIGHTED.items():
         grown = promql.grown(instrument, promql.duration(STEP_S), where, (promql.METRIC, promql.SERIES))
         for one in api.query_range(grown, start_s=start + STEP_S, end_s=end, step_s=STEP_S):
             of = sums[ScoredSeries(one.labels.get(promql.METRIC, ""), one.labels.get(promql.SERIES, ""))]
@@ -64,7 +54,7 @@ def _between(api: PrometheusApi, start: int, end: int, where: str) -> History:
                 of[int(time) - STEP_S][field] = value
     return {
         series: {
-            time: Moments(**parts) for time, parts in steps.items() if parts.get("w") and len(parts) == len(_FIELDS)
+            time: Moments(**parts) for time, parts in steps.items() if parts.get("w") and len(parts) == len(WEIGHTED)
         }
         for series, steps in sums.items()
     }

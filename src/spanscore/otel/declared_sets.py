@@ -15,9 +15,8 @@ __all__ = ["closed_sets", "refuse_too_many"]
 
 def closed_sets(metric: Metric, segments: Mapping[str, Sequence[str]], stratum: str | None = None) -> Iterator[Labels]:
     """Yield every set of attributes that the scores of a metric's present series can have."""
-    labels = (None,) if metric.scale.range is None else ("pass", "fail")
     values = [[(key, value) for value in (*values, OTHER)] for key, values in segments.items()]
-    for label, segment in product(labels, list(product(*values))):
+    for label, segment in product(_labels_of(metric), list(product(*values))):
         yield labels_of_score(metric.name, label, metric.series, segment, stratum)
 
 
@@ -31,7 +30,7 @@ def refuse_too_many(metrics: Sequence[Metric], segments: Mapping[str, Sequence[s
     Raises:
         ConfigurationError: there are too many, with the numbers.
     """
-    labels = [1 if metric.scale.range is None else 2 for metric in metrics]
+    labels = [len(_labels_of(metric)) for metric in metrics]
     sets = (sum(labels) + shadowed * max(labels, default=0)) * prod(len(values) + 1 for values in segments.values())
     if sets <= MOST_DECLARED:
         return
@@ -41,3 +40,7 @@ def refuse_too_many(metrics: Sequence[Metric], segments: Mapping[str, Sequence[s
         f"attribute sets per instrument, and {MOST_DECLARED:,} fit: past {SDK_SETS:,} the OpenTelemetry SDK makes one of them "
         "all. Leave out a segment, values or metrics"
     )
+
+
+def _labels_of(metric: Metric) -> Sequence[str | None]:
+    return (None,) if metric.scale.range is None else ("pass", "fail")

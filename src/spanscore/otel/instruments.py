@@ -127,8 +127,7 @@ class Telemetry:
         for metric in metrics:
             self._declared.add((metric.name, stratum))
             for labels in closed_sets(metric, self._segments, stratum):
-                self._sums.declare(labels, (semconv.SCORED, *MOMENTS))
-                self._sums.add_all(labels, ((name, 0.0) for name in MOMENTS))
+                self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
             if stratum is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
 

@@ -73,13 +73,13 @@ class BoundedSums:
         self.overflowed = 0
         self.overflowing: dict[str, str] = {}
 
-    def declare(self, labels: Labels, names: Iterable[str]) -> None:
-        """Let sums be there as 0, whatever else there is: they take nothing of the room for the others."""
+    def declare(self, labels: Labels, zeros: Mapping[str, float]) -> None:
+        """Let sums be there as 0, of their type, whatever else there is: they take nothing of the room for the others."""
         with self._lock:
-            for name in names:
+            for name, zero in zeros.items():
                 sums = self._sums.setdefault(name, {})
                 self._declared[name] += labels not in sums
-                sums.setdefault(labels, 0)
+                sums.setdefault(labels, zero)
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
         """Add to one instrument."""
