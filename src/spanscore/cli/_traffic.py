@@ -20,6 +20,7 @@ _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 _RATE = re.compile(
     r"(?P<number>\d{1,3}(?:,\d{3})+|\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)(?P<times>[kM]?)(?:\s*/\s*(?P<unit>s|min|h|d))?"
 )
+_COLUMNS = ["hour", "requests"]
 _HOURS = (24, 168)
 """Rows of a profile: of a day, of a week."""
 
@@ -95,11 +96,11 @@ def _profile(file: Path) -> ExpectedTraffic:
 def _rows(file: Path, read: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, int, float]]:
     """Yield line, hour and requests."""
     for line, row in read:
-        if not row or (line == 1 and [name.strip() for name in row] == ["hour", "requests"]):
+        if not row or (line == 1 and [name.strip() for name in row] == _COLUMNS):
             continue
         where = f"{file}, line {line}"
-        if len(row) != len(("hour", "requests")):
-            raise ConfigurationError(f"{where}: it has {len(row)} columns; write hour,requests")
+        if len(row) != len(_COLUMNS):
+            raise ConfigurationError(f"{where}: it has {len(row)} columns; write {','.join(_COLUMNS)}")
         hour, requests = (_number(cell) for cell in row)
         if hour is None or hour not in range(_HOURS[-1]):
             raise ConfigurationError(f"{where}: {row[0]!r} is no hour; write 0 to 23 of a day, or 0 to 167 of a week")

@@ -181,20 +181,19 @@ def matched_rules(decisions: Mapping[str, Decision]) -> str | None:
 
 
 def _plain(decision: Decision | None) -> dict[str, Any]:
-    if decision is None:  # it was never decided on: events of the unit were lost, or the end came first
-        return dict.fromkeys(_TOLD)
-    return {
-        "rates": dict(decision.rates),
-        "rule": decision.rule,
-        "randomness": _hex(decision.randomness),
-        "threshold_met": _hex(decision.met),
-        "threshold": _hex(decision.threshold),
-        "probability": decision.probability,
-        "upstream_probability": decision.upstream,
-    }
+    """Return a decision as plain values; None: it was never made, as events of the unit were lost, or the end came first."""
+    return {name: None if decision is None else of(decision) for name, of in _TOLD.items()}
 
 
-_TOLD = ("rates", "rule", "randomness", "threshold_met", "threshold", "probability", "upstream_probability")
+_TOLD: Mapping[str, Callable[[Decision], Any]] = {
+    "rates": lambda of: dict(of.rates),
+    "rule": lambda of: of.rule,
+    "randomness": lambda of: _hex(of.randomness),
+    "threshold_met": lambda of: _hex(of.met),
+    "threshold": lambda of: _hex(of.threshold),
+    "probability": lambda of: of.probability,
+    "upstream_probability": lambda of: of.upstream,
+}
 
 
 def _hex(number: int | None) -> str | None:
