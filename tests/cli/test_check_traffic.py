@@ -11,6 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.cli.test_check import PAID
 from typer.testing import CliRunner
 
 from spanscore import semconv
@@ -19,16 +20,6 @@ from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
 from spanscore.errors import ConfigurationError
 
-PAID = """
-judge:
-  model: openai:gpt-4o-mini
-  budget: [{usd: 0.02, per: 1h}, {calls: 500, per: 1m, metric: faithfulness}]
-  prices: {gpt-4o*: {input: 0.15, output: 0.60}}
-embeddings: lexical
-sampling: {rate: 0.5}
-metrics: [faithfulness, exact_match, {aspect_critic: {name: harmless, definition: "Harm?"}}]
-alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1}}
-"""
 UNPAID = "judge: {model: lexical}\nmetrics: [exact_match]\nalerts: {exact_match: {baseline: 0.85}}\n"
 
 

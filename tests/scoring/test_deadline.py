@@ -130,8 +130,7 @@ def test_a_question_to_a_judge_without_a_gate_that_is_late_itself_is_one_call():
     assert [call.error_type for call in score.usage.calls] == ["timeout"] * 2
 
 
-def test_a_question_that_waits_for_a_place_of_a_users_own_limit_is_no_call():
-    slow = judge(Answers(60), max_concurrency=1)
+def calls_of_two_when_time_is_up(slow):
     evaluation = Evaluation({name: Critic(slow, name) for name in "ab"}, timeout_s=10.0)
 
     async def given_up():
@@ -139,7 +138,11 @@ def test_a_question_that_waits_for_a_place_of_a_users_own_limit_is_no_call():
         await asyncio.sleep(11)
         return [len(score.usage.calls) for score in begun.scores]
 
-    assert run(given_up()) == [1]
+    return run(given_up())
+
+
+def test_a_question_that_waits_for_a_place_of_a_users_own_limit_is_no_call():
+    assert calls_of_two_when_time_is_up(judge(Answers(60), max_concurrency=1)) == [1]
 
 
 def test_questions_that_are_out_when_a_job_is_given_up_are_calls_of_scores_that_were_shut_down():
@@ -161,14 +164,8 @@ def test_questions_that_are_out_when_a_job_is_given_up_are_calls_of_scores_that_
 
 def test_a_question_that_was_not_sent_when_its_score_ends_is_none():
     slow = judge(Answers(60), timeout=100.0, max_wait=600.0, max_concurrency=1)
-    evaluation = Evaluation({name: Critic(slow, name) for name in "ab"}, timeout_s=10.0)
 
-    async def given_up():
-        begun = evaluation.begin(a_job("a", "b"), lambda: None)
-        await asyncio.sleep(11)
-        return [len(score.usage.calls) for score in begun.scores]
-
-    assert run(given_up()) == [1]
+    assert calls_of_two_when_time_is_up(slow) == [1]
 
 
 def test_a_late_score_is_of_the_series_of_the_judge_that_stood_in():
