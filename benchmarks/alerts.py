@@ -23,7 +23,7 @@ from spanscore.monitoring import budget
 from spanscore.monitoring.alert import PATIENCE
 from spanscore.monitoring.drop_promql import EDGE, LITTLE_VARIED
 from spanscore.monitoring.drops import KEPT
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -25,7 +25,7 @@ from spanscore.monitoring.baselines import Baseline
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.hour_of_week import STEP_S, LearnedBaseline, learned
-from spanscore.settings.tree import AlertSettings, MonitoringSettings, OffsetBaseline
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings, OffsetBaseline
 
 __all__ = ["LAWS", "WORLDS", "Month", "month", "rows"]
 

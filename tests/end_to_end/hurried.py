@@ -20,7 +20,7 @@ from tests.servers.prometheus import Prometheus
 from tests.servers.server import poll
 
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
-from spanscore.settings.tree import AlertSettings
+from spanscore.settings.alerting import AlertSettings
 
 FASTER = 60
 BASELINE = 0.9

@@ -22,7 +22,7 @@ from tests.servers.server import poll
 from spanscore.monitoring import promql
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 SHORTENED = MonitoringSettings(
     interval=1.0,

@@ -14,7 +14,7 @@ from spanscore.judges import Cached, Gated, LangChainJudge, LexicalJudge, Priced
 from spanscore.judges.effects.budget import Budgeted
 from spanscore.judges.effects.effect import layers
 from spanscore.judges.effects.gathered import Gathered
-from spanscore.settings.tree import JudgeSettings
+from spanscore.settings.judging import JudgeSettings
 
 
 def test_a_chat_model_is_asked_through_the_gate_of_its_account() -> None:

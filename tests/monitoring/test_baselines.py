@@ -19,7 +19,7 @@ from spanscore.monitoring.baselines import baseline_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.hour_of_week import LearnedBaseline
 from spanscore.monitoring.rules import RULES, RULES_TEST, rule_files
-from spanscore.settings.tree import AlertSettings, HourOfWeekBaseline, MonitoringSettings, OffsetBaseline
+from spanscore.settings.alerting import AlertSettings, HourOfWeekBaseline, MonitoringSettings, OffsetBaseline
 
 
 @dataclass(frozen=True)

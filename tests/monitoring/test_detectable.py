@@ -12,7 +12,7 @@ import pytest
 from spanscore.metrics import ExactMatch
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, plans_of
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 HOUR_S, DAY_S = 3_600, 86_400
 HOURS = (1, 6, 24)

@@ -18,7 +18,7 @@ from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.links import links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
 

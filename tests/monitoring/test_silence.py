@@ -16,7 +16,7 @@ from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring import promql
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.monitoring.silence import SILENT_SECONDS, silences
-from spanscore.settings.tree import MonitoringSettings
+from spanscore.settings.alerting import MonitoringSettings
 
 pytestmark = pytest.mark.server
 STEP_S = 240

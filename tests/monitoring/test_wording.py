@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 HOSTILE = [
     "{{ $labels.job }}",

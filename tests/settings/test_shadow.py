@@ -12,8 +12,8 @@ from spanscore import Budget, ConfigurationError, OnlineScorer
 from spanscore.cli._config_report import config_report
 from spanscore.line.configuration import Configuration
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
+from spanscore.settings.judging import ShadowSettings
 from spanscore.settings.reading import read_settings
-from spanscore.settings.tree import ShadowSettings
 
 JUDGE = "judge: {model: 'openai:old', base_url: 'http://127.0.0.1:9/v1', api_key_env: OLD_KEY, timeout: 7s}"
 

@@ -37,8 +37,9 @@ from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
+from spanscore.settings.judging import AskedSettings, BudgetSettings, JudgeSettings
 from spanscore.settings.reading import examine_settings
-from spanscore.settings.tree import AskedSettings, BudgetSettings, JudgeSettings, PlaceSettings, Settings
+from spanscore.settings.tree import PlaceSettings, Settings
 from spanscore.sinks.registry import SINKS
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]

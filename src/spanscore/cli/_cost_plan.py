@@ -16,7 +16,8 @@ from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.report.rows import name_within
 from spanscore.sampling.pacing import KEPT_BACK, largest_factor
 from spanscore.settings.budget import Budget, Spent
-from spanscore.settings.tree import AskedSettings, Settings
+from spanscore.settings.judging import AskedSettings
+from spanscore.settings.tree import Settings
 
 __all__ = [
     "CostPlan",

@@ -33,8 +33,10 @@ from spanscore.model.score import Scale
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.protocols import Metric
+from spanscore.settings.alerting import AlertSettings
 from spanscore.settings.credentials import without_credentials
-from spanscore.settings.tree import AlertSettings, JudgeSettings, Settings
+from spanscore.settings.judging import JudgeSettings
+from spanscore.settings.tree import Settings
 
 __all__ = ["FOUND", "WITHIN", "AlertPlan", "ConfigPlan", "MetricPlan", "Volume", "plan_of", "volumes_of"]
 

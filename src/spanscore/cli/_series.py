@@ -13,7 +13,8 @@ from spanscore.metrics.catalog.registry import create
 from spanscore.metrics.catalog.shadowed import shadow_settings, shadows_of
 from spanscore.monitoring.pinned import refused_series
 from spanscore.protocols import Metric
-from spanscore.settings.tree import AskedSettings, Settings
+from spanscore.settings.judging import AskedSettings
+from spanscore.settings.tree import Settings
 
 __all__ = ["StandIn", "series_problems"]
 

@@ -23,7 +23,8 @@ from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.kubernetes import operator_files
 from spanscore.monitoring.rules import RULES, rule_files
 from spanscore.protocols import Metric
-from spanscore.settings.tree import MonitoringSettings, Settings
+from spanscore.settings.alerting import MonitoringSettings
+from spanscore.settings.tree import Settings
 
 __all__ = ["rules"]
 

@@ -15,7 +15,8 @@ from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
 from spanscore.monitoring.pinned import refused_series
-from spanscore.settings.tree import Settings, SettingsPart
+from spanscore.settings.kinds import SettingsPart
+from spanscore.settings.tree import Settings
 
 __all__ = ["KEYS", "Configuration", "given_in", "metrics_in", "overridden", "value_at"]
 

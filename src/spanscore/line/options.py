@@ -14,18 +14,9 @@ from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
-from spanscore.settings.tree import (
-    AttachSettings,
-    BudgetSettings,
-    Count,
-    Named,
-    PlaceSettings,
-    PositiveSeconds,
-    Rate,
-    RuleSettings,
-    Seconds,
-    Share,
-)
+from spanscore.settings.judging import BudgetSettings
+from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share
+from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 __all__ = [
     "ALL",

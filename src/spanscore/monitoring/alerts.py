@@ -11,7 +11,7 @@ from spanscore.monitoring.drops import DropPlan, drops, least_of, thresholds
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, unaccounted
 from spanscore.monitoring.silence import silence
 from spanscore.protocols import Metric
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 __all__ = ["alerts_of"]
 

@@ -11,8 +11,8 @@ from spanscore.errors import ConfigurationError
 from spanscore.monitoring import normal, promql
 from spanscore.monitoring.alert import SEGMENT, streams_of
 from spanscore.monitoring.baseline_file import read_profile
+from spanscore.settings.alerting import AlertSettings, HourOfWeekBaseline, MonitoringSettings, OffsetBaseline
 from spanscore.settings.durations import duration
-from spanscore.settings.tree import AlertSettings, HourOfWeekBaseline, MonitoringSettings, OffsetBaseline
 
 __all__ = ["Baseline", "baseline_of", "baseline_records"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import Alert, labels_of, literal, steady_window
 from spanscore.protocols import Metric
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 __all__ = ["WAS", "changed"]
 

@@ -27,7 +27,7 @@ from spanscore.monitoring.baselines import Baseline, baseline_of
 from spanscore.monitoring.drop_promql import DROPPED, RECOVERED, alarm, dropped, recovered
 from spanscore.monitoring.wording import evidence_of, figures_of, mean_of
 from spanscore.protocols import Metric
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 __all__ = ["KEPT", "DropPlan", "drop_records", "drops", "least_of", "plans_of", "thresholds"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, Alert, Figure, filled, literal
 from spanscore.monitoring.links import links_of, times_of
-from spanscore.settings.tree import MonitoringSettings
+from spanscore.settings.alerting import MonitoringSettings
 
 __all__ = ["provisioned"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from spanscore.monitoring.alert import ALL, Alert, Figure, literal
+from spanscore.settings.alerting import MonitoringSettings
 from spanscore.settings.durations import seconds_of
-from spanscore.settings.tree import MonitoringSettings
 
 __all__ = ["links_of", "times_of"]
 

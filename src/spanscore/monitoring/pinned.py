@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from spanscore.protocols import Metric
-from spanscore.settings.tree import AlertSettings
+from spanscore.settings.alerting import AlertSettings
 
 __all__ = ["refused_series"]
 

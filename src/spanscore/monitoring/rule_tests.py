@@ -20,8 +20,8 @@ from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
 from spanscore.monitoring.names import label, series
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.protocols import Metric
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.durations import seconds_of
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
 
 __all__ = ["unit_tests"]
 

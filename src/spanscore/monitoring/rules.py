@@ -27,7 +27,7 @@ from spanscore.monitoring.silence import silences
 from spanscore.monitoring.yaml_files import as_yaml
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
-from spanscore.settings.tree import AlertSettings, MonitoringSettings
+from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
 

@@ -14,7 +14,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import Alert, Figure, labels_of, literal, steady_window
 from spanscore.monitoring.names import label, series
 from spanscore.protocols import Metric
-from spanscore.settings.tree import MonitoringSettings
+from spanscore.settings.alerting import MonitoringSettings
 
 __all__ = [
     "ABSENT",

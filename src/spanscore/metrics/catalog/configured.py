@@ -11,7 +11,8 @@ from spanscore.judges.langchain.embeddings import EmbedderLimits
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
 from spanscore.runtime import plugins
-from spanscore.settings.tree import AskedSettings, Settings
+from spanscore.settings.judging import AskedSettings
+from spanscore.settings.tree import Settings
 
 __all__ = ["SHADOW", "asked_judge", "embedder_of", "entries", "judge_of", "listed", "metrics_of", "prices_in"]
 

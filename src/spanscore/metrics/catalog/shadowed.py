@@ -18,7 +18,8 @@ from spanscore.metrics.catalog.registry import create
 from spanscore.protocols import Metric
 from spanscore.settings.budget import Budget
 from spanscore.settings.faults import told
-from spanscore.settings.tree import AskedSettings, Settings, ShadowSettings
+from spanscore.settings.judging import AskedSettings, ShadowSettings
+from spanscore.settings.tree import Settings
 
 __all__ = ["shadow_budget_of", "shadow_settings", "shadows_of"]
 

@@ -1,0 +1,158 @@
+"""The sections of those who are told: baselines, alerts and what all alerts share."""
+
+from __future__ import annotations
+
+import re
+from math import nan
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from spanscore.settings.kinds import PositiveSeconds, Rate, SettingsPart, WebAddress, seconds_in
+
+__all__ = ["AlertSettings", "HourOfWeekBaseline", "MonitoringSettings", "OffsetBaseline"]
+
+
+class HourOfWeekBaseline(SettingsPart):
+    """What is normal in each hour of the week: a file of ``spanscore baseline``; a path is seen from the working directory."""
+
+    hour_of_week: str
+
+
+class OffsetBaseline(SettingsPart):
+    """What is normal is what was this long before, in whole days. It follows a slow decline, which then alarms nobody."""
+
+    offset: float
+
+
+_DAY_S = 86_400
+_BASELINES = "write a quality, [0, 1], {hour_of_week: FILE} of `spanscore baseline`, or {offset: 7d}"
+
+
+def _baseline(value: Any) -> float | HourOfWeekBaseline | OffsetBaseline | None:
+    match value:
+        case None | HourOfWeekBaseline() | OffsetBaseline():
+            return value
+        case {"hour_of_week": str(path), **rest} if not rest:
+            return HourOfWeekBaseline(hour_of_week=path)
+        case {"offset": long_before, **rest} if not rest:
+            return OffsetBaseline(offset=_whole_days(long_before))
+    try:
+        found = nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = nan
+    if not 0 <= found <= 1:  # nor where it is no number
+        raise ValueError(_BASELINES)
+    return found
+
+
+def _whole_days(value: Any) -> float:
+    seconds = float(seconds_in(value)) if isinstance(value, str | int | float) else 0.0
+    if seconds <= 0 or seconds % _DAY_S:
+        raise ValueError("an offset is a number of whole days, as the mean swings with the day; write offset: 7d")
+    return seconds
+
+
+LOOK_BACK_S = 300.0
+"""For so long Prometheus sees a value of a series that gets no more of them."""
+OURS = ("alertname", "severity", "metric", "window", "segment", "reason")
+"""Labels that alerts have already."""
+
+
+class AlertSettings(SettingsPart):
+    """When one metric is worth a page. All numbers are quality: [0, 1], 1 good, whatever the metric's own scale.
+
+    Attributes:
+        baseline: the quality that is normal, measured and then frozen: a number, or ``{hour_of_week: FILE}``, or
+            ``{offset: 7d}``; None = drops are not watched.
+        min_drop: smallest drop below the baseline that matters; a quarter of it is tolerated.
+        false_alarm_every: at most one false drop alarm in this time, over all windows, metrics and segments together.
+        threshold: lowest acceptable mean, whatever is normal; None = none.
+        slack: how far the true mean strays from its baseline by itself, as a standard deviation; added to the standard error
+            of every window. None = what the file of the baseline has learned, else 0.
+        min_scores: effective scores a window needs before anything is said; None = 100, for a pass/fail metric with a
+            baseline of 0.95 and more 400.
+        z: standard errors that a drop must have; None = computed from ``false_alarm_every``.
+        series: only this series (metric version, judge and votes), which the metric must have, is watched; None = whatever
+            is scored.
+        severity: label of the alerts on drops and on the threshold.
+        labels: more labels of every alert on the metric: who is told.
+        runbook: address that every alert on the metric links to; None = none.
+    """
+
+    baseline: Annotated[float | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
+    min_drop: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    slack: Rate | None = None
+    false_alarm_every: PositiveSeconds = 30 * 86_400.0
+    threshold: Rate | None = None
+    min_scores: int | None = Field(default=None, ge=1)
+    z: Annotated[float, Field(gt=0)] | None = None
+    series: str | None = None
+    severity: Annotated[str, Field(min_length=1)] = "warning"
+    labels: dict[str, str] = Field(default_factory=dict)
+    runbook: WebAddress | None = None
+
+    @field_validator("labels")
+    @classmethod
+    def _are_free(cls, labels: dict[str, str]) -> dict[str, str]:
+        wrong = [name for name in labels if name in OURS or not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name)]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0]!r} cannot be a label: write a word of letters, digits and _, but {', '.join(OURS)}"
+            )
+        return labels
+
+    @model_validator(mode="after")
+    def _can_drop(self) -> Self:
+        if isinstance(self.baseline, float) and self.baseline <= self.min_drop:
+            raise ValueError(f"a baseline of {self.baseline} cannot drop by {self.min_drop}: lower min_drop")
+        return self
+
+
+class MonitoringSettings(SettingsPart):
+    """What sums are told apart by, and what all alerts share.
+
+    Attributes:
+        segments: metadata or attribute key → values that are told apart in sums and watched by alerts of their own.
+        interval: between two evaluations of the rules; at most Prometheus' look-back, 5 min.
+        windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
+        no_scores_after: without a single score for this long, something is broken; None = for the time of 15 scores, by those
+            of the last day, at least 30 min and at most 24 h.
+        services: which are to score; one that ever did and is not among them is not missed. Empty = each that ever did.
+        max_failed: highest acceptable share of failed evaluations.
+        dashboard_url: what an alert links to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
+        trace_url: where the traces of failed units are listed, with the same places. None = no link.
+    """
+
+    segments: dict[str, list[str]] = Field(default_factory=dict)
+    interval: PositiveSeconds = 60.0
+    windows: list[PositiveSeconds] = Field(default=[300.0, 900.0, 3_600.0, 21_600.0, 86_400.0], min_length=1)
+    no_scores_after: PositiveSeconds | None = None
+    services: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    dashboard_url: WebAddress = (
+        "http://localhost:3000/d/spanscore-metric?var-metric={metric}&var-service={service}&from={from}&to=now"
+    )
+    trace_url: WebAddress | None = None
+
+    @field_validator("interval")
+    @classmethod
+    def _is_seen(cls, interval: float) -> float:
+        if interval > LOOK_BACK_S:
+            raise ValueError(f"{interval:g} s: Prometheus looks back {LOOK_BACK_S:g} s, then what rules write is gone")
+        return interval
+
+    @model_validator(mode="after")
+    def _is_long_enough(self) -> Self:
+        short = [window for window in self.windows if window < 4 * self.interval]
+        if short:
+            raise ValueError(f"a window of {short[0]:g} s needs at least 4 evaluations, one in {self.interval:g} s")
+        return self
+
+    @field_validator("segments")
+    @classmethod
+    def _has_values(cls, segments: dict[str, list[str]]) -> dict[str, list[str]]:
+        empty = [key for key, values in segments.items() if not values]
+        if empty:
+            raise ValueError(f"{empty[0]} lists no values; write for example {{user_tier: [gold, free]}}")
+        return segments
