@@ -1,6 +1,6 @@
 """Every seam of the library, in the order in which a run meets them: the map to read first.
 
-    Receiver → Recorded → Sampler → Dialect → (Redactor, Filter) → Queue → Metric(Judge, Embedder) → Sink
+    Receiver → (Translation) → Recorded → Sampler → Dialect → (Redactor, Filter) → Queue → Metric(Judge, Embedder) → Sink
 
 Each protocol says on which thread it is called. Built-in receivers, dialects, queues, judges and sinks and a user's own pass
 the same contract suites, which ``spanscore.testing`` exports.
@@ -33,6 +33,7 @@ __all__ = [
     "Redactor",
     "Sampler",
     "Sink",
+    "Translation",
 ]
 
 
@@ -73,6 +74,33 @@ class Receiver(Protocol):
 
     def reset(self) -> None:
         """Be as new: in a forked child."""
+
+
+@runtime_checkable
+class Translation(Protocol):
+    """Another library's span → the same span in GenAI names. Pure; any thread; never raises for what a payload holds."""
+
+    @property
+    def name(self) -> str:
+        """What it reads, in lower case: ``openinference``."""
+
+    @property
+    def scopes(self) -> Sequence[str]:
+        """Beginnings of the instrumentation scopes that write such spans: all that is known when a span starts."""
+
+    @property
+    def marks(self) -> Sequence[bytes]:
+        """Attribute names that betray it, each the beginning of one at least, as UTF-8: as they stand in a message of OTLP."""
+
+    def claims(self, span: SpanData) -> bool:
+        """Whether it is one of its spans, and of something that can be part of a unit."""
+
+    def translate(self, span: SpanData) -> SpanData:
+        """Return the span with ids and times as they are, and with no attribute that is neither a GenAI name nor ours.
+
+        Content is rendered on first need and stands under names of which ``semconv.is_content`` is true; ``events`` are gone;
+        where the span has no content, ``no_content`` says so.
+        """
 
 
 class Recorded(Protocol):

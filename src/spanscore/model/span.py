@@ -6,14 +6,14 @@ a thousand requests under one ambient span are a thousand units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from spanscore import semconv
 
-__all__ = ["Attributes", "Facts", "SpanData", "SpanStatus", "Unit", "UnitKey"]
+__all__ = ["Attributes", "Facts", "NoContent", "SpanData", "SpanStatus", "Unit", "UnitKey"]
 
 SpanStatus = Literal["unset", "ok", "error"]
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -69,6 +69,18 @@ class Attributes(Mapping[str, Any]):
         return len(self._all())
 
 
+class NoContent(NamedTuple):
+    """Why nothing can be read on a span that its writer could have put there.
+
+    Attributes:
+        reason: of the unit's outcome, the same for every span of one writer (``content is not on the spans (openllmetry)``).
+        remedy: what the operator does about it: which switch of which instrumentation.
+    """
+
+    reason: str
+    remedy: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanData:
     """One span as we see it, frozen, wherever it came from.
@@ -87,6 +99,9 @@ class SpanData:
         metadata: what the run was called with; rules read it, nothing exports it.
         resource: of the scored application; None when it is that of our own provider.
         failed_inside: a step below it that has no span of its own ended in error, handled or not.
+        parent_is_remote: the parent is in another process; None where nobody says.
+        events: name and attributes of each, as they came, for writers who keep content there; a translation drops them.
+        no_content: set by a translation that found none; None where there is some, and where nobody looked.
     """
 
     trace_id: int
@@ -104,6 +119,9 @@ class SpanData:
     metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     resource: Mapping[str, Any] | None = None
     failed_inside: bool = False
+    parent_is_remote: bool | None = None
+    events: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    no_content: NoContent | None = None
 
     @property
     def operation(self) -> str | None:
@@ -121,7 +139,7 @@ class SpanData:
             known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
         else:
             known = self.attributes
-        return replace(self, attributes={k: v for k, v in known.items() if not semconv.is_content(k)})
+        return replace(self, attributes={k: v for k, v in known.items() if not semconv.is_content(k)}, events=())
 
 
 @dataclass(frozen=True, slots=True)

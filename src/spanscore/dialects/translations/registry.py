@@ -1,0 +1,66 @@
+"""Translator: a span of any instrumentation → the span in GenAI names. Which translations there are, in the order of asking.
+
+A new one is a file here, and a line in ``TRANSLATIONS``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.dialects.translations.genai import GenAITranslation
+from spanscore.model.span import SpanData
+from spanscore.protocols import Translation
+
+__all__ = ["TRANSLATIONS", "Translated", "Translator"]
+
+TRANSLATIONS: Final[Sequence[Translation]] = (GenAITranslation(),)
+"""The first that claims a span and finds content on it translates it."""
+_NOT_READ: Final = frozenset({semconv.EVALUATION, "create_agent", "embeddings"})
+"""Operations that ask and answer nothing: they are no units, and nothing of a unit."""
+
+
+class Translated(NamedTuple):
+    """How many spans a translation has read, and on how many of them it found no content."""
+
+    spans: int
+    without_content: int
+
+
+class Translator:
+    """Translates spans by the first translation that finds content on them. Owned by one thread; ``knows`` is any thread's.
+
+    Args:
+        translations: in the order in which they are asked.
+    """
+
+    def __init__(self, translations: Sequence[Translation] = TRANSLATIONS) -> None:
+        self._translations = tuple(translations)
+        self._prefixes = tuple(prefix for translation in translations for prefix in translation.scopes)
+        self._spans: Counter[str] = Counter()
+        self._without: Counter[str] = Counter()
+
+    def knows(self, scope: str) -> bool:
+        """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
+        return scope.startswith(self._prefixes)
+
+    def translate(self, span: SpanData) -> SpanData | None:
+        """Return the span in GenAI names; None where no translation claims it, or where it asks and answers nothing."""
+        found: tuple[Translation, SpanData] | None = None
+        for translation in self._translations:
+            if translation.claims(span):
+                found = translation, translation.translate(span)
+                if found[1].no_content is None:
+                    break
+        if found is None or str(found[1].operation) in _NOT_READ:
+            return None
+        translation, translated = found
+        self._spans[translation.name] += 1
+        self._without[translation.name] += translated.no_content is not None
+        return translated
+
+    def counted(self) -> Mapping[str, Translated]:
+        """Return what came of each translation that read a span. Any thread."""
+        return {name: Translated(spans, self._without[name]) for name, spans in self._spans.copy().items()}
