@@ -14,6 +14,10 @@ SCOPE: Final = "spanscore"
 """Ours: marks evaluations. A span of this scope is never eligible, in this process or another."""
 CAPTURE_SCOPE: Final = "spanscore.capture"
 """Ours: spans that our callback handler made of a live run."""
+JUDGE_SCOPE: Final = "spanscore.judge"
+"""Ours: what judges were asked, in traces of their own; never eligible, either."""
+EVALUATOR_SCOPES: Final = frozenset({SCOPE, JUDGE_SCOPE})
+"""Of spans that are about an evaluation: whoever looks for what can be scored leaves both out."""
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 """Of the GenAI conventions that the names below are of; on every scope of ours."""
 

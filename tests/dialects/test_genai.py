@@ -45,6 +45,7 @@ def samples(*spans: SpanData, dialect: GenAIDialect | None = None) -> ours.Sampl
         (semconv.CAPTURE_SCOPE, None, True),
         (semconv.SCOPE, "evaluation", False),
         (semconv.SCOPE, "chat", False),
+        (semconv.JUDGE_SCOPE, "chat", False),
         ("other", "chat", True),
         ("other", "invoke_agent", True),
         ("other", "create_agent", False),

@@ -32,21 +32,25 @@ SCORES = 'sum(spanscore_scored_total{gen_ai_evaluation_name="grounded"})'
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    "attributes",
-    [{semconv.STATUS: "scored"}, {semconv.STATUS: "pending"}, {semconv.OPERATION_NAME: semconv.EVALUATION}],
-    ids=lambda attributes: "=".join(*attributes.items()),
+    ("scope", "attributes"),
+    [
+        ("app", {semconv.STATUS: "scored"}),
+        ("app", {semconv.STATUS: "pending"}),
+        (semconv.SCOPE, {}),
+        (semconv.JUDGE_SCOPE, {}),
+    ],
 )
 def test_every_scored_trace_is_kept_whole_and_of_the_others_a_share(
-    collector: ModuleType, tmp_path: Path, attributes: dict[str, str]
+    collector: ModuleType, tmp_path: Path, scope: str, attributes: dict[str, str]
 ) -> None:
     with OtlpReceiver() as store, carrying(tmp_path, collector, {"TRACES_OTLP_ENDPOINT": store.endpoint}) as endpoint:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
-        tracer = provider.get_tracer("app")
-        for name, count, marks in (("unscored", UNSCORED, {}), ("scored", SCORED, attributes)):
+        app, marked = provider.get_tracer("app"), provider.get_tracer(scope)
+        for tracer, name, count, marks in ((app, "unscored", UNSCORED, {}), (marked, "scored", SCORED, attributes)):
             for _ in range(count):
                 with (
-                    tracer.start_as_current_span("POST /chat"),
+                    app.start_as_current_span("POST /chat"),
                     tracer.start_as_current_span(name, attributes=marks),
                 ):
                     pass

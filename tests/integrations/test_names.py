@@ -96,6 +96,17 @@ def test_every_attribute_that_is_named_exists() -> None:
     assert [one for one in sorted(named) if not _known(one[1]) and not _known(f"{one[1]}.") and not _code(one[1])] == []
 
 
+def test_what_goes_by_scope_names_both_scopes_of_evaluators() -> None:
+    named = {
+        str(file.relative_to(INTEGRATIONS)): set(re.findall(r"scope\.name\s*[=!]=\s*\"([\w.]+)\"", text))
+        for file, text in _texts(".md", ".yaml", ".yml", ".json", ".py")
+        if re.search(r"scope[.:]name\b", text)
+    }
+
+    assert {"collector/otelcol.yaml", "collector/README.md"} <= named.keys()
+    assert {file: scopes for file, scopes in named.items() if not scopes >= semconv.EVALUATOR_SCOPES} == {}
+
+
 def test_every_series_that_is_asked_for_exists() -> None:
     named = {
         (str(file.relative_to(INTEGRATIONS)), found)

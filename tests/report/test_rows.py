@@ -11,6 +11,7 @@ from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import UnitKey
 from spanscore.report import summarize
 from spanscore.report.rows import ReportRow, Spans, unit_name
+from spanscore.testing import a_span
 
 LOWER = Scale(direction="lower")
 COSINE = Scale(range=(-1.0, 1.0), negatives_are_zero=True)
@@ -47,6 +48,14 @@ def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
             trace_id=f"{span.trace_id:032x}",
         )
     ]
+
+
+def test_what_a_judge_was_asked_is_no_unit() -> None:
+    asked = a_span(semconv.CHAT, scope=semconv.JUDGE_SCOPE, attributes={semconv.EVALUATION_NAME: "faithfulness"})
+
+    spans = Spans.read([asked])
+
+    assert (spans.units, spans.evaluations, spans.by_trace) == ({}, {}, {})
 
 
 def test_what_a_fallback_judged_is_a_metric_of_its_own() -> None:

@@ -53,7 +53,7 @@ class GenAIDialect:
 
     def claims(self, span: SpanData) -> bool:
         """Whether this is a span of the GenAI conventions, and of something that can be scored."""
-        if span.scope == semconv.SCOPE:
+        if span.scope in semconv.EVALUATOR_SCOPES:
             return False
         operation = span.operation
         if not isinstance(operation, str):  # none, or whatever a foreign writer has there

@@ -105,7 +105,7 @@ class Spans:
         units: the spans that carry scores or a status, by key; a span that comes twice counts once.
         evaluations: unit → metric → its evaluation span, the highest revision.
         shadows: the same of second judges.
-        by_trace: everything that was traced, evaluations aside.
+        by_trace: everything that was traced, evaluations and what judges were asked aside.
     """
 
     units: dict[UnitKey, SpanData] = field(default_factory=dict)
@@ -120,6 +120,8 @@ class Spans:
         for span in spans:
             if span.scope == semconv.SCOPE and span.attributes.get(semconv.EVALUATION_NAME):
                 read._add_evaluation(span)
+                continue
+            if span.scope == semconv.JUDGE_SCOPE:
                 continue
             read.by_trace.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
             if semconv.STATUS in span.attributes or _scored(span):
