@@ -1,51 +1,22 @@
-"""Every code block of the README runs, and the quickstart prints what it promises."""
+"""The lines to attach are few, and every example prints what the README promises."""
 
 import os
-import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.contracts.found import failing
-from tests.live import QUESTION, rag
+from tests.docs.page import blocks
 from tests.servers.openai_api import OpenAIServer, judged
 
-from spanscore import OnlineScorer
-
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-
-
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-
-
-def test_every_python_block_runs_in_order(monkeypatch):
-    namespace = {"chain": rag(), "question": QUESTION}
-    with OpenAIServer(judged) as server:
-        monkeypatch.setenv("OPENAI_API_KEY", "none")
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-        for block in blocks("python"):
-            exec(compile(block.replace("sample_rate=0.1", "sample_rate=1.0"), "README.md", "exec"), namespace)
-            assert namespace["scorer"].shutdown()
-
-    assert len(blocks("python")) == 4
-    assert not failing(namespace["TestRows"])
 
 
 def test_the_attach_block_fits_in_eight_lines():
-    assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 8
+    attach = next(text for language, text in blocks("README.md") if language == "python")
 
-
-@pytest.mark.parametrize("block", blocks("yaml"), ids=["all of it", "a second judge"])
-def test_a_configuration_block_makes_a_scorer(block, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    (tmp_path / "spanscore.yaml").write_text(block)
-
-    OnlineScorer.from_config(tmp_path / "spanscore.yaml").shutdown()
+    assert len([line for line in attach.splitlines() if line.strip()]) <= 8
 
 
 PRINTED = {

@@ -1,0 +1,53 @@
+"""Every code block of the README and of docs/ runs, in the order in which a reader meets them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from langchain_openai import ChatOpenAI
+from opentelemetry import metrics, trace
+from opentelemetry.util._once import Once
+from tests.contracts.found import failing
+from tests.docs.page import PAGES, Reader, blocks
+from tests.live import QUESTION, rag
+from tests.servers.openai_api import OpenAIServer, judged
+
+SHOWN = {"text", "floors", "promql", "traceql", "dockerfile", "toml", "ini", "html"}
+"""Languages whose blocks are only looked at."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if [*blocks(page)]])
+def test_every_block_of_a_page_runs(page: str, desk: None) -> None:
+    reader = Reader(page, chain=rag(), question=QUESTION, llm=ChatOpenAI(model="gpt-4o-mini"))
+
+    reader.read()
+
+    assert [scorer for scorer in reader.scorers if not scorer.shutdown()] == []
+    assert [name for name, suite in reader.namespace.items() if name.startswith("Test") and failing(suite)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_says_what_it_is(page: str) -> None:
+    assert {language for language, _ in blocks(page)} <= {"python", "yaml", "json", "sh"} | SHOWN
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder to be in, a model that answers, no provider set yet; what a page imports and sets is forgotten after it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    for api, name in ((trace, "_TRACER_PROVIDER"), (metrics._internal, "_METER_PROVIDER")):
+        monkeypatch.setattr(api, name, None)
+        monkeypatch.setattr(api, f"{name}_SET_ONCE", Once())
+    before = {*sys.modules}
+    with OpenAIServer(judged) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield
+    for name in {*sys.modules} - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
