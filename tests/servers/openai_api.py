@@ -7,20 +7,22 @@ with OpenAIServer(lambda request: '{"verdict": 1}') as server:
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = Callable[[dict[str, Any]], "str | list[str] | tuple[int, dict[str, str]]"]
+Answer = Callable[[dict[str, Any]], "str | list[str] | dict[str, Any] | tuple[int, dict[str, str]]"]
 
 
 class OpenAIServer:
     """Serves ``POST /v1/chat/completions`` and ``POST /v1/embeddings`` on 127.0.0.1.
 
     Args:
-        answer: request body → the assistant's text, or several of them, or (status, headers) to fail with.
+        answer: request body → the assistant's text, or several of them, or its message (``called()``), or (status, headers)
+            to fail with. One that asks for a stream gets it a word at a time.
         keep_alive: False hangs up after each answer, as some proxies do.
 
     Attributes:
@@ -40,10 +42,11 @@ class OpenAIServer:
                 said = answer(body)
                 status, headers = said if isinstance(said, tuple) else (200, {})
                 reply = {"error": {"message": "no"}} if isinstance(said, tuple) else _reply(said, body)
-                payload = json.dumps(reply).encode()
+                streamed = status == 200 and body.get("stream", False)
+                payload = _streamed(reply, body) if streamed else json.dumps(reply).encode()
                 self.send_response(status)
                 for name, value in {
-                    "Content-Type": "application/json",
+                    "Content-Type": "text/event-stream" if streamed else "application/json",
                     "Content-Length": str(len(payload)),
                     "Connection": "keep-alive" if keep_alive else "close",
                     **headers,
@@ -77,8 +80,33 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _reply(said: str | list[str], body: dict[str, Any]) -> dict[str, Any]:
+def _reply(said: str | list[str] | dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     return completion(said, body) if "messages" in body else embedded(body)
+
+
+def called(name: str, identity: str = "call-1", /, **arguments: Any) -> dict[str, Any]:
+    """Return the message of an assistant that calls one tool."""
+    call = {"id": identity, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def _streamed(reply: dict[str, Any], body: dict[str, Any]) -> bytes:
+    """Return a completion as server-sent events: text a word at a time, tool calls at once, usage where it was asked for."""
+    [choice] = reply["choices"]
+    message, reason = choice["message"], choice["finish_reason"]
+    deltas: list[dict[str, Any]] = [{"content": word} for word in re.findall(r"\S+\s*", message["content"] or "")]
+    if "tool_calls" in message:
+        deltas.append({"tool_calls": [{"index": at, **call} for at, call in enumerate(message["tool_calls"])]})
+    choices: list[list[dict[str, Any]]] = [
+        [{"index": 0, "delta": delta, "finish_reason": None}] for delta in ({"role": "assistant"}, *deltas)
+    ]
+    choices.append([{"index": 0, "delta": {}, "finish_reason": reason}])
+    common = {**reply, "object": "chat.completion.chunk", "usage": None}
+    events = [{**common, "choices": chosen} for chosen in choices]
+    if (body.get("stream_options") or {}).get("include_usage"):
+        events.append({**common, "choices": [], "usage": reply["usage"]})
+    lines = [json.dumps(event) for event in events]
+    return "".join(f"data: {line}\n\n" for line in (*lines, "[DONE]")).encode()
 
 
 def embedded(body: dict[str, Any]) -> dict[str, Any]:
@@ -88,12 +116,13 @@ def embedded(body: dict[str, Any]) -> dict[str, Any]:
     return {"object": "list", "model": body.get("model", "fake"), "data": vectors, "usage": usage}
 
 
-def completion(said: str | list[str], body: dict[str, Any]) -> dict[str, Any]:
-    """Return a chat completion that says this, in one choice or in several."""
-    texts = [said] if isinstance(said, str) else said
+def completion(said: str | list[str] | dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat completion that says this, in one choice or in several; or that is this message."""
+    texts = said if isinstance(said, list) else [said]
+    messages = [{"role": "assistant", "content": one} if isinstance(one, str) else one for one in texts]
     choices = [
-        {"index": place, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-        for place, text in enumerate(texts)
+        {"index": place, "finish_reason": "tool_calls" if "tool_calls" in message else "stop", "message": message}
+        for place, message in enumerate(messages)
     ]
     return {
         "id": "chatcmpl-1",
