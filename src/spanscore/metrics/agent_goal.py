@@ -68,10 +68,10 @@ class _GoalAccuracy(JudgedMetric):
 
     async def _judged_goal(self, sample: MultiTurnSample, desired: str | None) -> Finding:
         """Find out how it ended, then compare; with the inferred goal where none is given."""
-        found = await self._ask(INFER_GOAL_OUTCOME, {"workflow": sample.messages()})
+        found = await self.ask(INFER_GOAL_OUTCOME, {"workflow": sample.messages()})
         wanted = found.user_goal if desired is None else desired
         evidence = {"desired_outcome": wanted, "arrived_outcome": found.end_state}
-        compared = await self._ask(COMPARE_OUTCOME, evidence)
+        compared = await self.ask(COMPARE_OUTCOME, evidence)
         explanation = f"Wanted: {wanted}\nReached: {found.end_state}\n{compared.reason}"
         return Finding(value=float(compared.verdict), explanation=explanation)
 

@@ -150,7 +150,7 @@ class AnswerCorrectness(JudgedMetric):
     async def _stated(self, step: Step[Statements], question: str | None, text: str | None) -> list[str]:
         if not self.weights[0]:
             return []
-        return (await self._ask(step, {"question": question, "answer": text})).statements
+        return (await self.ask(step, {"question": question, "answer": text})).statements
 
     async def _near(self, sample: SingleTurnSample) -> float | None:
         if not self.weights[1]:
@@ -161,7 +161,7 @@ class AnswerCorrectness(JudgedMetric):
         if not said or not wanted:  # one list alone is all wrong, or all missing: no judge need be asked
             return _SortedStatements(0, tuple(said), tuple(wanted))
         evidence = {"question": sample.user_input, "answer": said, "ground_truth": wanted}
-        return _counted(said, wanted, await self._ask(CLASSIFY_STATEMENTS, evidence))
+        return _counted(said, wanted, await self.ask(CLASSIFY_STATEMENTS, evidence))
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class AspectCritic(GradedMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots, then count."""
         evidence, (critique,) = evidence_of(sample), self.questions
-        ballots = await cast_ballots(lambda ballot: self._ask(critique, evidence, ballot=ballot), self.votes)
+        ballots = await cast_ballots(lambda ballot: self.ask(critique, evidence, ballot=ballot), self.votes)
         failing = 0 if self.scale.direction == "higher" else 1
         verdict = majority([ballot.verdict for ballot in ballots], tie=failing)
         return Finding(

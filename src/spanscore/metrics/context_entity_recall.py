@@ -63,7 +63,7 @@ class ContextEntityRecall(JudgedMetric):
         """List the entities of both sides, then compare."""
         context = Passages.of(sample.retrieved_contexts)
         listed = await together(
-            self._ask(step, {"text": text})
+            self.ask(step, {"text": text})
             for step, text in ((EXTRACT_ENTITIES_REFERENCE, sample.reference), (EXTRACT_ENTITIES_CONTEXTS, context))
         )
         reference, found = (_by_key(entities.entities) for entities in listed)

@@ -51,7 +51,7 @@ class _LLMContextPrecision(JudgedMetric):
         """Judge each context by itself, all side by side."""
         shown = {"question": sample.user_input, "answer": getattr(sample, self._answer)}
         verdicts = await together(
-            self._ask(JUDGE_CONTEXT, {**shown, "context": Passages.of([context])})
+            self.ask(JUDGE_CONTEXT, {**shown, "context": Passages.of([context])})
             for context in sample.retrieved_contexts or ()
         )
         return precision_finding([bool(found.verdict) for found in verdicts])

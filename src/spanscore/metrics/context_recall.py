@@ -68,7 +68,7 @@ class LLMContextRecall(JudgedMetric):
         """Look for each sentence of the reference in the contexts."""
         context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context, "answer": sample.reference}
-        rows = (await self._ask(CLASSIFY_REFERENCE_SENTENCES, evidence)).classifications
+        rows = (await self.ask(CLASSIFY_REFERENCE_SENTENCES, evidence)).classifications
         if not rows:
             return Finding(value=None, reason="the judge found no sentence in the reference")
         held = sum(row.attributed for row in rows)

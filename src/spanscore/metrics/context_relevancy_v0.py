@@ -119,7 +119,7 @@ class ContextRelevancyV0(JudgedMetric):
         """Extract k times, then compare."""
         context = Passages.of(sample.retrieved_contexts)
         evidence = {"question": sample.user_input, "context": context}
-        answers = await cast_ballots(lambda i: self._ask(EXTRACT_SENTENCES, evidence, ballot=i), self.votes)
+        answers = await cast_ballots(lambda i: self.ask(EXTRACT_SENTENCES, evidence, ballot=i), self.votes)
         # Cutting and comparing takes long for long texts: not on the loop of all judges.
         compared = await asyncio.to_thread(self._compared, context, answers)
         return replace(compared, ballots=Ballots(asked=self.votes, received=len(answers)))

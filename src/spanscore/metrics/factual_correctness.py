@@ -146,10 +146,10 @@ class FactualCorrectness(JudgedMetric):
         )
 
     async def _checked(self, decompose: Step[Claims], verify: Step[Verdicts], *, text: str, context: str) -> _Checked:
-        claims = (await self._ask(decompose, {"response": text})).claims
+        claims = (await self.ask(decompose, {"response": text})).claims
         if not claims:
             return _Checked((), Aligned((), 0))
-        verdicts = await self._ask(verify, {"context": context, "statements": claims})
+        verdicts = await self.ask(verify, {"context": context, "statements": claims})
         return _Checked(tuple(claims), align(claims, verdicts.statements))
 
 

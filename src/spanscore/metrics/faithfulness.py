@@ -45,12 +45,12 @@ class Faithfulness(JudgedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Take the answer apart, then check the parts."""
-        extracted = await self._ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
+        extracted = await self.ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
         statements = extracted.statements
         if not statements:
             return Finding(value=None, reason="the answer states nothing that could be checked")
         context = Passages.of(sample.retrieved_contexts)
-        verdicts = await self._ask(VERIFY_STATEMENTS, {"context": context, "statements": statements})
+        verdicts = await self.ask(VERIFY_STATEMENTS, {"context": context, "statements": statements})
         if not verdicts.statements:
             return Finding(value=None, reason=f"the judge gave no verdict on any of {len(statements)} statements")
         aligned = align(statements, verdicts.statements)

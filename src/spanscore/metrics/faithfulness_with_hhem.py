@@ -97,7 +97,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
 
     async def measure(self, sample: SingleTurnSample) -> Finding:
         """Take the answer apart, then classify the parts."""
-        extracted = await self._ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
+        extracted = await self.ask(EXTRACT_STATEMENTS, {"question": sample.user_input, "answer": sample.response})
         statements = extracted.statements
         if not statements:
             return Finding(value=None, reason="the answer states nothing that could be checked")

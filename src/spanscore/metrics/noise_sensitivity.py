@@ -92,7 +92,7 @@ class NoiseSensitivity(JudgedMetric):
         return _finding(response, evidence, self.mode)
 
     async def _statements(self, step: Step[Any], question: str | None, text: str | None) -> list[str]:
-        answer = await self._ask(step, {"question": question, "answer": text})
+        answer = await self.ask(step, {"question": question, "answer": text})
         statements: list[str] = answer.statements
         return statements
 
@@ -107,7 +107,7 @@ class NoiseSensitivity(JudgedMetric):
         return _Evidence(reference=by_context[::2], response=by_context[1::2], truth=truth)
 
     async def _verdicts(self, step: Step[Any], context: str, statements: Sequence[str]) -> Aligned:
-        answer = await self._ask(step, {"context": context, "statements": statements})
+        answer = await self.ask(step, {"context": context, "statements": statements})
         return align(statements, answer.statements)
 
 

@@ -119,7 +119,7 @@ class TopicAdherence(JudgedMetric):
     async def measure(self, sample: MultiTurnSample) -> Finding:
         """Find the topics, then what became of each."""
         conversation = sample.messages()
-        topics = (await self._ask(EXTRACT_TOPICS, {"user_input": conversation})).topics
+        topics = (await self.ask(EXTRACT_TOPICS, {"user_input": conversation})).topics
         if not topics:
             return Finding(value=None, reason="the conversation has no topic")
         # Neither needs the other: one list of flags each.
@@ -130,7 +130,7 @@ class TopicAdherence(JudgedMetric):
 
     async def _refused(self, conversation: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> list[bool]:
         answers = await together(
-            self._ask(CHECK_REFUSAL, {"user_input": conversation, "topic": topic}) for topic in topics
+            self.ask(CHECK_REFUSAL, {"user_input": conversation, "topic": topic}) for topic in topics
         )
         return [answer.refused_to_answer for answer in answers]
 
@@ -147,7 +147,7 @@ class TopicAdherence(JudgedMetric):
         return again if len(again) == len(topics) else flags
 
     async def _flags(self, evidence: Mapping[str, Any], ballot: int) -> list[bool]:
-        answer = await self._ask(CLASSIFY_TOPICS, evidence, ballot=ballot)
+        answer = await self.ask(CLASSIFY_TOPICS, evidence, ballot=ballot)
         return [_truth(flag) for flag in answer.classifications]
 
 

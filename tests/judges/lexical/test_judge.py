@@ -106,7 +106,7 @@ async def test_a_step_it_has_no_heuristic_for_is_an_error_that_says_so() -> None
     prompt = Prompt(step="compose_sonnet", instruction="", evidence={}, output=Answer)
 
     with pytest.raises(
-        JudgeError, match="cannot answer compose_sonnet, only extract_statements, verify_statements"
+        JudgeError, match="built-in metrics ask, not compose_sonnet: give this metric a model"
     ) as raised:
         await LexicalJudge().ask(prompt)
 

@@ -57,8 +57,11 @@ class LexicalJudge:
         """
         answer = ANSWERS.get(prompt.step)
         if answer is None:
-            known = ", ".join(ANSWERS)
-            raise JudgeError(f"the lexical judge cannot answer {prompt.step}, only {known}", error_type="unknown_step")
+            raise JudgeError(
+                f"the lexical judge answers what built-in metrics ask, not {prompt.step}: give this metric a model, "
+                "or in a test a spanscore.testing.ScriptedJudge",
+                error_type="unknown_step",
+            )
         return Reply(text=json.dumps(answer(prompt), ensure_ascii=False), model=self.model)
 
 

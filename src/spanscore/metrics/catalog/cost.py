@@ -135,7 +135,9 @@ def cost_of(metric: str, samples: Mapping[str, Sample] = FIXED_SAMPLES, /, **par
         kind = "single_turn" if "single_turn" in made.requires else "multi_turn"
         score = loop.run(made.score(samples[kind]))
         if judge.stuck_at:
-            raise ConfigurationError(f"{metric}: the offline judge has no answer to {judge.stuck_at}")
+            raise ConfigurationError(
+                f"{metric}: the offline judge has no answer to {judge.stuck_at}: give that Step an example, to be counted"
+            )
         if not judge.calls:
             raise ConfigurationError(f"{metric} asked its judge nothing on the fixed sample: {score.reason}")
     return Cost(calls=judge.calls, input_tokens=judge.read, output_tokens=judge.written, counted_by=counter().name)

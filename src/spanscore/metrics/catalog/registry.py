@@ -45,10 +45,13 @@ RENAMED: Mapping[str, str] = {
 
 @cache
 def built_ins() -> Mapping[str, type[BaseMetric]]:
-    """Return the metrics that ``spanscore.metrics`` exports, by the names that their scores carry by default."""
+    """Return the metrics that ``spanscore.metrics`` exports, by the names that their scores carry by default.
+
+    What only helps to write one measures nothing.
+    """
     exported = vars(import_module("spanscore.metrics")).values()  # not above: it imports this file
     kinds = [thing for thing in exported if isinstance(thing, type) and issubclass(thing, BaseMetric)]
-    return MappingProxyType({_default_name(kind): kind for kind in kinds if kind is not BaseMetric})
+    return MappingProxyType({_default_name(kind): kind for kind in kinds if kind.measure is not BaseMetric.measure})
 
 
 def create(metric: str, /, *, judge: Any = None, embeddings: Any = None, **params: Any) -> Metric:

@@ -67,7 +67,7 @@ class GradedMetric(JudgedMetric):
     async def measure(self, sample: Sample) -> Finding:
         """Cast the ballots on the one question, then count."""
         evidence, (question,) = evidence_of(sample), self.questions
-        return await voted(lambda ballot: self._ask(question, evidence, ballot=ballot), self.votes)
+        return await voted(lambda ballot: self.ask(question, evidence, ballot=ballot), self.votes)
 
 
 def evidence_of(sample: Sample) -> dict[str, Any]:

@@ -78,8 +78,18 @@ class JudgedMetric(NamedMetric):
         self.steps = overridden(self.questions, prompts)
         self._judge = shared_judge(judge)
 
-    async def _ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
-        """Ask a step, in the user's words where there are any."""
+    async def ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
+        """Ask one of ``questions``, in the user's words where there are any, and return the answer, an instance of its output.
+
+        Args:
+            step: the question.
+            evidence: variable → what the judge is shown, as JSON; what is None is left out.
+            ballot: number of the vote: the same question with another one is really asked again.
+            repair: False for a question that is cheaper asked again than repaired.
+
+        Raises:
+            JudgeError: there is no usable answer. Let it pass: it is the score's outcome.
+        """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
         return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
 
