@@ -21,10 +21,12 @@ from spanscore.otel.instrument_table import MOMENTS
 
 __all__ = [
     "BY_SERIES",
+    "EXCLUDED_SHARE",
     "FAILED",
     "GROUP",
     "INSTANCE",
     "LOWEST_FACTOR",
+    "MEAN_IF_WORST",
     "METRIC",
     "OWN",
     "OWN_SERVICE",
@@ -85,6 +87,8 @@ POPULATION = f'{label(semconv.STRATUM)}=""'
 OWN_SERVICE, OWN = "\nown service", "\nown series"
 """Stand among matchers for those of the service, and of the series, that an alert is about: a tool puts them in when it tells
 of it. With a line break, which no value in a matcher has."""
+EXCLUDED_SHARE, MEAN_IF_WORST = "excluded_share", "mean_if_worst"
+"""The names, for ``recorded_as``, of what a window's mean lacks; of all units, as what is lost has no segment."""
 LOWEST_FACTOR = "spanscore:budget_factor"
 """The name under which ``lowest_factor()`` is."""
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
@@ -223,7 +227,7 @@ def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
 
 
 def mean_if_worst(sums: Sums) -> str:
-    """Return what the mean would be if every lost unit had the worst score: short enough for an alert's text."""
+    """Return what the mean would be if every lost unit had the worst score."""
     return mean(_with_lost(sums, _IF_WORST))
 
 

@@ -91,12 +91,16 @@ def _rules(found: Sequence[Alert], plans: Sequence[DropPlan], shared: Monitoring
 
 
 def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
-    """Yield each window's estimates of all units and of each segment, the series, what is unaccounted for, the budgets."""
+    """Yield each window's estimates, what its mean lacks, the series, what is unaccounted for, the budgets."""
     for window, stream in product(map(promql.duration, shared.windows), streams_of(shared)):
         sums = promql.increases(window, stream.where, promql.BY_SERIES)
         segment = {"labels": {SEGMENT: stream.name}} if stream.key else {}
         for name, expression in asdict(promql.Estimate.of(sums)).items():
             yield {"record": promql.recorded_as(name, window), "expr": expression, **segment}
+    for window in map(promql.duration, shared.windows):
+        yield {"record": promql.recorded_as(promql.EXCLUDED_SHARE, window), "expr": promql.excluded_share(window)}
+        lowest = promql.mean_if_worst(promql.increases(window))
+        yield {"record": promql.recorded_as(promql.MEAN_IF_WORST, window), "expr": lowest}
     yield {"record": promql.WRITTEN, "expr": promql.written([promql.duration(one) for one in sorted(shared.windows)])}
     yield {"record": promql.WATCHED, "expr": promql.watched(promql.duration(max(shared.windows)))}
     yield from ({"record": name, "expr": expression} for name, expression in silences(shared))

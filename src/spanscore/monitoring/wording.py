@@ -48,9 +48,9 @@ def figures_of(metric: str, scale: Scale, stream: Stream, of: promql.Estimate, w
 
 
 def _excluded(metric: str, window: str) -> Mapping[str, Figure]:
-    where = f"{promql.matching({promql.METRIC: metric})},{promql.OWN_SERVICE}"
-    share = f"{promql.excluded_share(window, where)} >= {WORTH_TELLING:g}"
-    lowest = promql.mean_if_worst(promql.increases(window, where))
+    where = f"{{{promql.matching({promql.METRIC: metric})},{promql.OWN_SERVICE}}}"
+    share = f"{promql.recorded_as(promql.EXCLUDED_SHARE, window)}{where} >= {WORTH_TELLING:g}"
+    lowest = promql.recorded_as(promql.MEAN_IF_WORST, window) + where
     return {
         "excluded": Figure(f"100 * ({share})", " %.0f %% of the chosen units were not scored: the mean is of the rest"),
         "worst": Figure(f"{lowest}\nand {share}", ", at worst %.2f."),
