@@ -268,8 +268,8 @@ class OnlineScorer:
         """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, else ``[]``.
 
         Per metric: its own rate (``base``) and those of the rules that matched, the rule that won, R (``randomness``), the T
-        that it met, the T of the probability (hex digits), upstream's probability, and the outcome, None until it is there.
-        No content. Any thread.
+        that it met, the T of the probability (hex digits), upstream's probability, the outcome, None until it is there, and why
+        it is no score (``reason``), None where it is one or says all. No content. Any thread.
 
         Raises:
             ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry import context, trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
-from tests.live import QUESTION, Grounded, Held, a_line, rag
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, model, rag
 from tests.servers.server import poll
 
 from spanscore import ConfigurationError
@@ -113,6 +113,31 @@ def test_an_outcome_that_comes_later_is_filled_in() -> None:
         assert scorer.flush(5)
 
         assert (before, of_metric(scorer, trace_id, "held")["outcome"]) == (None, "scored")
+
+
+def test_a_unit_without_a_score_says_why_and_the_status_leads_to_it() -> None:
+    with a_line(Grounded(), Failing(None)) as (scorer, _):
+        run: list[Any] = []
+        model().with_listeners(on_start=lambda one: run.append(one.id)).invoke(
+            QUESTION, config={"callbacks": [scorer.handler]}
+        )
+        assert scorer.flush(5)
+        status, trace_id = scorer.status(), scorer.trace_id(run[0])
+
+        told = of_metric(scorer, status.traces["grounded missing_field"])
+
+    assert set(status.traces.values()) == {trace_id}
+    assert (told["outcome"], told["reason"]) == ("missing_field", status.reasons["grounded missing_field"])
+    assert f"scorer.explain('{trace_id}')" in str(status)
+
+
+def test_a_score_has_no_reason() -> None:
+    with a_line(Grounded()) as (scorer, _):
+        trace_id = invoked(scorer)
+        assert scorer.flush(5)
+
+        assert of_metric(scorer, trace_id)["reason"] is None
+        assert "explain" not in str(scorer.status())
 
 
 def test_it_is_plain_and_quotes_nothing() -> None:

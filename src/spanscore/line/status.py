@@ -91,6 +91,7 @@ class Status:
         pending: metric → units between entry and outcome.
         outcomes: metric → outcome → units.
         reasons: "metric outcome" → the latest reason.
+        traces: "metric outcome" → the trace id (32 hex digits) of the unit of which it is: ``scorer.explain`` tells more.
         judges: metric → model of its judge.
         queue: places taken, places in all.
         hold: units parked, units released by reason, spans lost.
@@ -135,6 +136,7 @@ class Status:
     shadows: Sequence[ShadowStatus] = ()
     excluded: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     overflowing: Mapping[str, str] = field(default_factory=dict)
+    traces: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -203,6 +205,8 @@ class Status:
             yield f"{', '.join(metrics)}, latest {why}"
         if any(key.endswith(" missing_field") for key in self.reasons):
             yield _DOES_NOT_FIT
+        if trace_id := next(iter(self.traces.values()), ""):
+            yield f"one of these units by its trace id: scorer.explain('{trace_id}')"
 
     def _excluded(self) -> Iterator[str]:
         for metric, lacking in self.excluded.items():
@@ -285,6 +289,7 @@ def status_of(
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
     counted = line.counted()
     outcomes = _outcomes(counted, line.metrics)
+    reasons = {f"{metric} {outcome}": told for (metric, outcome), told in list(line.units.reasons.items())}
     return Status(
         providers=[tuple(row) for row in providers],
         units=units,
@@ -292,7 +297,8 @@ def status_of(
         eligible=counted.eligible,
         pending=counted.pending,
         outcomes=outcomes,
-        reasons={f"{metric} {outcome}": why for (metric, outcome), why in list(line.units.reasons.items())},
+        reasons={key: why for key, (why, _) in reasons.items()},
+        traces={key: f"{unit.trace_id:032x}" for key, (_, unit) in reasons.items()},
         sources=dict(line.units.sources),
         judges={name: _judge_of(metric) for name, metric in line.metrics.items()},
         queue=(len(line.queue), line.queue.capacity),

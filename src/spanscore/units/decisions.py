@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from spanscore.errors import ConfigurationError
@@ -17,6 +18,7 @@ from spanscore.units.ledger import Ledger
 
 __all__ = ["Decisions", "matched_rules"]
 
+_NO_REASON: Mapping[str, str] = MappingProxyType({})
 _KEPT: Final = 1_000
 """Closed units that can be explained: 0.2 kB each of those that nobody took, some 0.4 kB more for each metric of the others."""
 _HEX_DIGITS: Final = 32
@@ -29,11 +31,13 @@ class _Closed:
     Attributes:
         decisions: by metric; empty where none was needed: ``facts`` tell them.
         outcomes: metric → how it ended, of those that have.
+        reasons: metric → why it has no score, of those that say so.
         facts: by which it is told, where no rule matched and no rate was reached; without metadata, which may be large.
     """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
     facts: Facts | None = None
 
 
@@ -84,7 +88,7 @@ class Decisions:
         decisions: dict[str, Decision] = {}
         if self._sampler.matches(facts):
             decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
-        closed = _Closed(decisions, self._unsampled, None if decisions else facts._replace(metadata={}))
+        closed = _Closed(decisions, self._unsampled, facts=None if decisions else facts._replace(metadata={}))
         with self._lock:
             self._remember(key, closed)
         self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
@@ -131,13 +135,16 @@ class Decisions:
         """End the metrics of these scores by them; return those that had no outcome before."""
         settle = self._ledger.settle
         counted = [one for one in scores if settle(key, one.metric, one.outcome, one.stratum)]
-        self._note(key, {score.metric: score.outcome for score in counted})
+        reasons = {score.metric: score.reason for score in counted if score.reason}
+        self._note(key, {score.metric: score.outcome for score in counted}, reasons)
         return counted
 
-    def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome]) -> None:
+    def _note(self, key: UnitKey, outcomes: Mapping[str, Outcome], reasons: Mapping[str, str] = _NO_REASON) -> None:
         if outcomes:
             with self._lock:
-                self._of(key).outcomes |= {name: outcome.value for name, outcome in outcomes.items()}
+                closed = self._of(key)
+                closed.outcomes |= {name: outcome.value for name, outcome in outcomes.items()}
+                closed.reasons |= reasons
 
     def _of(self, key: UnitKey) -> _Closed:
         return self._closed.get(key) or self._remember(key, _Closed())
@@ -169,7 +176,12 @@ class Decisions:
             "trace_id": f"{key.trace_id:032x}",
             "span_id": f"{key.span_id:016x}",
             "metrics": {
-                name: {**_plain(decisions.get(name)), "outcome": closed.outcomes.get(name)} for name in self._metrics
+                name: {
+                    **_plain(decisions.get(name)),
+                    "outcome": closed.outcomes.get(name),
+                    "reason": closed.reasons.get(name),
+                }
+                for name in self._metrics
             },
         }
 

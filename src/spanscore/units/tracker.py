@@ -64,7 +64,7 @@ class Units:
 
     Attributes:
         in_flight: units whose root has ended and that are not out yet, oldest first.
-        reasons: (metric, outcome) → the latest reason, for ``status()``.
+        reasons: (metric, outcome) → the latest reason, and whose it is, for ``status()``.
         sources: how samples were found → how many, for ``status()``.
         unpriced: models of judges whose price is not known, for ``status()``; a few at most.
 
@@ -127,7 +127,7 @@ class Units:
         self._at_work: dict[UnitKey, _AtWork] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}
-        self.reasons: dict[tuple[str, Outcome], str] = {}
+        self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
         self.sources: Counter[str] = Counter()
         self.unpriced: dict[str, None] = {}
 
@@ -357,8 +357,9 @@ class Units:
 
     def _counted(self, result: JobResult) -> list[Score]:
         """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
-        scores = self._decisions.settle_scores(result.unit.key, result.scores)
-        self.reasons |= {(score.metric, score.outcome): score.reason for score in scores if score.reason}
+        key = result.unit.key
+        scores = self._decisions.settle_scores(key, result.scores)
+        self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
         self._note_unpriced(scores)
         log_failures(scores)
         return scores
