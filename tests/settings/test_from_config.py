@@ -95,7 +95,7 @@ WRONG = {
     ],
     "metrics: [exact_match]\njudge: {max_answer_bytes: 0B}": [
         "judge.max_answer_bytes",
-        "greater than or equal to 1",
+        "must be 1 or more",
         "0B",
     ],
     "metrics: [exact_match]\njudge: {structured: xml}": ["judge.structured", "'schema'", "'xml'"],
@@ -105,7 +105,7 @@ WRONG = {
     f"{GATEWAY}, fallback: [{{base_url: 'http://h/v1'}}]}}": ["judge.fallback.0.model: is required"],
     f"{GATEWAY}, fallback: [{{model: 'openai:n', fallbck: []}}]}}": ["judge.fallback.0.fallbck: no such setting"],
     f"{GATEWAY}, fallback: 'openai:n'}}": ["judge.fallback", "list"],
-    f"{GATEWAY}, max_input_tokens: 0}}": ["judge.max_input_tokens", "greater than or equal to 1"],
+    f"{GATEWAY}, max_input_tokens: 0}}": ["judge.max_input_tokens: must be 1 or more (given: 0)"],
     "metrics: [exact_match, exact_match]": ["exact_match", "name="],
     "metrics: [exact_match]\nalerts: {exact_match: {baselin: 0.8}}": ["alerts.exact_match.baselin", "'baseline'"],
     "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.1, min_drop: 0.2}}": ["alerts.exact_match", "min_drop"],
@@ -117,8 +117,8 @@ WRONG = {
     "metrics: [exact_match]\nsegments: {tier: [gold]}": ["segments: no such", "did you mean 'monitoring.segments'"],
     "metrics: [exact_match]\nsampling: {rules: [{rate: 1, when: {min_duration_s: 2}}]}": ["write slower_than"],
     "metrics: [exact_match]\nsampling: {rules: [{rate: 1, when: {metadata: tier, equals: gold}}]}": [
-        "sampling.rules.0.when.metadata: is a single value (given: 'tier'); write keys with values: metadata: {key: value}",
-        "sampling.rules.0.when.equals: no such setting (given: 'gold'); write metadata: {key: value}",
+        "sampling.rules.0.when.metadata: is no mapping (given: 'tier'); write keys with values: metadata: {key: value}",
+        "sampling.rules.0.when.equals: no such setting; write metadata: {key: value}",
     ],
 }
 
@@ -139,8 +139,8 @@ KEYS = {
     f"judge: {{model: 'openai:m', base_url: 'https://me:{KEY}@host/v1'}}": "base_url holds a password",
     f"judge: {{model: 'openai:m', base_url: ['https://me:{KEY}@host/v1']}}": "judge.base_url",
     f"judge: {{model: 'openai:m', api_key_env: {KEY}}}": "api_key_env names no variable",
-    f"judge: [{{api_key: {KEY}}}]": "judge: is a single value",
-    f"judge: {{model: 'openai:m', api_key: {{value: {KEY}}}}}": "setting (given: not shown); write api_key_env",
+    f"judge: [{{api_key: {KEY}}}]": "judge: is a list (given: ",
+    f"judge: {{model: 'openai:m', api_key: {{value: {KEY}}}}}": "judge.api_key: no such setting; write api_key_env",
     f"sinks: [{{'nonesuch:Sink': {{token: {KEY}}}, x: 1}}]": "sinks.0",
 }
 

@@ -173,7 +173,7 @@ def _name_errors(settings: Settings, made: Sequence[Metric], unmade: Sequence[st
     names = Counter(metric.name for metric in made)
     for name, times in names.items():
         if times > 1:
-            yield f"metrics: {times} are called {name!r}; give each but one another name="
+            yield f"metrics: {times} are called {name!r}; give each but one a name of its own: {{{name}: {{name: …}}}}"
     if any(":" in name for name in unmade):
         return  # from outside, and what such a metric calls its scores is not known
     known = [*names, *unmade]
@@ -329,6 +329,8 @@ def _why(named: str, error: ConfigurationError) -> str:
     provider, colon, _ = named.partition(":")
     said = str(error.__cause__ or error)
     listed = _PROVIDERS.split(said, maxsplit=1)
+    if len(listed) == 1 and not colon and error.__cause__ is not None:  # LangChain guessed whose it is
+        return f"{named!r} names no provider; write 'provider:model', such as 'openai:gpt-4o-mini'"
     if len(listed) == 1:
         return " ".join(str(error).split())
     known = _known(listed[1])

@@ -15,7 +15,7 @@ from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
 from spanscore.settings.judging import BudgetSettings
-from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share
+from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, TaskCount
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Options:
     hold: Annotated[Seconds | None, Key("attach.hold")] = None
     timeout: Annotated[Seconds, Key("limits.timeout")] = 180.0
     hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
-    workers: Annotated[Count, Key("limits.workers")] = 32
+    workers: Annotated[TaskCount, Key("limits.workers")] = 32
     queue_size: Annotated[Count, Key("limits.queue")] = 1_000
     queue_bytes: Annotated[Count, Key("limits.queue_bytes")] = 256_000_000
     inbox_size: Annotated[Count, Key("limits.inbox")] = 10_000

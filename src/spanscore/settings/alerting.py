@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from spanscore.settings.kinds import PositiveSeconds, Rate, SettingsPart, WebAddress, seconds_in
+from spanscore.settings.kinds import InnerShare, PositiveSeconds, Rate, SettingsPart, WebAddress, seconds_in, share_in
 
 __all__ = ["AlertSettings", "HourOfWeekBaseline", "MonitoringSettings", "OffsetBaseline"]
 
@@ -38,7 +38,7 @@ def _baseline(value: Any) -> float | HourOfWeekBaseline | OffsetBaseline | None:
         case {"offset": long_before, **rest} if not rest:
             return OffsetBaseline(offset=_whole_days(long_before))
     try:
-        found = nan if isinstance(value, bool) else float(value)
+        found = nan if isinstance(value, bool) else float(share_in(value))
     except (TypeError, ValueError):
         found = nan
     if not 0 <= found <= 1:  # nor where it is no number
@@ -81,7 +81,7 @@ class AlertSettings(SettingsPart):
     """
 
     baseline: Annotated[float | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
-    min_drop: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    min_drop: InnerShare = 0.05
     slack: Rate | None = None
     false_alarm_every: PositiveSeconds = 30 * 86_400.0
     threshold: Rate | None = None
@@ -129,7 +129,7 @@ class MonitoringSettings(SettingsPart):
     windows: list[PositiveSeconds] = Field(default=[300.0, 900.0, 3_600.0, 21_600.0, 86_400.0], min_length=1)
     no_scores_after: PositiveSeconds | None = None
     services: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    max_failed: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    max_failed: InnerShare = 0.1
     dashboard_url: WebAddress = (
         "http://localhost:3000/d/spanscore-metric?var-metric={metric}&var-service={service}&from={from}&to=now"
     )

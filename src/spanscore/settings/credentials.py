@@ -6,29 +6,34 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["HOW_TO_GIVE", "credentials_in", "is_credential", "without_credentials"]
+__all__ = ["HOW_TO_GIVE", "credentials_in", "may_be_credential", "without_credentials"]
 
 _NAMES = re.compile(
     r"(?:(?:api|access|secret|private|subscription|auth)[-_ ]?key|token|secret|passw(?:or)?d|authorization|credentials?)$",
     re.IGNORECASE,
 )
 """At the end of a name: ``openai_api_key``, ``x-api-key``, ``client_secret``; not ``max_tokens`` or ``prompt_cache_key``."""
+_LIKELY = re.compile(
+    r"key|token(?!s)|secret|passw|passphrase|credential|authorization|bearer|cookie|(?<![a-z])auth(?![a-z])",
+    re.IGNORECASE,
+)
+"""Anywhere in a name: what is shown may leave out too much. ``tokens`` are counted."""
 _OF_A_URL = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _HIDDEN = "…"
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
 HOW_TO_GIVE = "write api_key_env: NAME (a variable of the environment that holds it) or api_key_file: PATH"
 
 
-def is_credential(name: object) -> bool:
-    """Whether what has this name is a secret."""
-    return isinstance(name, str) and _NAMES.search(name) is not None
+def may_be_credential(name: object) -> bool:
+    """Whether what has this name could be a secret: then no message shows it."""
+    return isinstance(name, str) and _LIKELY.search(name) is not None
 
 
 def credentials_in(value: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
     """Yield where in a section of a file a secret stands itself; one that the environment holds (``${NAME}``) is none."""
     inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in inside:
-        if is_credential(name) and isinstance(inner, str | int | float) and not _VARIABLE.search(str(inner)):
+        if _NAMES.search(str(name)) and isinstance(inner, str | int | float) and not _VARIABLE.search(str(inner)):
             yield (*place, name)
         else:
             yield from credentials_in(inner, (*place, name))
@@ -39,5 +44,5 @@ def without_credentials(value: Any) -> Any:
     if isinstance(value, str):
         return _OF_A_URL.sub(_HIDDEN, value)
     if isinstance(value, Mapping):
-        return {name: _HIDDEN if is_credential(name) else without_credentials(one) for name, one in value.items()}
+        return {name: _HIDDEN if may_be_credential(name) else without_credentials(one) for name, one in value.items()}
     return [without_credentials(one) for one in value] if isinstance(value, list) else value

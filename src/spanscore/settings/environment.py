@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from spanscore.errors import ConfigurationError
-from spanscore.settings.faults import Place
+from spanscore.settings.credentials import may_be_credential
+from spanscore.settings.faults import Place, written_place
 
 __all__ = ["AsWritten", "FromEnvironment"]
 
@@ -109,7 +110,9 @@ class FromEnvironment:
 
 
 def _fault(text: str, name: str | None, place: Place) -> str:
-    key = ".".join(map(str, place))
+    key = written_place(place)
     if name is None:
-        return f"{key}: {text!r} names no variable of the environment; write ${{NAME}}, or $${{ for ${{ itself"
-    return f"{key}: {name} is not set in the environment (given: {text!r}); set it, or write $${{ for ${{ itself"
+        named = "what stands here" if any(map(may_be_credential, place)) else repr(text)
+        return f"{key}: {named} names no variable of the environment; write ${{NAME}}, or $${{ for ${{ itself"
+    given = "" if any(map(may_be_credential, place)) else f" (given: {text!r})"
+    return f"{key}: {name} is not set in the environment{given}; set it, or write $${{ for ${{ itself"

@@ -1,18 +1,23 @@
-"""What pydantic says of a wrong setting → a line a person can act on."""
+"""What pydantic says of a wrong setting → a line a person can act on.
+
+A line names the key, what was given and what is allowed. What was given under a key that is none is not shown: nobody knows
+what it is, and whoever mistypes ``api_key`` has typed the key behind it.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import Any, Final, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
-from spanscore.settings.credentials import HOW_TO_GIVE, is_credential, without_credentials
+from spanscore.settings.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
+from spanscore.settings.printable import printable
 
-__all__ = ["Place", "place_of", "told", "wrong_settings"]
+__all__ = ["Place", "place_of", "told", "written_place", "wrong_settings"]
 
 Place: TypeAlias = tuple[int | str, ...]
 """Keys and positions, from the top of the tree down."""
@@ -31,6 +36,16 @@ _RENAMED = {
 }
 """Keys that were or could be → how it is written; what merely stands elsewhere in the tree is found there."""
 _METRIC = "write a name, alone or with its parameters: faithfulness, or faithfulness: {pass_at: 0.7}"
+_EXAMPLES = {
+    "alerts": "{faithfulness: {baseline: 0.9}}",
+    "budget": "[{usd: 5, per: 1d}]",
+    "per": "per: 1d",
+    "rate": "rate: 1",
+    "rules": "[{when: {status: error}, rate: 1}]",
+    "segments": "{user_tier: [gold, free]}",
+    "when": "when: {status: error}",
+}
+"""Key → how it is written."""
 
 
 def wrong_settings(path: str | Path, errors: Sequence[str]) -> ConfigurationError:
@@ -63,21 +78,95 @@ def place_of(entry: Any) -> Place:
     return location[:2] if location[:1] == ("metrics",) else location
 
 
+def written_place(place: Place) -> str:
+    """Return a place as messages name it: ``sampling.rules.0.when``."""
+    return printable(".".join(map(str, place)))
+
+
 def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
     place, kind = place_of(entry), entry["type"]
-    key = ".".join(map(str, place))
+    key = written_place(place)
     if place[0] == "metrics":  # pydantic says of it which types it could have
-        wrong = "is required" if kind == "missing" else f"names no metric{given}"
-        return f"{key}: {wrong}; {_METRIC if len(place) > 1 else _METRICS}"
-    if kind == "missing":
-        return f"{key}: is required"
+        return f"{key}: {_of_metrics(place, kind, entry['input'], given)}"
+    if kind == "extra_forbidden":
+        return f"{key}: no such setting{_meant(str(place[-1]), tree, list(_section(tree, place[:-1]).model_fields))}"
     if kind in ("model_type", "model_attributes_type"):
-        return f"{key}: is a single value{given}; write keys with values, of {', '.join(_section(tree, place).model_fields)}"
+        fields = list(_section(tree, place).model_fields)
+        such = f"such as {_last_name(place)}: {{{fields[0]}: …}}" if place else ""
+        return f"{key}: {_kind_of(entry['input'])}{given}; write keys with values, {such}. Keys are {', '.join(fields)}"
+    return f"{key}: {_wrong(entry)}{'' if kind == 'missing' else given}{_example(entry, place)}"
+
+
+def _of_metrics(place: Place, kind: str, value: Any, given: str) -> str:
+    if kind == "missing":
+        return f"is required; {_METRICS}"
+    if len(place) == 1:
+        return f"is no list{given}; {_METRICS}" if value else f"is empty; {_METRICS}"
+    if isinstance(value, Mapping) and len(value) > 1 and next(iter(value.values())) is None:
+        name, parameter = [printable(str(one)) for one in value][:2]
+        return f"{parameter} stands beside {name}; indent it further: {name}: {{{parameter}: …}}"
+    return f"names no metric{given}; {_METRIC}"
+
+
+def _wrong(entry: Any) -> str:
+    kind = entry["type"]
+    if kind not in _WORDS:
+        return str(entry["msg"].removeprefix("Value error, "))
+    return _WORDS[kind].format(**{name: _bound(bound) for name, bound in entry.get("ctx", {}).items()})
+
+
+def _bound(bound: Any) -> Any:
+    return f"{bound:,.16g}" if isinstance(bound, float | int) else bound
+
+
+_WORDS: Final[Mapping[str, str]] = {
+    "missing": "is required",
+    "bool_parsing": "is neither true nor false",
+    "bool_type": "is neither true nor false",
+    "dict_type": "is no mapping",
+    "mapping_type": "is no mapping",
+    "finite_number": "is no finite number",
+    "float_parsing": "is no number",
+    "float_type": "is no number",
+    "int_from_float": "is no whole number",
+    "int_parsing": "is no whole number",
+    "int_parsing_size": "is too large",
+    "int_type": "is no whole number",
+    "list_type": "is no list",
+    "literal_error": "is none of {expected}",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be {le} or less",
+    "string_type": "is no text",
+    "too_short": "is empty",
+}
+"""pydantic's type of an error → what is wrong."""
+
+
+def _example(entry: Any, place: Place) -> str:
+    """Return how it is written; empty where what is wrong says so."""
+    kind, name = entry["type"], _last_name(place)
+    if kind in ("less_than", "less_than_equal") and next(iter(entry["ctx"].values())) == 1:
+        return "; 5 per cent are 0.05, or 5%"
+    if kind in ("string_type", "bool_parsing", "bool_type"):
+        return "; write it in quotes" if kind == "string_type" else "; write true or false"
     if kind in ("dict_type", "mapping_type"):
-        return f"{key}: is a single value{given}; write keys with values: {place[-1]}: {{key: value}}"
-    if kind != "extra_forbidden":
-        return f"{key}: {entry['msg'].removeprefix('Value error, ')}{given}"
-    return f"{key}: no such setting{given}{_meant(str(place[-1]), tree, list(_section(tree, place[:-1]).model_fields))}"
+        return f"; write keys with values: {name}: {_EXAMPLES.get(name, '{key: value}')}"
+    if kind == "list_type" and name == place[-1]:
+        return f"; write {name}: {_EXAMPLES.get(name, '[…, …]')}"
+    if kind == "list_type":
+        return f"; write {written_place(place[-1:])}: […, …]"
+    return f"; write for example {_EXAMPLES[name]}" if kind == "missing" and name in _EXAMPLES else ""
+
+
+def _last_name(place: Place) -> str:
+    """Return the innermost key, in a list that of the list."""
+    return next((part for part in reversed(place) if isinstance(part, str)), "")
+
+
+def _kind_of(value: Any) -> str:
+    return "is empty" if value is None else "is a list" if isinstance(value, list) else "is a single value"
 
 
 def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str]) -> str:
@@ -91,8 +180,9 @@ def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str]) -> str:
 
 
 def _shown(entry: Any, as_written: Callable[[str], str]) -> str:
-    hidden = is_credential(entry["loc"][-1])
-    text = "not shown" if hidden else as_written(repr(without_credentials(entry["input"])))
+    if any(map(may_be_credential, place_of(entry))):
+        return "not shown"
+    text = printable(as_written(repr(without_credentials(entry["input"]))))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -12,6 +13,7 @@ from spanscore.settings.sizes import bytes_of
 
 __all__ = [
     "Count",
+    "InnerShare",
     "Named",
     "PerMinute",
     "PositiveSeconds",
@@ -20,8 +22,10 @@ __all__ = [
     "SettingsPart",
     "Share",
     "Size",
+    "TaskCount",
     "WebAddress",
     "seconds_in",
+    "share_in",
 ]
 
 
@@ -30,11 +34,28 @@ def seconds_in(value: Any) -> Any:
     return seconds_of(value) if isinstance(value, str) else value
 
 
-Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0)]
+_LONGEST_S: Final = 100 * 365 * 86_400.0
+"""What is longer was meant to be something else, and overflows the clocks and the PromQL that it goes into."""
+_MOST: Final = 10**15
+
+
+def share_in(value: Any) -> Any:
+    """Return the share that a text such as ``5%`` stands for, and what is none as it is."""
+    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else float(found[1]) / 100
+
+
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*")
+
+Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0, le=_LONGEST_S)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
-Rate = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1)]
+Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1)]
+InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1)]
+"""Neither none of it nor all."""
+Count = Annotated[int, Field(ge=1, le=_MOST)]
+TaskCount = Annotated[int, Field(ge=1, le=10_000)]
+"""Each is a task of the loop, some kB, from the start on."""
 PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -52,7 +73,7 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 """What a person may click on in a notification."""
 
 
-Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST)]
 """In bytes."""
 
 

@@ -17,7 +17,7 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.settings.credentials import HOW_TO_GIVE, credentials_in
 from spanscore.settings.environment import AsWritten, FromEnvironment
-from spanscore.settings.faults import Place, told, wrong_settings
+from spanscore.settings.faults import Place, told, written_place, wrong_settings
 from spanscore.settings.tree import Settings
 
 __all__ = ["PartialSettings", "examine_settings", "read_settings"]
@@ -64,11 +64,13 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
     Raises:
         ConfigurationError: the file is not there, or is no mapping in YAML.
     """
-    written = _yaml(Path(path))
+    from spanscore.settings.yaml_text import read_yaml  # an application that reads no file needs no parser
+
+    written = read_yaml(Path(path))
     environment = FromEnvironment()
-    given = environment.filled(written)
+    given = environment.filled(written.values)
     as_written = AsWritten(environment.texts)
-    faults = {**environment.faults, **_credentials(written)}
+    faults = {**written.faults, **environment.faults, **_credentials(written.values)}
     wrong = {place[:_DEPTH] for place in faults}
     first = True
     while True:
@@ -93,7 +95,7 @@ def _lines(faults: Mapping[Place, str], as_written: AsWritten) -> tuple[str, ...
 def _credentials(written: dict[str, Any]) -> dict[Place, str]:
     """Return place → fault for each key to the judge that stands in the file itself."""
     found = [*credentials_in(written.get("judge"), ("judge",)), *_of_shadows(written.get("metrics"))]
-    return {place: f"{'.'.join(map(str, place))}: a key is not to stand in the file; {HOW_TO_GIVE}" for place in found}
+    return {place: f"{written_place(place)}: a key is not to stand in the file; {HOW_TO_GIVE}" for place in found}
 
 
 def _of_shadows(metrics: Any) -> Iterator[Place]:
@@ -102,26 +104,6 @@ def _of_shadows(metrics: Any) -> Iterator[Place]:
         for name, parameters in entry.items():
             if isinstance(parameters, Mapping):
                 yield from credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
-
-
-def _yaml(file: Path) -> dict[str, Any]:
-    import yaml
-
-    if file.is_dir():
-        raise ConfigurationError(f"{file} is a folder; give the YAML file in it")
-    if not file.exists():
-        raise ConfigurationError(f"there is no configuration file {file}")
-    try:
-        given = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{file} is not valid UTF-8") from error
-    except yaml.YAMLError as error:  # names the line
-        raise ConfigurationError(f"{file} is no YAML: {error}") from error
-    if given is not None and not (isinstance(given, dict) and all(isinstance(key, str) for key in given)):
-        raise ConfigurationError(f"{file} holds no settings; write keys with values, such as metrics: [faithfulness]")
-    return given or {}
 
 
 def _validated(given: dict[str, Any], tree: type[S], wrong: Set[Place]) -> S:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.judging import JudgeSettings
-from spanscore.settings.kinds import Count, Rate, Seconds, SettingsPart
+from spanscore.settings.kinds import Count, Rate, Seconds, SettingsPart, Share
 
 __all__ = ["AttachSettings", "MetricsEndpointSettings", "PlaceSettings", "RuleSettings", "Settings"]
 
@@ -20,7 +20,7 @@ class ScoreBelow(SettingsPart):
     """Units to which a metric that asks no judge gave a lower quality."""
 
     metric: str
-    below: Annotated[float, Field(gt=0, le=1)]
+    below: Share
 
 
 class RuleWhen(SettingsPart):
