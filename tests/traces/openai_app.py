@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from openai import OpenAI
 from tests.traces.said import CAPITAL, MODEL, SUM, SYSTEM, TURNS
 
-_ADD = {
+ADD: Final[Any] = {
     "type": "function",
     "function": {
         "name": "add",
@@ -20,36 +20,44 @@ _ADD = {
 
 
 def chain(client: OpenAI) -> object:
-    return _said(client, _asked(CAPITAL)).content
+    return said(client, asked(CAPITAL)).content
 
 
 def stream(client: OpenAI) -> object:
     options: Any = {"stream": True, "stream_options": {"include_usage": True}}
-    return list(client.chat.completions.create(model=MODEL, messages=_asked(CAPITAL), **options))
+    return list(client.chat.completions.create(model=MODEL, messages=asked(CAPITAL), **options))
 
 
 def thread(client: OpenAI) -> object:
     messages: list[Any] = []
     for turn in TURNS:
         messages.append({"role": "user", "content": turn})
-        messages.append({"role": "assistant", "content": _said(client, messages).content})
+        messages.append({"role": "assistant", "content": said(client, messages).content})
     return messages
 
 
 def tool(client: OpenAI) -> object:
-    messages = _asked(SUM)
-    said = _said(client, messages, tools=[_ADD])
-    [call] = said.tool_calls
-    result = sum(json.loads(call.function.arguments).values())
-    messages += [said.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": call.id, "content": str(result)}]
-    return _said(client, messages, tools=[_ADD]).content
+    return with_tool(client, lambda a, b: a + b)
 
 
-def _asked(question: str) -> list[Any]:
+def with_tool(client: OpenAI, add: Callable[[int, int], int]) -> str:
+    """Ask for a sum, call the tool that the model asks for, and tell it the result."""
+    messages = asked(SUM)
+    calling = said(client, messages, tools=[ADD])
+    [call] = calling.tool_calls
+    result = add(**json.loads(call.function.arguments))
+    messages.append(calling.model_dump(exclude_none=True))
+    messages.append({"role": "tool", "tool_call_id": call.id, "content": str(result)})
+    return str(said(client, messages, tools=[ADD]).content)
+
+
+def asked(question: str) -> list[Any]:
+    """Return the messages that ask it."""
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
 
 
-def _said(client: OpenAI, messages: list[Any], **options: Any) -> Any:
+def said(client: OpenAI, messages: list[Any], **options: Any) -> Any:
+    """Return the message that the model answers with."""
     return client.chat.completions.create(model=MODEL, messages=messages, **options).choices[0].message
 
 

@@ -9,16 +9,20 @@ below what it needs. Ids are counted, so that a recording made again differs in 
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import count, groupby
+from operator import itemgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from opentelemetry.sdk.resources import Resource
@@ -26,11 +30,14 @@ from opentelemetry.sdk.trace import IdGenerator, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.servers.openai_api import OpenAIServer
+from tests.traces import said
 from tests.traces.said import answer
 
 from spanscore.codec.otlp import json_line
 
 RECORDED = Path(__file__).with_name("recorded")
+VERCEL_AI = "vercel-ai"
+_HIDDEN = "WITHOUT_CONTENT"
 
 
 @dataclass(frozen=True)
@@ -39,105 +46,136 @@ class Instrumentation:
 
     Attributes:
         package: on PyPI, whose version stands in the file's name.
-        module: what is imported where it is installed.
         application: the module beside this one that has the programs.
-        attach: has the provider get the spans.
+        instrumentor: ``module:class``; None = the application's own function ``attach`` has a provider get the spans.
         hidden: environment variables under which it writes no content.
+        needs: what is to be installed besides.
     """
 
     package: str
-    module: str
     application: str
-    attach: Callable[[TracerProvider], Any]
+    instrumentor: str | None = None
     hidden: Mapping[str, str] = field(default_factory=dict)
-
-
-def _by(module: str, name: str) -> Callable[[TracerProvider], Any]:
-    """Return what attaches an instrumentor of the usual form."""
-    return lambda provider: getattr(import_module(module), name)().instrument(tracer_provider=provider)
-
-
-def _instrumentor(package: str, module: str, name: str, application: str, **hidden: str) -> Instrumentation:
-    return Instrumentation(package, module, application, _by(module, name), hidden)
+    needs: str = ""
 
 
 _OI_HIDDEN = {"OPENINFERENCE_HIDE_INPUTS": "true", "OPENINFERENCE_HIDE_OUTPUTS": "true"}
 _OPENLLMETRY_HIDDEN = {"TRACELOOP_TRACE_CONTENT": "false"}
 INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
-    "openinference-langchain": _instrumentor(
+    "openinference-langchain": Instrumentation(
         "openinference-instrumentation-langchain",
-        "openinference.instrumentation.langchain",
-        "LangChainInstrumentor",
         "langchain_app",
-        **_OI_HIDDEN,
+        "openinference.instrumentation.langchain:LangChainInstrumentor",
+        _OI_HIDDEN,
     ),
-    "openllmetry-langchain": _instrumentor(
+    "openllmetry-langchain": Instrumentation(
         "opentelemetry-instrumentation-langchain",
-        "opentelemetry.instrumentation.langchain",
-        "LangchainInstrumentor",
         "langchain_app",
-        **_OPENLLMETRY_HIDDEN,
+        "opentelemetry.instrumentation.langchain:LangchainInstrumentor",
+        _OPENLLMETRY_HIDDEN,
     ),
-    "openinference-openai": _instrumentor(
+    "openinference-openai": Instrumentation(
         "openinference-instrumentation-openai",
-        "openinference.instrumentation.openai",
-        "OpenAIInstrumentor",
         "openai_app",
-        **_OI_HIDDEN,
+        "openinference.instrumentation.openai:OpenAIInstrumentor",
+        _OI_HIDDEN,
     ),
-    "openllmetry-openai": _instrumentor(
+    "openllmetry-openai": Instrumentation(
         "opentelemetry-instrumentation-openai",
-        "opentelemetry.instrumentation.openai",
-        "OpenAIInstrumentor",
         "openai_app",
-        **_OPENLLMETRY_HIDDEN,
+        "opentelemetry.instrumentation.openai:OpenAIInstrumentor",
+        _OPENLLMETRY_HIDDEN,
     ),
+    "openinference-llama-index": Instrumentation(
+        "openinference-instrumentation-llama-index",
+        "llama_index_app",
+        "openinference.instrumentation.llama_index:LlamaIndexInstrumentor",
+        _OI_HIDDEN,
+        "llama-index-llms-openai-like",
+    ),
+    "pydantic-ai": Instrumentation("pydantic-ai-slim", "pydantic_ai_app", needs="openai"),
+    "google-adk": Instrumentation("google-adk", "google_adk_app", needs="litellm mcp"),
+    "langfuse": Instrumentation("langfuse", "langfuse_app", needs="openai"),
+    "mlflow": Instrumentation("mlflow-tracing", "mlflow_app", needs="openai sqlparse"),
 }
 
 
 def main(names: Sequence[str]) -> None:
     """Record under these instrumentations, else under all that are installed."""
-    RECORDED.mkdir(exist_ok=True)
-    for name in names or INSTRUMENTATIONS:
-        instrumentation = INSTRUMENTATIONS[name]
-        if importlib.util.find_spec(instrumentation.module) is None:
-            print(f"{name}: not recorded, {instrumentation.package} is not installed")
-            continue
-        _in_process(name, {})
-        if instrumentation.hidden:
-            _in_process(name, {"WITHOUT_CONTENT": "1", **instrumentation.hidden})
+    for name in names or [*INSTRUMENTATIONS, VERCEL_AI]:
+        if name == VERCEL_AI:
+            record_vercel_ai()
+        else:
+            _record_apart(name, INSTRUMENTATIONS[name])
 
 
-def _in_process(name: str, environment: Mapping[str, str]) -> None:
+def _record_apart(name: str, instrumentation: Instrumentation) -> None:
+    try:
+        version(instrumentation.package)
+    except PackageNotFoundError:
+        print(f"{name}: not recorded. pip install {instrumentation.package} {instrumentation.needs}".rstrip())
+        return
     script = f"from tests.traces.record import record; record({name!r})"
-    subprocess.run([sys.executable, "-c", script], env={**os.environ, **environment}, check=True)
+    subprocess.run([sys.executable, "-c", script], check=True)
+    if instrumentation.hidden:
+        environment = {**os.environ, _HIDDEN: "1", **instrumentation.hidden}
+        subprocess.run([sys.executable, "-c", script], check=True, env=environment)
 
 
 def record(name: str) -> None:
     """Run the application's programs in this process, a file for each; without content only the chain."""
-    instrumentation = INSTRUMENTATIONS[name]
-    hidden = "WITHOUT_CONTENT" in os.environ
-    exporter, provider = (
-        InMemorySpanExporter(),
-        TracerProvider(id_generator=_Counted(), resource=Resource({"service.name": instrumentation.application})),
-    )
+    instrumentation, exporter = INSTRUMENTATIONS[name], InMemorySpanExporter()
+    resource = Resource({"service.name": instrumentation.application})
+    provider = TracerProvider(id_generator=_Counted(), resource=resource)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    instrumentation.attach(provider)
+    application = import_module(f"tests.traces.{instrumentation.application}")
+    _attach(instrumentation, application, provider)
     with OpenAIServer(answer) as server:
-        programs = import_module(f"tests.traces.{instrumentation.application}").programs(server.url)
-        for program in ["chain"] if hidden else programs:
-            programs[program]()
-            provider.force_flush()
-            kind = f"{program}-without-content" if hidden else program
-            _write(f"{kind}.{name}-{version(instrumentation.package)}", exporter.get_finished_spans())
+        for program, run in application.programs(server.url).items():
+            if _HIDDEN in os.environ and program != "chain":
+                continue
+            run()
+            kind = f"{program}-without-content" if _HIDDEN in os.environ else program
+            by_trace = groupby(sorted(exporter.get_finished_spans(), key=_trace_id), key=_trace_id)
+            lines = [json_line(list(trace)) for _, trace in by_trace]
+            _write(f"{kind}.{name}-{version(instrumentation.package)}", lines)
             exporter.clear()
 
 
-def _write(name: str, spans: Sequence[ReadableSpan]) -> None:
+def _attach(instrumentation: Instrumentation, application: ModuleType, provider: TracerProvider) -> None:
+    if instrumentation.instrumentor is None:
+        application.attach(provider)
+        return
+    module, _, name = instrumentation.instrumentor.partition(":")
+    getattr(import_module(module), name)().instrument(tracer_provider=provider)
+
+
+def record_vercel_ai() -> None:
+    """Run the JavaScript application with each major version of the SDK, in a copy of its folder where npm installs them."""
+    if shutil.which("npm") is None:
+        print(f"{VERCEL_AI}: not recorded, npm is not installed")
+        return
+    with tempfile.TemporaryDirectory() as folder, OpenAIServer(answer) as server:
+        shutil.copytree(Path(__file__).with_name("vercel_ai"), folder, dirs_exist_ok=True)
+        texts = {name: getattr(said, name) for name in ("MODEL", "SYSTEM", "CAPITAL", "SUM", "TURNS")}
+        Path(folder, "said.json").write_text(json.dumps(texts), encoding="utf-8")
+        subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder, check=True)
+        for major in ("4", "5", "6"):
+            command = ["node", "programs.mjs", major, server.url]
+            printed = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+            traces = map(json.loads, printed.splitlines())
+            for (program, its_version), group in groupby(traces, key=itemgetter("program", "version")):
+                _write(f"{program}.{VERCEL_AI}-{its_version}", [_line(trace["request"]) for trace in group])
+
+
+def _line(request: Any) -> str:
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _write(name: str, lines: Sequence[str]) -> None:
     path = RECORDED / f"{name}.jsonl"
-    by_trace = groupby(sorted(spans, key=_trace_id), key=_trace_id)
-    path.write_text("".join(json_line(list(trace)) for _, trace in by_trace), encoding="utf-8")
-    print(f"{path.name}: {len(spans)} spans, {path.stat().st_size:,} bytes")
+    path.write_text("".join(lines), encoding="utf-8")
+    print(f"{path.name}: {len(lines)} traces, {path.stat().st_size:,} bytes")
 
 
 def _trace_id(span: ReadableSpan) -> int:
