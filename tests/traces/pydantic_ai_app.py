@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any
 
+from httpx import AsyncClient
 from opentelemetry.sdk.trace import TracerProvider
 from pydantic_ai import Agent
 from pydantic_ai.models.instrumented import InstrumentationSettings
@@ -46,12 +48,17 @@ def stream(model: OpenAIChatModel) -> object:
 
 
 def attach(provider: TracerProvider) -> None:
-    """Have every agent trace itself to the provider."""
-    Agent.instrument_all(InstrumentationSettings(tracer_provider=provider))
+    """Have every agent trace itself to the provider: version 1 of the library in its first format."""
+    first: Any = {"version": 1, "event_mode": "attributes"} if version("pydantic-ai-slim").startswith("1.") else {}
+    Agent.instrument_all(InstrumentationSettings(tracer_provider=provider, **first))
 
 
 def programs(url: str) -> Mapping[str, Callable[[], object]]:
     """Return the programs, to be called: their model is at this address."""
-    model = OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=url, api_key="none"))
     named = {"chain": chain, "agent": agent, "thread": thread, "stream": stream}
-    return {name: lambda program=program: program(model) for name, program in named.items()}
+    return {name: lambda program=program: program(_model_at(url)) for name, program in named.items()}
+
+
+def _model_at(url: str) -> OpenAIChatModel:
+    """Return a model of its own, as its client belongs to one loop."""
+    return OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=url, api_key="none", http_client=AsyncClient()))

@@ -61,6 +61,10 @@ class Instrumentation:
 
 _OI_HIDDEN = {"OPENINFERENCE_HIDE_INPUTS": "true", "OPENINFERENCE_HIDE_OUTPUTS": "true"}
 _OPENLLMETRY_HIDDEN = {"TRACELOOP_TRACE_CONTENT": "false"}
+_ADK_HIDDEN = {
+    "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS": "false",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "NO_CONTENT",
+}
 INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
     "openinference-langchain": Instrumentation(
         "openinference-instrumentation-langchain",
@@ -94,7 +98,7 @@ INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
         "llama-index-llms-openai-like",
     ),
     "pydantic-ai": Instrumentation("pydantic-ai-slim", "pydantic_ai_app", needs="openai"),
-    "google-adk": Instrumentation("google-adk", "google_adk_app", needs="litellm mcp"),
+    "google-adk": Instrumentation("google-adk", "google_adk_app", hidden=_ADK_HIDDEN, needs="litellm mcp"),
     "langfuse": Instrumentation("langfuse", "langfuse_app", needs="openai"),
     "mlflow": Instrumentation("mlflow-tracing", "mlflow_app", needs="openai sqlparse"),
 }
