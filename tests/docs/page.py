@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
-from spanscore.settings.tree import Settings
+from spanscore.line.configuration import Configuration
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
@@ -72,7 +72,7 @@ class Reader:
 
     def _python(self, text: str) -> None:
         every_run = text.replace("sample_rate=0.1", "sample_rate=1.0")
-        code = compile(every_run, self.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(every_run, self.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         done = eval(code, self.namespace)
         if inspect.iscoroutine(done):
             asyncio.run(done)
@@ -84,7 +84,7 @@ class Reader:
         if (
             len(documents) == 1
             and isinstance(documents[0], dict)
-            and documents[0].keys() <= Settings.model_fields.keys()
+            and documents[0].keys() <= Configuration.model_fields.keys()
         ):
             Path("block.yaml").write_text(yaml.safe_dump(STAND_IN | documents[0]))
             OnlineScorer.from_config("block.yaml").shutdown()

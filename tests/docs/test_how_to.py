@@ -1,0 +1,52 @@
+"""What the how-tos say in tables is what the library does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spanscore.metrics.catalog.cost import cost_of
+from spanscore.metrics.catalog.registry import built_ins
+
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+def rows(page: str, *columns: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of the tables of a page that have these columns."""
+    within = False
+    for line in (PAGES / page).read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        within = within or cells == [*columns] if cells else False
+        if within and cells != [*columns] and set(line) - set("|- "):
+            yield cells
+
+
+def named(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+DECISIONS = [
+    (metric, int(calls), int(tokens))
+    for _, _, use, calls, tokens in rows(
+        "choose-metrics.md", "what you have", "what you want to know", "use", "calls", "tokens"
+    )
+    for metric in named(use)
+]
+
+
+def test_every_metric_stands_once_where_one_chooses() -> None:
+    assert sorted(metric for metric, _, _ in DECISIONS) == sorted(built_ins())
+
+
+@pytest.mark.parametrize(("metric", "calls", "tokens"), DECISIONS, ids=[metric for metric, _, _ in DECISIONS])
+def test_what_a_metric_costs_is_what_the_catalog_counts(metric: str, calls: int, tokens: int) -> None:
+    if metric == "rouge_score":
+        pytest.importorskip("rouge_score")
+    cost = cost_of(metric)
+
+    counted = cost.input_tokens + cost.output_tokens
+    assert calls == cost.calls
+    assert tokens == pytest.approx(counted, rel=0.25)  # by the tokenizer that is here
