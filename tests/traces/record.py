@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count, groupby
@@ -105,7 +106,8 @@ INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
 
 
 def main(names: Sequence[str]) -> None:
-    """Record under these instrumentations, else under all that are installed."""
+    """Record under these instrumentations, else under all that are installed; the samples in any case."""
+    write_samples()
     for name in names or [*INSTRUMENTATIONS, VERCEL_AI]:
         if name == VERCEL_AI:
             record_vercel_ai()
@@ -152,6 +154,20 @@ def _attach(instrumentation: Instrumentation, application: ModuleType, provider:
         return
     module, _, name = instrumentation.instrumentor.partition(":")
     getattr(import_module(module), name)().instrument(tracer_provider=provider)
+
+
+def write_samples() -> None:
+    """Write what our own capture makes of the five programs: the samples that every recording of them is to give."""
+    from tests.applications.application import judged  # here, as they need LangChain
+    from tests.traces.langchain_app import PROGRAMS, model_at
+
+    with OpenAIServer(answer) as server:
+        for program, run in PROGRAMS.items():
+            seen = judged(partial(run, model_at(server.url)))
+            samples = [[each.single, each.multi] for each in seen]
+            written = [[one and one.model_dump(exclude_none=True) for one in both] for both in samples]
+            path = RECORDED / f"{program}.samples.json"
+            path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def record_vercel_ai() -> None:

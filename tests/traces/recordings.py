@@ -1,0 +1,87 @@
+"""What is recorded, and read again: OTLP-JSON → translated spans → units → samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from spanscore.codec.otlp import read_spans
+from spanscore.dialects import GenAIDialect
+from spanscore.dialects.translations.registry import Translator
+from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
+from spanscore.model.span import SpanData, Unit, UnitKey
+
+RECORDED = Path(__file__).with_name("recorded")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One file: which program ran, and under which instrumentation, with its version."""
+
+    path: Path
+
+    @property
+    def program(self) -> str:
+        return self.path.name.partition(".")[0]
+
+    @property
+    def writer(self) -> str:
+        return self.path.name.removesuffix(".jsonl").partition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.writer} {self.program}"
+
+    def units(self) -> list[Unit]:
+        """Return the traces of the file as units, translated, in the order in which they began."""
+        with self.path.open(encoding="utf-8") as lines:
+            spans = sorted(read_spans(lines), key=attrgetter("trace_id", "start_ns"))
+        translator = Translator()
+        units = [_unit(translator, list(trace)) for _, trace in groupby(spans, key=attrgetter("trace_id"))]
+        return [unit for unit in units if unit is not None]
+
+    def expected(self) -> list[tuple[SingleTurnSample | None, MultiTurnSample | None]]:
+        """Return what each unit is to give: what our own capture of the program gives."""
+        written = json.loads(self.path.with_name(f"{self.program}.samples.json").read_text(encoding="utf-8"))
+        return [
+            (single and SingleTurnSample.model_validate(single), multi and MultiTurnSample.model_validate(multi))
+            for single, multi in written
+        ]
+
+    def samples(self) -> list[Samples]:
+        """Return what each unit gives."""
+        return [GenAIDialect().samples(unit) for unit in self.units()]
+
+
+def _unit(translator: Translator, spans: Sequence[SpanData]) -> Unit | None:
+    """Return a trace as a unit: a span that nobody claims stands in it with nothing to read, as the processor has it.
+
+    None: it is no unit, as nobody claims any of its spans.
+    """
+    translated = [translator.translate(span) for span in spans]
+    read = [there or replace(span, attributes={}, events=()) for there, span in zip(translated, spans, strict=True)]
+    [root] = [span for span in read if span.parent_id is None]
+    return Unit(UnitKey(root.trace_id, root.span_id), tuple(read)) if any(translated) else None
+
+
+def differences(given: Samples, single: SingleTurnSample | None, multi: MultiTurnSample | None) -> set[str]:
+    """Return in what samples differ from those that are expected: the fields of the first, what is another in the second."""
+    if given.outcome is not None:
+        return {str(given.outcome)}
+    fields = SingleTurnSample.model_fields
+    found = {name for name in fields if getattr(given.single, name, None) != getattr(single, name, None)}
+    return found | _in_conversations(given.multi, multi)
+
+
+def _in_conversations(given: MultiTurnSample | None, expected: MultiTurnSample | None) -> set[str]:
+    if given is None or expected is None:
+        return set() if given is expected else {"no conversation" if given is None else "a conversation besides"}
+    if given.pretty() != expected.pretty():
+        return {"conversation"}
+    return set() if given == expected else {"metadata of the conversation"}
+
+
+RECORDINGS: Sequence[Recording] = [Recording(path) for path in sorted(RECORDED.glob("*.jsonl"))]
