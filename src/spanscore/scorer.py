@@ -60,6 +60,8 @@ class OnlineScorer:
             itself (``ot=th``): what is scored stands for the rest, too.
         budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
         share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
+        trace_judges: whether each call of a judge is a span of the scope ``spanscore.judge``: in a trace of its score, whose id
+            is ``spanscore.score.id``, linked to the evaluation span; with prompt and answer only by ``capture_content``.
         shadows: metrics of the same names with another judge or prompt. Each scores the units of its namesake, beside it, on
             evaluation spans of its own and in the stratum ``shadow``, which is in no mean, alert or unit's span; ``status()``
             compares them. Only ``flush`` and ``shutdown`` wait for it.
@@ -78,8 +80,7 @@ class OnlineScorer:
             ``attach`` has no say in it; without ``capture`` there are none. Off where another instrumentation emits them, and
             under a head sampler that drops runs, which would be missing: decided when the first run starts; ``status()`` tells.
         steps: whether prompts, parsers and lambdas get spans too.
-        score_abandoned: whether the partial answer of a stream that its reader left half-way is scored; else the unit is
-            ``no_sample``.
+        score_abandoned: whether the partial answer of a stream that its reader left is scored; else it is ``no_sample``.
         score_failed: whether a run that failed is scored where its model had answered; else it is ``no_sample``.
         extract: where question, answer and contexts are found, when the usual places do not have them.
         redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
@@ -102,8 +103,7 @@ class OnlineScorer:
         workers: units at once of which something computes; and scores at once of a metric that awaits a service of its own.
         queue_size: units waiting or being scored; more are ``queue_full``. One judge among others holds three quarters at most.
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
-        inbox_size: events waiting; new units past it are ``refused``. Past four times as many, events are dropped, and their
-            units are ``incomplete``.
+        inbox_size: events waiting; past it new units are ``refused``; past four times it events are lost, units ``incomplete``.
         inbox_bytes: of their content, roughly, likewise.
         segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
@@ -123,6 +123,7 @@ class OnlineScorer:
         upstream_probability: float = 1.0,
         budget: Sequence[Budget] = (),
         share: float = 1.0,
+        trace_judges: bool = False,
         shadows: Sequence[Metric] = (),
         shadow_budget: Sequence[Budget] | None = None,
         service_name: str | None = None,

@@ -11,12 +11,14 @@ from spanscore.errors import JudgeError, JudgeUnparseable
 from spanscore.judges.asker import asker
 from spanscore.judges.effects.budget import budgeted
 from spanscore.judges.effects.cost import with_cost
+from spanscore.judges.effects.fallback import stand_in_for
 from spanscore.judges.fit import bound_of, fit
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.reader import read
-from spanscore.judges.record import failed_call, is_our_cancellation, priced_by, record, recorded_calls
+from spanscore.judges.record import completed_by, failed_call, is_our_cancellation, record, recorded_calls
 from spanscore.judges.render import form
 from spanscore.judges.suppress import suppressed
+from spanscore.judges.transcribe import of_answer, signed
 from spanscore.model.foreign import type_name
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
@@ -90,20 +92,20 @@ async def _asked(judge: Judge, prompt: Prompt, left_out: float = 0.0) -> tuple[s
     text = reply.text[:_MAX_READ]
     answer = read(text, prompt.output, prompt.evidence)
     error_type = None if answer is not None else JudgeUnparseable.error_type if text.strip() else _EMPTY
-    record(
-        JudgeCall(
-            step=prompt.step,
-            model=reply.model or judge.model,
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
-            cost_usd=reply.cost_usd,
-            duration_s=time.perf_counter() - started if reply.duration_s is None else reply.duration_s,
-            error_type=error_type,
-            cached=reply.cached,
-            cached_input_tokens=reply.cached_input_tokens,
-            input_left_out=left_out,
-        )
+    call = JudgeCall(
+        step=prompt.step,
+        model=reply.model or judge.model,
+        input_tokens=reply.input_tokens,
+        output_tokens=reply.output_tokens,
+        cost_usd=reply.cost_usd,
+        duration_s=time.perf_counter() - started if reply.duration_s is None else reply.duration_s,
+        error_type=error_type,
+        cached=reply.cached,
+        cached_input_tokens=reply.cached_input_tokens,
+        input_left_out=left_out,
+        transcript=of_answer(prompt, reply, error_type),
     )
+    record(signed(_asked_judge(judge), call))
     if error_type == _EMPTY:
         raise JudgeUnparseable(f"{prompt.step}: the answer was empty", error_type=_EMPTY)
     return text, answer
@@ -117,7 +119,7 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
     """
     started = time.perf_counter()
     with (
-        priced_by(partial(with_cost, judge)),
+        completed_by(partial(_completed, judge)),
         recorded_calls() as attempts,
     ):  # a retrying judge records those it gave up
         try:
@@ -127,6 +129,14 @@ async def replied(judge: Judge, prompt: Prompt) -> Reply:
             if error.was_asked:
                 record(failed_call(prompt, judge.model, error, left_s))
             raise
+
+
+def _completed(judge: Judge, call: JudgeCall) -> JudgeCall:
+    return signed(_asked_judge(judge), with_cost(judge, call))
+
+
+def _asked_judge(judge: Judge) -> Judge:
+    return stand_in_for(judge) or judge
 
 
 async def _reply(judge: Judge, prompt: Prompt) -> Reply:

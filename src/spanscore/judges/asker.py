@@ -31,6 +31,8 @@ class Asker:
         taken_s: when this process took the unit; the loop's clock, as all times here. ``max_wait`` counts from it.
         held_until_s: until when the unit's spans wait for its scores: such a unit goes before one whose spans have left.
         purse: from which its questions are paid; None = no budget is set.
+        transcribes: whether its calls are told one by one (``judges/transcribe.py``).
+        quotes: and with what was asked and said, which is content.
         on_change: called when ``is_waiting`` has changed.
         asking: questions that are open.
         waiting: of them, those that wait.
@@ -42,6 +44,8 @@ class Asker:
     taken_s: float | None = None
     held_until_s: float = -inf
     purse: Purse | None = None
+    transcribes: bool = False
+    quotes: bool = False
     on_change: Callable[[], None] | None = None
     asking: int = field(default=0, init=False)
     waiting: int = field(default=0, init=False)

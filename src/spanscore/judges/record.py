@@ -12,16 +12,17 @@ from contextvars import ContextVar
 
 from spanscore.errors import JudgeTimeout
 from spanscore.judges.tokens import question_tokens
+from spanscore.judges.transcribe import EMBED_STEP, of_failure
 from spanscore.model.prompt import Prompt
 from spanscore.model.score import JudgeCall
 
 __all__ = [
     "EMBED_STEP",
     "TOLD",
+    "completed_by",
     "failed_call",
     "given_up",
     "is_our_cancellation",
-    "priced_by",
     "record",
     "recorded_by",
     "recorded_calls",
@@ -29,13 +30,11 @@ __all__ = [
 
 TOLD = "told of by who gave it up"
 """Why a request is cancelled of which the call is recorded outside: its deadline passed, or its gate was left."""
-EMBED_STEP = "embed"
-"""Of a call that asks for vectors: whoever answers it is no judge of the score."""
 
 # Every open block has a list of its own, and a call goes into all of them. One shared list and slices of it would mix the
 # calls of metrics that run side by side.
 _open: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
-_price: ContextVar[Callable[[JudgeCall], JudgeCall] | None] = ContextVar("spanscore_price_of_calls", default=None)
+_complete: ContextVar[Callable[[JudgeCall], JudgeCall] | None] = ContextVar("spanscore_rest_of_calls", default=None)
 
 
 @contextmanager
@@ -63,21 +62,21 @@ def recorded_by(charge: Callable[[JudgeCall], object]) -> Iterator[None]:
 
 
 @contextmanager
-def priced_by(price: Callable[[JudgeCall], JudgeCall]) -> Iterator[None]:
-    """Have ``price`` say what the calls cost that are recorded inside the block."""
-    token = _price.set(price)
+def completed_by(complete: Callable[[JudgeCall], JudgeCall]) -> Iterator[None]:
+    """Have ``complete`` say what the calls cost that are recorded inside the block, and who was asked."""
+    token = _complete.set(complete)
     try:
         yield
     finally:
-        _price.reset(token)
+        _complete.reset(token)
 
 
 def record(call: JudgeCall) -> None:
     """Add one call to every open block; does nothing outside of any."""
-    price = _price.get()
-    priced = call if price is None else price(call)
+    complete = _complete.get()
+    whole = call if complete is None else complete(call)
     for add in _open.get():
-        add(priced)
+        add(whole)
 
 
 def given_up(prompt: Prompt, model: str, duration_s: float) -> JudgeCall:
@@ -101,6 +100,7 @@ def failed_call(prompt: Prompt, model: str, error: BaseException | None, duratio
         duration_s=duration_s,
         error_type=getattr(error, "error_type", None),
         estimated=late,
+        transcript=of_failure(prompt, error),
     )
 
 

@@ -15,6 +15,7 @@ from spanscore import semconv
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
+from spanscore.judges.effects.purse import Purse
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts, models_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
@@ -45,6 +46,7 @@ from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.shadows import Shadows
 from spanscore.scoring.workers import Engine
 from spanscore.sinks.composite import CompositeSink
+from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
 from spanscore.units.lanes import Lanes
@@ -117,7 +119,7 @@ class Line:
             rates, rules=options.rules, key=key, pacer=self.pacer, upstream_probability=options.upstream_probability
         )
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
-        self.evaluation = Evaluation(self.metrics, timeout_s=options.timeout, purse=self.purse, at_once=options.workers)
+        self.evaluation = self._evaluation(self.metrics, self.purse)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
         self.hooks = Hooks(options.redactor, options.keep).within(self.box)
         pipeline = Pipeline(self._dialects(), self.hooks, self.box)
@@ -151,11 +153,22 @@ class Line:
         shadows = self.shadowing.values()
         return Accounts(self.metrics.values(), self.purse, shadows=shadows, shadow_purse=self.shadow_purse)
 
+    def _evaluation(self, metrics: Mapping[str, Metric], purse: Purse | None) -> Evaluation:
+        options = self.options
+        return Evaluation(
+            metrics,
+            purse=purse,
+            timeout_s=options.timeout,
+            at_once=options.workers,
+            transcribes=options.trace_judges,
+            quotes=options.trace_judges and self.content,
+        )
+
     def _shadows(self) -> Shadows:
         options = self.options
         return Shadows(
             self.shadowing,
-            Evaluation(self.shadowing, purse=self.shadow_purse, timeout_s=options.timeout, at_once=options.workers),
+            self._evaluation(self.shadowing, self.shadow_purse),
             ledger=self.shadow_ledger,
             room=MemoryQueue(options.queue_size, options.queue_bytes),
             post=lambda settled: self.span_thread.leave(lambda: self._settled_beside(settled)),
@@ -263,6 +276,8 @@ class Line:
     def _open_sinks(self) -> None:
         """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""
         parts = {"providers": self.providers, "content": self.content, "telemetry": self.telemetry}
+        if self.options.trace_judges:
+            self.sinks.prepend([JudgeSpans(self.providers, to_evaluation="evaluation_span" in self.options.attach)])
         self.sinks.prepend(SINKS.each([name for name in SINKS.built_in if name in self.options.attach], **parts))
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())

@@ -79,6 +79,7 @@ class Options:
     upstream_probability: Annotated[Share, Key("sampling.upstream_probability")] = 1.0
     budget: Annotated[Sequence[Budget], Key("judge.budget", list[BudgetSettings], budgets_in)] = ()
     share: Annotated[Share, Key("judge.share")] = 1.0
+    trace_judges: Annotated[bool, Key("judge.trace")] = False
     shadows: Sequence[Metric] = ()
     shadow_budget: Sequence[Budget] | None = None
     service_name: Annotated[str | None, Key("service_name")] = None

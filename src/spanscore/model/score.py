@@ -16,6 +16,7 @@ from typing import Any, Literal
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.span import UnitKey
+from spanscore.model.transcript import Transcript
 
 __all__ = [
     "BINARY",
@@ -102,8 +103,6 @@ _LOST = _FAILED | {
     Outcome.QUEUE_FULL,
     Outcome.SHUTDOWN,
 }
-
-
 _TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED})
 
 
@@ -156,6 +155,7 @@ class JudgeCall:
         estimated: tokens and cost are what it may have come to: it was given up, and may be billed all the same.
         cached_input_tokens: of ``input_tokens``, those that the provider read from its own cache.
         input_left_out: share of the question's tokens that were left out of it, as it was too long; [0, 1).
+        transcript: what its span tells; None where judges are not traced.
     """
 
     step: str
@@ -169,6 +169,7 @@ class JudgeCall:
     estimated: bool = False
     cached_input_tokens: int = 0
     input_left_out: float = 0.0
+    transcript: Transcript | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from spanscore.judges.asker import Asker, asked_by
@@ -46,6 +47,8 @@ class Evaluation:
             metric's own ``timeout_s`` wins.
         purse: from which the metrics' questions are paid; None = no budget is set.
         at_once: scores of one metric that asks no judge we know of, but may well await a service of its own; None = any number.
+        transcribes: whether what judges were asked is told with the scores.
+        quotes: and with prompts and answers.
     """
 
     def __init__(
@@ -55,8 +58,11 @@ class Evaluation:
         timeout_s: float = 180.0,
         purse: Purse | None = None,
         at_once: int | None = None,
+        transcribes: bool = False,
+        quotes: bool = False,
     ) -> None:
         self._metrics = metrics
+        self._asker = partial(Asker, transcribes=transcribes, quotes=quotes)
         self._purse = purse
         self._timeout_s = timeout_s
         self._at_once = at_once
@@ -113,7 +119,7 @@ class Evaluation:
             at_work.take_in(name, _without_sample(metric, job.samples))
             return
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
-        one = Asker(name, job.taken_s, job.held_until_s, self._purse)
+        one = self._asker(name, job.taken_s, job.held_until_s, self._purse)
         turn = MetricTurn(self._places[name]) if name in self._places else None
         with recorded_calls() as calls, asked_by(one):
             # Whatever a metric asks, and however: it is no run of the application.
@@ -135,7 +141,7 @@ class Evaluation:
         if self._pool is None:
             self._pool = DaemonPool(2, "spanscore-metric")
         # Called on the thread: what is given up before its turn would leave a coroutine, and Python says so on stderr.
-        with asked_by(Asker(metric.name)):  # no question that it asks there is one of the loop's
+        with asked_by(self._asker(metric.name)):  # no question that it asks there is one of the loop's
             context = copy_context()  # a thread of the pool has none of it
         return await asyncio.get_running_loop().run_in_executor(
             self._pool, lambda: context.run(lambda: run_without_loop(metric.score(sample)))

@@ -28,7 +28,14 @@ class ScoreBatch:
     @property
     def size(self) -> int:
         """Approximate bytes held."""
-        return _SCORE_BYTES * len(self.scores)
+        said = (call.transcript.size for score in self.scores for call in score.usage.calls if call.transcript)
+        return _SCORE_BYTES * self.spans + sum(said)
+
+    @property
+    def spans(self) -> int:
+        """How many it makes, roughly: one per score, and one per call of a judge that is traced."""
+        traced = sum(call.transcript is not None for score in self.scores for call in score.usage.calls)
+        return len(self.scores) + traced
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Emit the scores."""

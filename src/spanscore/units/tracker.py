@@ -224,7 +224,8 @@ class Units:
         in_time = self._finish(key, at_work) if result.over else self._hold.holds(key)
         emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
         if emitted:
-            self._hold.enqueue(ScoreBatch(self._sink, result.unit, emitted), len(emitted))
+            batch = ScoreBatch(self._sink, result.unit, emitted)
+            self._hold.enqueue(batch, batch.spans)
         if result.over:
             self._leaving.append((self._hold.queued, key))  # it is out when all that is queued now has left
 
@@ -234,7 +235,7 @@ class Units:
         for score in result.scores:
             beside = ShadowBatch(self._sink, result.unit, [score], self._shadows)
             if _has_span(score):
-                self._hold.enqueue(beside)
+                self._hold.enqueue(beside, beside.spans)
             else:
                 beside.count()
 

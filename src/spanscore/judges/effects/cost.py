@@ -77,7 +77,10 @@ class Priced(Effect):
         return reply
 
     async def _answer(self, prompt: Prompt) -> Reply:
+        began_s = time.perf_counter()
         reply = _with_cost(await self.judge.ask(prompt), self.model, self.table)
+        if reply.duration_s is None:  # the asker's clock would count earlier attempts, and the waits between
+            reply = replace(reply, duration_s=time.perf_counter() - began_s)
         siblings = tuple(_with_cost(one, self.model, self.table) for one in reply.siblings)
         return replace(reply, siblings=siblings) if siblings else reply
 

@@ -23,6 +23,7 @@ from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.langchain.usage import Tokens
 from spanscore.judges.record import EMBED_STEP, record
 from spanscore.judges.tokens import estimate
+from spanscore.judges.transcribe import of_vectors, signed
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 
@@ -78,16 +79,16 @@ class LangChainEmbedder:
         question = Prompt(step=EMBED_STEP, instruction="", evidence={"texts": list(texts)}, output=_Vectors)
         reply = await replied(self.asked, question)
         assert isinstance(reply, _VectorsReply)
-        record(
-            JudgeCall(
-                step=EMBED_STEP,
-                model=reply.model,
-                input_tokens=reply.input_tokens,
-                cost_usd=reply.cost_usd,
-                duration_s=reply.duration_s or 0.0,
-                estimated=reply.is_estimated,
-            )
+        call = JudgeCall(
+            step=EMBED_STEP,
+            model=reply.model,
+            input_tokens=reply.input_tokens,
+            cost_usd=reply.cost_usd,
+            duration_s=reply.duration_s or 0.0,
+            estimated=reply.is_estimated,
+            transcript=of_vectors(),
         )
+        record(signed(self, call))
         return reply.vectors
 
 
@@ -164,6 +165,7 @@ class _EmbeddingsClient:
                     input_tokens=one.input,
                     duration_s=took_s / len(requests),
                     estimated=estimated,
+                    transcript=of_vectors(),
                 )
             )
 

@@ -32,7 +32,8 @@ def judge_of(settings: Settings) -> Judge:
 
 def asked_judge(settings: Settings, asked: AskedSettings, place: str, **more: Any) -> Judge:
     """Return a judge as it is to be asked, at a configuration's prices; ``place`` is where that stands, for what it raises."""
-    effects: dict[str, Any] = asked.model_dump(exclude={"model", "prices", "budget", "share", "fallback"}) | more
+    of_others = {"model", "prices", "budget", "share", "trace", "fallback"}
+    effects: dict[str, Any] = asked.model_dump(exclude=of_others) | more
     try:
         return judge(asked.model, prices=prices_in(settings), **effects)
     except ConfigurationError as error:
