@@ -159,7 +159,7 @@ def test_what_cannot_be_made_is_refused_at_once(option: str, wrong: Any, message
         ("sinks: [nope]", "sinks: unknown sink 'nope'"),
         ("sinks: [event]", "which is a place"),
         ("sinks: [3]", "sinks.0: write a name, alone or with its parameters"),
-        ("sinks: my_parts:Labelled", "sinks: Input should be a valid list"),
+        ("sinks: my_parts:Labelled", "sinks: is no list"),
         ("sinks: [{'my_parts:Labelled': {lable: x}}]", "sinks: sink 'my_parts:Labelled' has no parameter 'lable'"),
         ("sinks: ['my_parts:Provided']", "missing a required argument: 'providers'"),
         (

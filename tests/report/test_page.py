@@ -79,6 +79,20 @@ def test_hostile_text_stays_text(tmp_path: Path, text: str) -> None:
     assert not any(name.startswith("on") for _, attributes in outline(page).tags for name in attributes)
 
 
+CONTROL = "\x00\x1b]0;owned\x07\x9b2J\u202e"
+
+
+def test_control_characters_reach_the_page_as_escapes_only(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    named = f"faith{CONTROL}fulness"
+
+    write([*a_scored_unit(CONTROL, metric=named), *a_scored_unit("x", metric=named, value=0.9)], page, title=CONTROL)
+
+    text = page.read_text(encoding="utf-8")
+    assert [character for character in CONTROL if character in text and not character.isprintable()] == []
+    assert r"because \x00\x1b]0;owned\x07\x9b2J\u202e" in words(page)
+
+
 def test_answer_and_explanation_are_shown_as_they_were_said(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError, writing
 from spanscore.line.tables import Fitting
+from spanscore.line.terminal import Terminal
 from spanscore.monitoring import promql
 from spanscore.monitoring.baseline_file import profiles_text
 from spanscore.monitoring.estimates import Moments
@@ -64,7 +64,7 @@ def baseline(
     if as_json:
         typer.echo(json.dumps(_as_json(found, short, out), indent=2))
         return
-    console = Console(highlight=False, markup=False)
+    console = Terminal(highlight=False, markup=False)
     console.print(_table(found))
     for line in (*short, *(line for one, of in found.items() for line in _notes(one.metric, of))):
         console.print(Text(f"– {line}"))
@@ -86,7 +86,7 @@ def _days(since: str) -> int:
 def _asked(api: PrometheusApi, days: int, where: Mapping[str, str]) -> dict[ScoredSeries, dict[int, Moments]]:
     asked: defaultdict[ScoredSeries, dict[int, Moments]] = defaultdict(dict)
     read = scored_days(api, end_s=time.time(), days=days, where=where)
-    notes = Console(stderr=True)
+    notes = Terminal(stderr=True)
     for day in track(read, f"{days} days of scores", total=days, console=notes, transient=True):
         for series, steps in day.items():
             asked[series].update(steps)

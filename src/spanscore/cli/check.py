@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from spanscore.cli._sizes import Sizes, measured_in
 from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
 from spanscore.errors import ConfigurationError
 from spanscore.line.tables import Fitting
+from spanscore.line.terminal import Terminal
 from spanscore.monitoring.detectable import SmallestDrop
 from spanscore.report.rows import name_within
 from spanscore.settings.durations import duration
@@ -120,14 +120,14 @@ def _tell_json(*, errors: Sequence[str], missing: Sequence[str] = (), **rest: An
 
 
 def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
-    notes = Console(stderr=True)
+    notes = Terminal(stderr=True)
     if plan is None:
         headline, *errors = str(wrong_settings(config, report.errors)).splitlines()
         notes.print(Text(headline, style="red"))
         for error in errors:
             notes.print(Text(error), soft_wrap=True)
     else:
-        console = Console()
+        console = Terminal()
         console.print(_table(plan))
         console.print(Text("\nfields: where a live trace holds them"))
         console.print(_fields(plan))

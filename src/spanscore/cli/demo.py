@@ -63,8 +63,6 @@ def demo(
 
     No key, no server, no network. Ctrl-C ends it with what there is.
     """
-    from rich.console import Console
-
     from spanscore.codec.otlp import json_line
     from spanscore.codec.sdk import span_data
     from spanscore.demo.results import results
@@ -72,6 +70,7 @@ def demo(
     from spanscore.demo.show import overview
     from spanscore.demo.show import svg as picture
     from spanscore.demo.summary import summary
+    from spanscore.line.terminal import Terminal
     from spanscore.report import write
 
     _check_folders(out, report, svg)
@@ -100,14 +99,14 @@ def demo(
         if as_json:
             _print_json(summary(played, found, traces=traces), files)
         else:
-            Console(highlight=False).print(shown(written=files))
+            Terminal(highlight=False).print(shown(written=files))
         if metrics_port is not None and not played.interrupted:
             _wait_for_ctrl_c()
 
 
 def _print_json(summary: dict[str, Any], files: Mapping[str, tuple[str, int]]) -> None:
     written = [{"path": path, "bytes": size} for path, size in files.values()]
-    typer.echo(json.dumps(summary | {"written": written}, ensure_ascii=False, indent=2))
+    typer.echo(json.dumps(summary | {"written": written}, indent=2))
 
 
 def _wait_for_ctrl_c() -> None:
@@ -131,8 +130,9 @@ def _sizes(**written: Path | None) -> dict[str, tuple[str, int]]:
 @contextmanager
 def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
     """Show one live line on stderr, gone when it is over; nothing where stderr is no terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from spanscore.line.terminal import Terminal
 
     columns = (
         TextColumn("{task.description}"),
@@ -140,7 +140,7 @@ def _progress(requests: int) -> Iterator[Callable[[Tally], None]]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[scores]}"),
     )
-    console = Console(stderr=True, highlight=False)
+    console = Terminal(stderr=True, highlight=False)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=requests, scores="")
 

@@ -13,6 +13,7 @@ import typer
 
 from spanscore import cli
 from spanscore.errors import SpanscoreError
+from spanscore.settings.printable import printable_lines
 
 __all__ = ["app", "main"]
 
@@ -48,7 +49,7 @@ def main() -> None:
     try:
         app()()
     except SpanscoreError as error:
-        typer.secho(str(error), fg=typer.colors.RED, err=True)
+        typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         sys.exit(_USAGE_ERROR)
 
 

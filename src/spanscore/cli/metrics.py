@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +19,7 @@ from rich.text import Text
 from spanscore.cli._plan import FOUND
 from spanscore.errors import ConfigurationError
 from spanscore.judges.tiktoken_count import counter
+from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.cost import Cost, cost_of
 from spanscore.metrics.catalog.metric_doc import MetricDoc, metric_doc_of
 from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins, found, own_name
@@ -65,9 +66,9 @@ def metrics(
     if as_json:
         typer.echo(json.dumps(rows[0] if metric else rows, indent=2))
     elif metric:
-        Console().print(_detail(rows[0]))
+        Terminal().print(_detail(rows[0]))
     else:
-        Console().print(_table(rows))
+        Terminal().print(_table(rows))
 
 
 def _row(name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from spanscore.cli._lines import opened_lines
 from spanscore.codec.otlp import read_spans
 from spanscore.errors import writing
 from spanscore.report import findings, write
+from spanscore.settings.printable import printable, printable_lines
 
 __all__ = ["report"]
 
@@ -34,6 +35,6 @@ def report(
     with opened_lines(file) as lines, writing(f"--out {out}"):
         found = write(read_spans(lines), out, title=title)
     if not found.units:
-        typer.secho(f"{file} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
-    typer.echo(findings.headline(found))
+        typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
+    typer.echo(printable_lines(findings.headline(found)))
     typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +17,7 @@ from spanscore.cli._config_report import valid
 from spanscore.cli._plan import Volume, volumes_of
 from spanscore.errors import writing
 from spanscore.line.tables import Fitting
+from spanscore.line.terminal import Terminal
 from spanscore.monitoring import assets, promql
 from spanscore.monitoring.drops import DropPlan, plans_of
 from spanscore.monitoring.kubernetes import operator_files
@@ -99,7 +99,7 @@ def rules(
     if as_json:
         typer.echo(json.dumps(_as_json([str(out / name) for name in files], plans, volumes, settings, notes), indent=2))
         return
-    console = Console(highlight=False, markup=False)
+    console = Terminal(highlight=False, markup=False)
     if plans:
         console.print(_table(plans, volumes, settings), _listed(_READING.items()), "")
     console.print(_listed(("–", note) for note in _together(notes, metrics)))

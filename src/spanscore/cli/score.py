@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spanscore.cli._config_report import judge_problems, named_problems, valid
@@ -21,6 +20,7 @@ from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.line.options import Options
+from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
 from spanscore.protocols import Embedder, Judge, Metric
@@ -119,7 +119,7 @@ def score(
     if report is not None:
         check_report(report)
     total = _counted(file)
-    notes = Console(stderr=True, highlight=False)
+    notes = Terminal(stderr=True, highlight=False)
     if _judged_offline_unasked(made, settings, judge):
         notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
     make = partial(Scoring, made, concurrency=concurrency, timeout=deadline_s, out=out, fresh=not resume, cache=cache)
@@ -128,7 +128,7 @@ def score(
     if as_json:
         typer.echo(json.dumps(result.as_json(), indent=2))
     else:
-        Console().print(result)
+        Terminal().print(result)
     if report is not None:
         write_report(result, report, source=file)
     for note in _notes(result, scoring, out, report):
@@ -142,7 +142,7 @@ def _judged_offline_unasked(metrics: Sequence[Metric], settings: Settings | None
     return offline and settings is None and not asked
 
 
-def _scored(make: Callable[..., Scoring], file: str, total: int | None, console: Console) -> Scoring:
+def _scored(make: Callable[..., Scoring], file: str, total: int | None, console: Terminal) -> Scoring:
     """Score a file behind a bar, until its end or Ctrl-C."""
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:

@@ -128,9 +128,9 @@ class Result:
         }
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from spanscore.line.terminal import Terminal
 
-        console = Console(width=110, color_system=None)
+        console = Terminal(width=110, color_system=None)
         with console.capture() as capture:
             console.print(self)
         return capture.get()

@@ -10,7 +10,7 @@ from io import StringIO
 from types import MappingProxyType
 
 from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -22,6 +22,7 @@ from spanscore.demo.results import Drop, Mean, Results, Trace, documents, note_o
 from spanscore.demo.run import Played
 from spanscore.demo.scenario import STRETCHES
 from spanscore.demo.times import MINUTES
+from spanscore.line.terminal import Terminal
 from spanscore.report import ReportRow
 from spanscore.report.findings import scored, threshold, value_among
 
@@ -61,7 +62,7 @@ def svg(shown: RenderableType, title: str) -> str:
     """Return a terminal's picture of it."""
     from rich._export_format import CONSOLE_SVG_FORMAT
 
-    console = Console(record=True, width=_SVG_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
+    console = Terminal(record=True, width=_SVG_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
     console.print(shown)
     return console.export_svg(title=title, code_format=_FONT_FACE.sub("", CONSOLE_SVG_FORMAT))
 

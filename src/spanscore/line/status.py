@@ -139,11 +139,11 @@ class Status:
     traces: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from spanscore.line.terminal import Terminal
 
         width = get_terminal_size((WIDTH, 24)).columns  # COLUMNS first, then the terminal
         fitting = min(max(width, 20), WIDTH)
-        console = Console(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)
+        console = Terminal(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)
         with console.capture() as capture:
             console.print(self)
         return capture.get()

@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """Return a text whose line breaks and tabs are meant; all other control characters are escaped."""
-    return _IN_LINES.sub(_escape, text)
+    return _IN_LINES.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def _escape(found: re.Match[str]) -> str:

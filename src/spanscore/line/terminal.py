@@ -1,0 +1,30 @@
+"""Terminal: rich's console, on which what a file or a model holds cannot act; all that is shown in one goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from spanscore.settings.printable import printable_lines
+
+__all__ = ["Terminal"]
+
+
+class Terminal(Console):
+    """A console that shows control characters of a text as their escapes; its own, for colours, are no text.
+
+    Of a rich ``Text``, rich itself has left out the bell and what moves back when it comes here.
+    """
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Return a plain text as rich's, escaped before it is measured."""
+        return super().render_str(printable_lines(text), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of something to be shown; what was no plain text is escaped here."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable_lines(segment.text))

@@ -1,0 +1,76 @@
+"""What a file holds does nothing in the terminal that shows it."""
+
+from __future__ import annotations
+
+import ast
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+from tests.cli.test_report import stored
+from typer.testing import CliRunner
+
+import spanscore
+from spanscore.cli.main import app, main
+from spanscore.line.terminal import Terminal
+
+HOSTILE = "\x1b]0;owned\x07\x9b2J\u202e"
+SHOWN = r"\x1b]0;owned\x07\x9b2J\u202e"
+ACTING = {"\x1b", "\x07", "\x9b", "\u202e"}
+SOURCE = Path(spanscore.__file__).parent
+
+
+def test_a_cell_and_a_line_are_shown_with_escapes_and_the_terminals_own_colours_stay() -> None:
+    terminal = Terminal(file=StringIO(), width=90, force_terminal=True, highlight=False)
+    table = Table("metric")
+    table.add_row(HOSTILE)
+
+    with terminal.capture() as capture:
+        terminal.print(table, f"[bold]{HOSTILE}[/]")
+
+    assert capture.get().count(SHOWN) == 2
+    assert "\x1b[1m" in capture.get()
+
+
+def test_what_a_configuration_holds_is_checked_without_acting(tmp_path: Path) -> None:
+    file = tmp_path / "spanscore.yaml"
+    rule = '{name: "\\e]0;owned\\a\\x9b2J\\u202e", when: {status: error}, rate: 1}'
+    file.write_text(f"metrics: [exact_match]\nsampling: {{rules: [{rule}]}}")
+
+    told = CliRunner().invoke(app(), ["check", str(file)])
+
+    assert told.exit_code == 0
+    assert SHOWN.replace(r"\x07", "") in told.stdout
+    assert not ACTING & set(told.stdout)
+
+
+def test_nor_do_the_spans_of_a_report(tmp_path: Path) -> None:
+    spans = stored(0.25).replace("faithfulness", "faith\\u001b[2Jfulness")
+
+    told = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=spans)
+
+    assert r"faith\x1b[2Jfulness" in told.stdout
+    assert "\x1b" not in told.stdout + (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_an_error_is_told_without_acting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "odd.yaml").write_text('metrics: ["\\e[2J\\a"]')
+    monkeypatch.setattr("sys.argv", ["spanscore", "rules", str(tmp_path / "odd.yaml")])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    assert "\x1b[2J" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_there_is_no_other_console(file: Path) -> None:
+    imported = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+    consoles = [
+        node for node in imported if node.module == "rich.console" for name in node.names if name.name == "Console"
+    ]
+
+    assert not consoles or file.name == "terminal.py"
