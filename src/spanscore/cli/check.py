@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +38,17 @@ def _rate(text: str) -> float:
         return requests_per_day_in(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def _printed(name: str) -> Callable[[bool], None]:
+    """Return what prints a file that stands beside this one, instead of looking at a configuration."""
+
+    def printing(asked: bool) -> None:
+        if asked:
+            typer.echo(Path(__file__).with_name(name).read_text(encoding="utf-8"), nl=False)
+            raise typer.Exit
+
+    return printing
 
 
 def check(
@@ -78,6 +89,24 @@ def check(
             help="Stored spans with scores, as OTLP-JSON lines: what a score costs is then what it cost there.",
         ),
     ] = None,
+    example: Annotated[
+        bool,
+        typer.Option(
+            "--example",
+            is_eager=True,
+            callback=_printed("example.yaml"),
+            help="Print a configuration that has every key, with what it does and its default, and exit.",
+        ),
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            is_eager=True,
+            callback=_printed("spanscore.schema.json"),
+            help="Print the JSON Schema of a configuration, by which an editor completes and explains keys, and exit.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print ok, ready, faults, gaps and, without a fault, the plan as JSON.")
     ] = False,

@@ -25,6 +25,13 @@ KEYS: Mapping[str, Key] = {option.name: key for option in fields(Options) if (ke
 _OUTRANKED = {"sample_rate": {"rates", "rules"}, "rates": {"rules"}}
 """Option → those that replace or raise it: where it is overridden, the file's are not in force."""
 
+_MEANING = {
+    "sampling": "Which share of the units is scored, and which are scored more often.",
+    "capture": "Whether and how runs are recorded, and where in them question, answer and contexts are found.",
+    "limits": "How much waits, works and takes at most.",
+}
+"""Of a section that is made of options alone."""
+
 
 def _tree() -> type[Settings]:
     """Return the settings with a key for each option that has one."""
@@ -39,7 +46,9 @@ def _tree() -> type[Settings]:
         if leaf == "*":
             bases[section] = key.form
         else:
-            keys.setdefault(section, {})[leaf] = (key.form or option.type, getattr(defaults, option.name))
+            default = getattr(defaults, option.name)
+            as_read = list(default) if isinstance(default, tuple) else default
+            keys.setdefault(section, {})[leaf] = (key.form or option.type, as_read)
     top: dict[str, Any] = keys.pop("", {})
     for name, own in keys.items():
         section_model = _section(name, bases.get(name, SettingsPart), own)
@@ -50,7 +59,8 @@ def _tree() -> type[Settings]:
 def _section(name: str, base: type[SettingsPart], keys: Mapping[str, Any]) -> type[SettingsPart]:
     """Return a section with keys; those that it has already, for others, are left as they are."""
     own = {leaf: definition for leaf, definition in keys.items() if leaf not in base.model_fields}
-    return create_model(f"{name.title()}Settings", __base__=base, **own) if own else base
+    told = _MEANING.get(name, base.__doc__)
+    return create_model(f"{name.title()}Settings", __base__=base, __doc__=told, **own) if own else base
 
 
 Configuration = _tree()

@@ -15,7 +15,7 @@ from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
 from spanscore.settings.judging import BudgetSettings
-from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, TaskCount
+from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ class Options:
     hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
     workers: Annotated[TaskCount, Key("limits.workers")] = 32
     queue_size: Annotated[Count, Key("limits.queue")] = 1_000
-    queue_bytes: Annotated[Count, Key("limits.queue_bytes")] = 256_000_000
+    queue_bytes: Annotated[Size, Key("limits.queue_bytes")] = 256_000_000
     inbox_size: Annotated[Count, Key("limits.inbox")] = 10_000
-    inbox_bytes: Annotated[Count, Key("limits.inbox_bytes")] = 64_000_000
+    inbox_bytes: Annotated[Size, Key("limits.inbox_bytes")] = 64_000_000
     segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

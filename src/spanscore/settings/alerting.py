@@ -14,15 +14,23 @@ __all__ = ["AlertSettings", "HourOfWeekBaseline", "MonitoringSettings", "OffsetB
 
 
 class HourOfWeekBaseline(SettingsPart):
-    """What is normal in each hour of the week: a file of ``spanscore baseline``; a path is seen from the working directory."""
+    """What is normal in each hour of the week.
+
+    Attributes:
+        hour_of_week: path of a file that ``spanscore baseline`` wrote, seen from the working directory.
+    """
 
     hour_of_week: str
 
 
 class OffsetBaseline(SettingsPart):
-    """What is normal is what was this long before, in whole days. It follows a slow decline, which then alarms nobody."""
+    """What is normal is what was before. It follows a slow decline, which then alarms nobody.
 
-    offset: float
+    Attributes:
+        offset: how long before; whole days.
+    """
+
+    offset: PositiveSeconds
 
 
 _DAY_S = 86_400
@@ -80,7 +88,7 @@ class AlertSettings(SettingsPart):
         runbook: address that every alert on the metric links to; None = none.
     """
 
-    baseline: Annotated[float | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
+    baseline: Annotated[Rate | HourOfWeekBaseline | OffsetBaseline | None, BeforeValidator(_baseline)] = None
     min_drop: InnerShare = 0.05
     slack: Rate | None = None
     false_alarm_every: PositiveSeconds = 30 * 86_400.0

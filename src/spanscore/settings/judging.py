@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from spanscore.settings.budget import Budget
-from spanscore.settings.kinds import Count, PerMinute, PositiveSeconds, Rate, SettingsPart, Size
+from spanscore.settings.budget import UNITS, Budget
+from spanscore.settings.durations import DURATION
+from spanscore.settings.kinds import AlsoWritten, Count, PerMinute, PositiveSeconds, Rate, SettingsPart, Size
 
 __all__ = ["AskedSettings", "BudgetSettings", "JudgeSettings", "PriceSettings", "ShadowSettings"]
 
 
 class PriceSettings(SettingsPart):
-    """What a model costs: USD per million tokens, read (``input``) and written (``output``).
+    """What a model costs: USD per million tokens.
 
-    ``cached_input`` is for those that the provider reads from its cache, None = as ``input``; ``batch`` is the share of it all
-    that is billed for answers at the price of batches (``service_tier: flex``).
+    Attributes:
+        input: of tokens that it reads.
+        output: of tokens that it writes.
+        cached_input: of those that the provider reads from its cache; None = as ``input``.
+        batch: share of it all that is billed for answers at the price of batches (``service_tier: flex``).
     """
 
     input: float = Field(ge=0, allow_inf_nan=False)
@@ -63,24 +67,44 @@ def _by_name(value: Any) -> Any:
 class JudgeSettings(AskedSettings):
     """Who judges: a chat model, or ``lexical`` for the offline judge; and who does while it is away.
 
-    Of what stands in for it all that is not set is as of the judge, but for address, key and parameters. ``prices`` are by
-    model as its provider names it in the answer, or by patterns (``gpt-4o*``), of which the longest wins; a dated name has the
-    price of the undated one.
+    Attributes:
+        model: a chat model by ``provider:model``, or ``lexical``.
+        fallback: who is asked in their order while the judge is away (its breaker is open): names, or sections as this one.
+            What is not set of one is as of the judge, but for address, key and parameters. What it says is a series of its own.
+        prices: model as its provider names it in the answer, or a pattern (``gpt-4o*``, the longest wins) → what it costs; a
+            dated name has the price of the undated one. What is not in it has no cost.
     """
 
     model: str = "lexical"
-    fallback: list[Annotated[AskedSettings, BeforeValidator(_by_name)]] = Field(default_factory=list)
+    fallback: list[Annotated[AskedSettings, BeforeValidator(_by_name), AlsoWritten("string")]] = Field(
+        default_factory=list
+    )
     cache: str | None = None
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
 
 
-class BudgetSettings(SettingsPart):
-    """What judges may be paid per window: one of ``usd``, ``tokens`` and ``calls``, of one metric or of all together."""
+_Amount = Annotated[float, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+_PER = {
+    "anyOf": [{"type": "number", "minimum": 60, "maximum": 30 * 86_400}, {"type": "string", "pattern": f"^{DURATION}$"}]
+}
 
-    usd: float | None = None
-    tokens: float | None = None
-    calls: float | None = None
-    per: str | float
+
+class BudgetSettings(SettingsPart):
+    """What judges may be paid per window: one of ``usd``, ``tokens`` and ``calls``, of one metric or of all together.
+
+    Which values they may have, ``Budget`` itself says, in Python too.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": [unit], "properties": {unit: {"not": {"type": "null"}}}} for unit in UNITS]
+        }
+    )
+
+    usd: _Amount | None = None
+    tokens: _Amount | None = None
+    calls: _Amount | None = None
+    per: Annotated[str | float, WithJsonSchema(_PER)]
     metric: str | None = None
 
     @model_validator(mode="after")
@@ -101,7 +125,10 @@ class ShadowSettings(AskedSettings):
     """A metric's second judge (``metrics: [{faithfulness: {shadow: {model: …}}}]``): asked beside the first, counted apart.
 
     What is left out is as of ``judge``, but for its fallback; address, key and parameters only where the provider is the same.
-    ``budget`` is of this metric; left out, it is as much again as the judge's.
+
+    Attributes:
+        model: a chat model by ``provider:model``, or ``lexical``; beside it may stand what else ``judge`` has.
+        budget: what it may be paid for this metric; None = as much again as the judge.
     """
 
     model: str = ""

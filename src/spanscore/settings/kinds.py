@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
 
-from spanscore.settings.durations import seconds_of
-from spanscore.settings.sizes import bytes_of
+from spanscore.settings.durations import DURATION, seconds_of
+from spanscore.settings.sizes import SIZE, bytes_of
 
 __all__ = [
+    "AlsoWritten",
     "Count",
     "InnerShare",
     "Named",
@@ -29,6 +31,29 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class AlsoWritten:
+    """Another form in which the reader takes a value: no JSON Schema can be made of the validator that reads it.
+
+    Attributes:
+        type: as JSON Schema calls it.
+        pattern: of a text; None = any.
+    """
+
+    type: str
+    pattern: str | None = None
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON Schema of both."""
+        also = {"type": self.type} if self.pattern is None else {"type": self.type, "pattern": f"^{self.pattern}$"}
+        bounded = {_BOUNDS.get(name, name): value for name, value in handler(core).items()}
+        return {"anyOf": [bounded, also]}
+
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""What pydantic calls a bound that is checked behind a validator → what JSON Schema does."""
+
+
 def seconds_in(value: Any) -> Any:
     """Return the seconds that a text such as ``5m`` stands for, and what is no text as it is."""
     return seconds_of(value) if isinstance(value, str) else value
@@ -41,17 +66,19 @@ _MOST: Final = 10**15
 
 def share_in(value: Any) -> Any:
     """Return the share that a text such as ``5%`` stands for, and what is none as it is."""
-    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    found = re.fullmatch(_PERCENT, value) if isinstance(value, str) else None
     return value if found is None else float(found[1]) / 100
 
 
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*")
+_PERCENT = r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*"
+_AS_PERCENT = AlsoWritten("string", _PERCENT)
 
-Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0, le=_LONGEST_S)]
-PositiveSeconds = Annotated[Seconds, Field(gt=0)]
-Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1)]
-Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1)]
-InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1)]
+_DURATION = AlsoWritten("string", DURATION)
+Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0, le=_LONGEST_S), _DURATION]
+PositiveSeconds = Annotated[float, BeforeValidator(seconds_in), Field(gt=0, le=_LONGEST_S), _DURATION]
+Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1), _AS_PERCENT]
+Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1), _AS_PERCENT]
+InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1), _AS_PERCENT]
 """Neither none of it nor all."""
 Count = Annotated[int, Field(ge=1, le=_MOST)]
 TaskCount = Annotated[int, Field(ge=1, le=10_000)]
@@ -69,11 +96,13 @@ def _web_address(text: str) -> str:
     return text
 
 
-WebAddress = Annotated[str, AfterValidator(_web_address)]
+WebAddress = Annotated[
+    str, AfterValidator(_web_address), WithJsonSchema({"type": "string", "pattern": r"^[hH][tT][tT][pP][sS]?://[^/]"})
+]
 """What a person may click on in a notification."""
 
 
-Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST)]
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=_MOST), AlsoWritten("string", SIZE)]
 """In bytes."""
 
 

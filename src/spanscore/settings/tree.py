@@ -11,13 +11,18 @@ from pydantic import BeforeValidator, Field
 
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.judging import JudgeSettings
-from spanscore.settings.kinds import Count, Rate, Seconds, SettingsPart, Share
+from spanscore.settings.kinds import AlsoWritten, Count, Rate, Seconds, SettingsPart, Share
 
 __all__ = ["AttachSettings", "MetricsEndpointSettings", "PlaceSettings", "RuleSettings", "Settings"]
 
 
 class ScoreBelow(SettingsPart):
-    """Units to which a metric that asks no judge gave a lower quality."""
+    """Units to which a metric that asks no judge gave a lower quality; a unit without its score is none of them.
+
+    Attributes:
+        metric: its name; the other metrics wait for its score.
+        below: quality, (0, 1].
+    """
 
     metric: str
     below: Share
@@ -37,7 +42,13 @@ class RuleWhen(SettingsPart):
 
 
 class RuleSettings(SettingsPart):
-    """Score units that match ``when`` at ``rate``, where that is larger than the metric's own rate."""
+    """Score units that match ``when`` at ``rate``, where that is larger than the metric's own rate.
+
+    Attributes:
+        when: which units; what is left out matches all.
+        rate: probability in [0, 1].
+        name: stands on the score as ``spanscore.sampling.rule``; None = ``rule_`` and its position, from 1.
+    """
 
     when: RuleWhen
     rate: Rate
@@ -45,7 +56,14 @@ class RuleSettings(SettingsPart):
 
 
 class AttachSettings(SettingsPart):
-    """Where scores land."""
+    """Where scores land.
+
+    Attributes:
+        span: on the unit's own span, as attributes.
+        evaluation_span: on a span per score, below the unit's and linked to it; late scores too.
+        event: as a log event ``gen_ai.evaluation.result``.
+        instruments: in counters, gauges and histograms; without them there are no alerts.
+    """
 
     span: bool = True
     evaluation_span: bool = True
@@ -54,7 +72,13 @@ class AttachSettings(SettingsPart):
 
 
 class PlaceSettings(SettingsPart):
-    """Where question, answer and contexts are found, as key paths; None = where they usually are."""
+    """Where question, answer and contexts are found, as key paths.
+
+    Attributes:
+        user_input: of the question, such as ``input.request``; None = where it usually is.
+        response: of the answer, such as ``output.reply``; None = likewise.
+        retrieved_contexts: of texts or documents, such as ``output.docs``; None = likewise.
+    """
 
     user_input: str | None = None
     response: str | None = None
@@ -62,7 +86,12 @@ class PlaceSettings(SettingsPart):
 
 
 class MetricsEndpointSettings(SettingsPart):
-    """Where the metrics can be scraped; port 0 = any free one."""
+    """Where the metrics can be scraped. The page has no authentication.
+
+    Attributes:
+        port: 0 = any free one.
+        host: the address to listen on; by default reachable from this machine only. In a pod: ``0.0.0.0``.
+    """
 
     port: int = Field(default=9464, ge=0, le=65_535)
     host: str = "127.0.0.1"
@@ -73,11 +102,20 @@ def _port(value: Any) -> Any:
 
 
 class Settings(SettingsPart):
-    """What is not an option of a scorer: the metrics, what they ask, and what is made of their scores."""
+    """What is not an option of a scorer: the metrics, what they ask, and what is made of their scores.
+
+    Attributes:
+        metrics: what is scored: names, each alone or with its parameters; at least one. A metric of your own is
+            ``my_pkg.metrics:Politeness``.
+        embeddings: model that compares texts, ``provider:model`` or ``lexical``, for the metrics that need one; None = the
+            offline ones beside the offline judge, else none.
+        serve_metrics: page that a Prometheus scrapes, beside what goes out by OTLP; a number is the port. None = none.
+        alerts: metric → when it is worth a page; without an entry only missing scores and a failing judge are told.
+    """
 
     metrics: list[str | dict[str, dict[str, Any] | None]] = Field(min_length=1)
     judge: JudgeSettings = JudgeSettings()
     embeddings: str | None = None
-    serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port)] = None
+    serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port), AlsoWritten("integer")] = None
     monitoring: MonitoringSettings = MonitoringSettings()
     alerts: dict[str, AlertSettings] = Field(default_factory=dict)

@@ -1,0 +1,118 @@
+"""The keys → a configuration file that has every one of them, with what it does and its default.
+
+As it stands, it does what its metrics alone would do: collections are empty, and below each an entry stands as a comment (``#``
+in the first column), which becomes one by removing the ``#`` and the ``[]``, ``{}`` or ``null`` above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Final
+
+from docs.reference.keys import Key, keys_in
+from docs.reference.schema import Schema
+
+__all__ = ["example"]
+
+_HEADER: Final = """\
+# yaml-language-server: $schema=spanscore.schema.json
+# For an editor that reads the line above: spanscore check --schema > spanscore.schema.json
+#
+# Every key of a configuration, with its default: as it stands, this file does what its metrics alone would do.
+# Lines that begin with # in the first column are an example of an entry: remove the #, and the [], {} or null above them.
+# null is what a key is when it is left out. Durations: 500ms, 30s, 5m, 1h, 7d or seconds; sizes: 64MB, 500kB or bytes.
+# ${NAME} in a text is what the environment holds; SPANSCORE_SAMPLING__RATE=0.2 there is sampling.rate.
+"""
+_GIVEN: Final[Mapping[str, str]] = {
+    "metrics": "\n  - faithfulness\n  - non_llm_string_similarity",
+    "metrics[].<metric>.shadow.model": '"openai:gpt-5-mini"',
+    "metrics[].<metric>.shadow.budget[].calls": "1000",
+    "metrics[].<metric>.shadow.budget[].per": "1d",
+    "judge.fallback[].model": '"openai:gpt-4o-mini"',
+    "judge.prices.<model>.input": "0.15",
+    "judge.prices.<model>.output": "0.60",
+    "judge.budget[].calls": "10000",
+    "judge.budget[].per": "1h",
+    "sampling.rules[].rate": "0.5",
+    "sampling.rules[].when.score.metric": "non_llm_string_similarity",
+    "sampling.rules[].when.score.below": "0.5",
+    "alerts.<metric>.baseline": "0.85",
+}
+"""What stands where there is no default, or where the default would be no example."""
+_NAMED: Final = {
+    ("<metric>", "metrics"): "response_relevancy",
+    ("<metric>", "alerts"): "faithfulness",
+    ("<model>", "judge"): "gpt-4o-mini",
+}
+_OPTIONAL: Final = ("serve_metrics",)
+"""Sections that are not there by default."""
+_ONE_OF: Final = ("alerts.<metric>.baseline.",)
+"""Keys of sections that may stand in the place of a value: what that means says it."""
+_WIDTH: Final = 110
+
+
+def example(schema: Schema) -> str:
+    """Return the file."""
+    every = keys_in(schema)
+    judge = {key.path.removeprefix("judge.") for key in every if key.section == "judge"} - {"model", "budget"}
+    keys = [key for key in every if not key.path.startswith(_ONE_OF) and not _is_as_of_the_judge(key, judge)]
+    rows = [key.path for key in keys]
+    lines, above, section = list[str](), list[str](), ""
+    for key in keys:
+        parents = key.path.split(".")[:-1]
+        if key.section != section:
+            lines.append("")
+        same = next((depth for depth, one in enumerate(parents) if above[depth : depth + 1] != [one]), len(parents))
+        for depth in range(same, len(parents)):
+            lines += _opened(parents[: depth + 1], rows, schema)
+        lines += _lines(key, holds_more=any(row != key.path and _is_below(row, key.path) for row in rows))
+        above, section = parents, key.section
+    return _HEADER + "\n".join(lines) + "\n"
+
+
+def _is_as_of_the_judge(key: Key, judge: Container[str]) -> bool:
+    section, _, name = key.path.rpartition(".")
+    return section.endswith((".shadow", ".fallback[]")) and name in judge
+
+
+def _is_below(path: str, above: str) -> bool:
+    return path.startswith((f"{above}.", f"{above}[]"))
+
+
+def _opened(place: Sequence[str], rows: Sequence[str], schema: Schema) -> Iterator[str]:
+    """Yield what opens a section: its name, or the dash of an entry; nothing where a row of its own has named it."""
+    name, indent = place[-1], _indent(place[:-1])
+    if name.endswith("[]"):
+        yield _placed(f"{indent}  -", place)
+    elif name.startswith("<"):
+        yield _placed(f"{indent}{_NAMED[name, place[0].removesuffix('[]')]}:", place)
+    elif ".".join(place) not in rows:
+        told = schema["properties"][name]["description"] if len(place) == 1 else ""
+        yield from (_placed(f"{indent}# {line}", place) for line in wrap(told, _WIDTH))
+        yield _placed(f"{indent}{name}:", place)
+
+
+def _lines(key: Key, *, holds_more: bool) -> Iterator[str]:
+    """Yield what a key does, and the key with its default; in an example without one, where its own keys follow."""
+    place = key.path.split(".")
+    indent = _indent(place[:-1])
+    allowed = f" Allowed: {key.allowed.replace('`', '')}." if key.allowed else ""
+    for line in wrap(f"{key.meaning.replace('`', '')}{allowed}", _WIDTH - len(indent)):
+        yield _placed(f"{indent}# {line}", place[:-1])
+    value = "" if holds_more and _is_example(place[:-1]) else _GIVEN.get(key.path, key.default or "")
+    yield _placed(
+        f"{indent}{place[-1]}: {value}".rstrip() if not value.startswith("\n") else f"{place[-1]}:{value}", place[:-1]
+    )
+
+
+def _indent(parents: Sequence[str]) -> str:
+    return " " * (2 * len(parents) + 2 * sum(one.endswith("[]") for one in parents))
+
+
+def _placed(line: str, place: Sequence[str]) -> str:
+    return f"#{line}" if _is_example(place) else line
+
+
+def _is_example(place: Sequence[str]) -> bool:
+    return any(one.endswith(("[]", ">")) or one in _OPTIONAL for one in place)

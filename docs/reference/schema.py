@@ -1,0 +1,157 @@
+"""The configuration's tree → a JSON Schema (draft 2020-12) that says what its reader takes, and what each key means."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_args, get_type_hints
+
+from docs.reference.meanings import meaning_of, parameters_in, plain, summary_of
+from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.json_schema import models_json_schema
+
+from spanscore.line.configuration import Configuration
+from spanscore.metrics.catalog.configured import SHADOW
+from spanscore.metrics.catalog.metric_doc import metric_doc_of
+from spanscore.metrics.catalog.registry import ALIASES, RENAMED, built_ins
+from spanscore.settings.judging import ShadowSettings
+
+__all__ = ["METRIC_OF_ONES_OWN", "Schema", "schema", "sections"]
+
+Schema = dict[str, Any]
+METRIC_OF_ONES_OWN: Final = r"^[\w.]+:[\w.]+$"
+"""``my_pkg.metrics:Politeness``."""
+_GIVEN = frozenset({"self", "judge", "embeddings", "classifier"})
+"""Parameters of a metric that the configuration fills in by other keys, or that are objects."""
+_FROM_ENVIRONMENT: Schema = {"$ref": "#/$defs/FromEnvironment"}
+_PLAIN = ("number", "integer", "boolean")
+
+
+def schema() -> Schema:
+    """Return the whole of it."""
+    _, made = models_json_schema([(Configuration, "validation"), (ShadowSettings, "validation")])
+    described = {section.__name__: section for section, _ in sections()}
+    definitions = {name: _described(made["$defs"][name], described[name], paths()[name]) for name in made["$defs"]}
+    metrics = definitions["Configuration"]["properties"]["metrics"]
+    metrics["items"] = _metrics()
+    written = _with_environment(_without_titles(definitions))
+    top = written.pop("Configuration")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "spanscore.yaml",
+        **top,
+        "$defs": {**written, "FromEnvironment": _environment()},
+    }
+
+
+def sections() -> Iterator[tuple[type[BaseModel], str]]:
+    """Yield each section of the tree with its path, without positions and names of the user's: ``sampling.rules.when``."""
+    yield from _sections(Configuration, "")
+    yield from _sections(ShadowSettings, f"metrics.{SHADOW}")
+
+
+def paths() -> dict[str, str]:
+    """Return section → where it stands first."""
+    return {section.__name__: path for section, path in reversed([*sections()])}
+
+
+def _sections(section: type[BaseModel], path: str) -> Iterator[tuple[type[BaseModel], str]]:
+    yield section, path
+    for name, field in section.model_fields.items():
+        for inner in _models(field.annotation):
+            yield from _sections(inner, f"{path}.{name}".lstrip("."))
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _described(definition: Schema, section: type[BaseModel], path: str) -> Schema:
+    properties = {
+        key: {**value, "description": meaning_of(section, key, f"{path}.{key}".lstrip("."))}
+        for key, value in definition["properties"].items()
+    }
+    own = summary_of(section) if section.__doc__ else ""
+    return {**definition, **({"description": own} if own else {}), "properties": properties}
+
+
+# --- metrics ------------------------------------------------------------------------------------------------------
+
+
+def _metrics() -> Schema:
+    """Return what stands in ``metrics``: a name, or names with their parameters."""
+    names = dict(sorted(built_ins().items()))
+    names |= {alias: names[name] for alias, name in {**ALIASES, **RENAMED}.items()}
+    with_parameters = {
+        "type": "object",
+        "minProperties": 1,
+        "properties": {name: _parameters(kind) for name, kind in names.items()},
+        "patternProperties": {METRIC_OF_ONES_OWN: {"type": ["object", "null"]}},
+        "additionalProperties": False,
+    }
+    from_outside = {"type": "string", "pattern": METRIC_OF_ONES_OWN}
+    return {"anyOf": [{"type": "string", "enum": [*names]}, from_outside, _FROM_ENVIRONMENT, with_parameters]}
+
+
+def _parameters(kind: type) -> Schema:
+    told, hints = parameters_in(kind), get_type_hints(kind.__init__)
+    signature = inspect.signature(kind).parameters
+    taken = {name: one for name, one in signature.items() if name not in _GIVEN}
+    properties = {name: {**_type(hints[name]), "description": told.get(name, "")} for name in taken}
+    if "judge" in signature:
+        second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}]
+        properties[SHADOW] = {"anyOf": second, "description": plain(summary_of(ShadowSettings))}
+    required = [name for name, one in taken.items() if one.default is one.empty]
+    described = {"description": plain(metric_doc_of(kind).question)}
+    given = {"type": "object", "properties": properties, "additionalProperties": False, "required": required}
+    return {**described, **given} if required else {**described, "anyOf": [{"type": "null"}, given]}
+
+
+def _type(hint: Any) -> Schema:
+    """Return what a parameter may be; anything where that is an object of Python's."""
+    try:
+        return TypeAdapter(hint).json_schema()
+    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
+        return {}
+
+
+# --- what all values have in common -------------------------------------------------------------------------------
+
+
+def _environment() -> Schema:
+    told = "`${NAME}`: what the environment holds; shown in no message."
+    return {"type": "string", "pattern": r"\$\{[A-Za-z_]\w*\}", "description": told}
+
+
+def _with_environment(node: Any) -> Any:
+    """Return a schema in which ``${NAME}`` may stand for every value that is no text itself, and no choice is in another."""
+    if isinstance(node, list):
+        return [_with_environment(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    inner = {name: _with_environment(one) if name not in {"enum", "default"} else one for name, one in node.items()}
+    if "anyOf" in inner:
+        return {**inner, "anyOf": _flat(inner["anyOf"])}
+    if node.get("type") not in _PLAIN and "enum" not in node and "pattern" not in node:
+        return inner
+    told = {name: inner.pop(name) for name in ("default", "description") if name in inner}
+    return {"anyOf": [inner, _FROM_ENVIRONMENT], **told}
+
+
+def _flat(choices: list[Schema]) -> list[Schema]:
+    spread = [one for choice in choices for one in (choice["anyOf"] if [*choice] == ["anyOf"] else [choice])]
+    found = [one for position, one in enumerate(spread) if one not in spread[:position]]
+    return sorted(found, key=_FROM_ENVIRONMENT.__eq__)
+
+
+def _without_titles(node: Any) -> Any:
+    """Return a schema without the titles that pydantic makes of names."""
+    if isinstance(node, list):
+        return [_without_titles(one) for one in node]
+    if not isinstance(node, Mapping):
+        return node
+    return {name: _without_titles(one) for name, one in node.items() if not (name == "title" and isinstance(one, str))}
