@@ -21,7 +21,8 @@ from spanscore.errors import JudgeTimeout, JudgeUnavailable, JudgeUnparseable
 from spanscore.judges.langchain.blocking import BlockingCalls
 from spanscore.judges.langchain.provider_errors import judge_error
 from spanscore.judges.suppress import suppressed
-from spanscore.metrics.kit.base import BaseMetric, plain
+from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.identity import plain
 from spanscore.metrics.kit.judged import checked_name
 from spanscore.model.foreign import bases_of, class_name, type_name
 from spanscore.model.sample import Sample

@@ -78,7 +78,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     """Return metrics under the names of their scores, in order.
 
     Raises:
-        ConfigurationError: one is no metric, or two have the same name.
+        ConfigurationError: one is no metric, or holds what cannot be part of its version; or two have the same name.
     """
     named: dict[str, Metric] = {}
     for metric in metrics:
@@ -88,6 +88,7 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
             raise ConfigurationError(f"{metric!r} is no metric: it needs name, version, scale, requires and score")
         if metric.name in named:
             raise ConfigurationError(f"two metrics are called {metric.name!r}; give one of them another name=")
+        _ = metric.series  # here, and not at its first score, it is told what cannot be
         named[metric.name] = metric
     return named
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from math import isfinite, isnan
@@ -23,6 +23,7 @@ from spanscore.judges.effects.fallback import stand_in_for
 from spanscore.judges.record import EMBED_STEP, recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
+from spanscore.metrics.kit.identity import parameters_of_version, plain_parameter
 from spanscore.metrics.kit.step import Step
 from spanscore.model.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, SingleTurnSample, missing_fields
@@ -31,7 +32,7 @@ from spanscore.protocols import Judge
 from spanscore.runtime import loop
 from spanscore.runtime.pool import run_without_loop
 
-__all__ = ["BaseMetric", "Finding", "Measured", "plain"]
+__all__ = ["BaseMetric", "Finding", "Measured"]
 
 SINGLE_TURN = "single_turn"
 MULTI_TURN = "multi_turn"
@@ -65,7 +66,8 @@ Measured: TypeAlias = Finding | Score | float | None
 class BaseMetric:
     """The mixin that makes a class with one method ``async measure(sample)`` a metric.
 
-    Public attributes are the metric's parameters: they are part of its version. What begins with an underscore is not.
+    Public attributes are the metric's parameters: they are part of its version, a judge, an embedder or a chat model by its
+    model's name. What begins with an underscore is not.
 
     Attributes:
         name: lower snake case, unique within a scorer.
@@ -114,7 +116,7 @@ class BaseMetric:
     @cached_property
     def version(self) -> str:
         """Base version and a hash of prompts and parameters: a change of any changes it."""
-        text = json.dumps(self._identity(), sort_keys=True, ensure_ascii=False, default=_plain)
+        text = json.dumps(self._identity(), sort_keys=True, ensure_ascii=False)
         digest = blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
         return f"{self.base_version}+{digest}"
 
@@ -228,11 +230,10 @@ class BaseMetric:
 
     def _identity(self) -> dict[str, Any]:
         """Return what the version is a hash of."""
-        parameters = {
-            key: _plain(value) for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"
-        }
+        public = {key: value for key, value in vars(self).items() if key not in _NO_PARAMETERS and key[0] != "_"}
+        parameters = parameters_of_version(self.name, public)
         prompts = {name: render(step.prompt({})) for name, step in self.steps.items()}
-        return {"parameters": parameters, "prompts": prompts, "scale": _plain(self.scale)}
+        return {"parameters": parameters, "prompts": prompts, "scale": plain_parameter(self.scale)}
 
 
 _OUTCOMES: Mapping[type[JudgeError], Outcome] = {
@@ -271,26 +272,3 @@ def _within(value: float, scale: Scale) -> float | None:
     if not low - _SLACK <= value <= high + _SLACK:
         return None
     return min(high, max(low, value))
-
-
-def plain(value: Any, of_object: Callable[[Any], Any]) -> Any:
-    """Return a parameter as JSON: collections one by one, and of what else is no plain value what ``of_object`` makes of it."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item, of_object) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [plain(item, of_object) for item in value]
-        return items if isinstance(value, list | tuple) else sorted(items, key=str)
-    return value if value is None or isinstance(value, str | int | float) else of_object(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter as JSON; of an object its class, for a default repr holds an address and differs every time."""
-    return plain(value, _of_object)
-
-
-def _of_object(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
-    return getattr(value, "__qualname__", type(value).__qualname__)
