@@ -18,10 +18,10 @@ COMMAND = [sys.executable, "-c", "from spanscore.cli.main import main; main()"]
 LONG = "metrics: [" + ", ".join(f"{{exact_match: {{name: m{n}_{'x' * 100}}}}}" for n in range(700)) + "]"
 
 
-def spanscore(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def spanscore(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, *map(str, arguments)]
     env = {**os.environ, "COLUMNS": "80", **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
@@ -81,3 +81,25 @@ def test_help_says_no_word_in_pieces_at_80_columns(command: str) -> None:
     assert told.exit_code == 0
     assert max(map(len, told.stdout.splitlines())) <= 80
     assert not re.search(r"[\w-]…", told.stdout)
+
+
+OWN = "from spanscore.metrics import metric\n\n@metric(requires=['response'])\ndef brief(sample) -> bool:\n    return True\n"
+NAMING_IT = {
+    "check": ["check", "spanscore.yaml"],
+    "rules": ["rules", "spanscore.yaml", "--out", "rules"],
+    "score": ["score", "samples.jsonl", "--config", "spanscore.yaml"],
+    "score alone": ["score", "samples.jsonl", "-m", "my_own:brief"],
+    "metrics": ["metrics", "--metric", "my_own:brief"],
+}
+
+
+@pytest.mark.parametrize("arguments", NAMING_IT.values(), ids=[*NAMING_IT])
+def test_a_metric_of_a_module_in_the_working_directory_is_found(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "my_own.py").write_text(OWN)
+    (tmp_path / "queue.py").write_text("raise RuntimeError('taken for the one of Python')")
+    (tmp_path / "spanscore.yaml").write_text("metrics: ['my_own:brief']")
+    (tmp_path / "samples.jsonl").write_text('{"response": "Madrid."}')
+
+    done = spanscore(*arguments, cwd=tmp_path, PYTHONSAFEPATH="1")  # as the command that pip makes begins
+
+    assert (done.returncode, "brief" in done.stdout) == (0, True), done.stderr

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from pkgutil import iter_modules
 
 import typer
@@ -46,11 +47,23 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # a pipe that is not UTF-8 gets a ? for a line of a table, and no traceback
             stream.reconfigure(errors="replace")
+    _find_modules_here()
     try:
         app()()
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         sys.exit(_USAGE_ERROR)
+
+
+def _find_modules_here() -> None:
+    """Let a configuration name a metric of a module in the working directory, as ``python`` would find it.
+
+    Behind everything that is installed: a ``queue.py`` that lies here takes nothing's place. The library itself looks where
+    Python does, and nowhere else.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def _top() -> None: ...

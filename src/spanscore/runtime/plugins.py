@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from spanscore.errors import ConfigurationError
@@ -120,11 +121,12 @@ class Registry:
         if not colon:
             raise ConfigurationError(self._unknown(name))
         try:
-            return getattr(import_module(module), attribute)
-        except ImportError as error:
-            raise ConfigurationError(f"{self.kind} {name!r}: {error}") from error
-        except AttributeError as error:
-            raise ConfigurationError(f"{self.kind} {name!r}: module {module} has no {attribute}") from error
+            held = import_module(module)
+        except Exception as error:  # a user's own code: it may raise anything
+            raise ConfigurationError(f"{self.kind} {name!r}: {_why(module, error)}") from error
+        if not hasattr(held, attribute):
+            raise ConfigurationError(f"{self.kind} {name!r}: {_lacks(held, attribute)}")
+        return getattr(held, attribute)
 
     def _each(self, one: Any, offered: Mapping[str, Any]) -> Iterator[Any]:
         if isinstance(one, str | Mapping):
@@ -164,6 +166,21 @@ def _wanted(maker: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in offered.items()
         if name in parameters and (value is not None or parameters[name].default is inspect.Parameter.empty)
     }
+
+
+def _why(module: str, error: Exception) -> str:
+    """Return why a module cannot be imported, and what to do."""
+    top = module.partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and error.name == top:
+        return f"there is no module {top!r} where Python looks; install it, or name its folder in PYTHONPATH"
+    if isinstance(error, ImportError):
+        return str(error)
+    return f"importing {module} raised {type(error).__name__}: {error}"
+
+
+def _lacks(module: ModuleType, attribute: str) -> str:
+    close = get_close_matches(attribute, [name for name in vars(module) if name[0] != "_"], n=1)
+    return f"module {module.__name__} has no {attribute}{f'; did you mean {close[0]}?' if close else ''}"
 
 
 def _members(protocol: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_a_ready_made_metric_from_outside_is_found() -> None:
     [
         ("faithfullness", {}, "did you mean faithfulness?"),
         ("zzz", {}, "built in are .*aspect_critic, .*exact_match, .*faithfulness"),
-        ("no_such_package.metrics:X", {}, "No module named"),
+        ("no_such_package.metrics:X", {}, "there is no module 'no_such_package' where Python looks"),
         ("my_metrics:Nope", {}, "has no Nope"),
         ("my_metrics:seven", {}, "is a int, which is no metric"),
         ("my_metrics:brief", {"strict": True}, "takes no parameters"),
@@ -121,3 +122,25 @@ def test_a_wrong_name_or_parameter_is_answered_with_what_is_right(
 def test_no_judge_is_said_in_plain_words() -> None:
     with pytest.raises(ConfigurationError, match="faithfulness needs a judge"):
         Faithfulness(None)
+
+
+OWN = {
+    "def nope(": "importing my_own raised SyntaxError: ",
+    "1 / 0": "importing my_own raised ZeroDivisionError: division by zero",
+    "import nonesuch_of_it": "No module named 'nonesuch_of_it'",
+    "brief = 1": "module my_own has no breif; did you mean brief?",
+}
+
+
+@pytest.mark.parametrize("text", OWN)
+def test_what_is_wrong_with_a_module_of_ones_own_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "my_own.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_own", raising=False)
+
+    with pytest.raises(ConfigurationError) as raised:
+        create("my_own:breif")
+
+    assert OWN[text] in str(raised.value)
