@@ -121,6 +121,7 @@ OPENINFERENCE_CHAIN: Final = "CHAIN"
 OPENINFERENCE_KINDS: Final[Mapping[str, str]] = {
     CHAT: "LLM",
     TEXT_COMPLETION: "LLM",
+    EMBEDDINGS: "EMBEDDING",
     RETRIEVAL: "RETRIEVER",
     EXECUTE_TOOL: "TOOL",
     INVOKE_AGENT: "AGENT",
@@ -249,8 +250,10 @@ CAPTURE_CONTENT_ENV: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT
 OTLP_ENDPOINT_ENV_PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 SETTINGS_ENV_PREFIX: Final = "SPANSCORE_"
 
-# --- environment (other libraries') -------------------------------------------------------------------------------
+# --- environment (others') ----------------------------------------------------------------------------------------
 RAGAS_DO_NOT_TRACK_ENV: Final = "RAGAS_DO_NOT_TRACK"
 """``true``: ragas reports no use of itself; else one HTTP request per batch of scores. Read once, when it first reports."""
+KUBERNETES_ENV: Final = "KUBERNETES_SERVICE_HOST"
+"""Set by Kubernetes in every container."""
 DEEPEVAL_TELEMETRY_OPT_OUT_ENV: Final = "DEEPEVAL_TELEMETRY_OPT_OUT"
 """``YES`` (what all releases understand): DeepEval reports no use of itself. Read at each report."""

@@ -36,9 +36,12 @@ from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
 from spanscore import Budget, OnlineScorer
+from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
+from spanscore.judges.ask import REPAIR_STEP
 from spanscore.judges.record import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
+from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 from spanscore.testing import ScriptedJudge
 
@@ -71,6 +74,24 @@ class Priced(BaseMetric):
         )
         record(call)
         return Finding(value=0.25 + 0.5 * (self._asked % 2))
+
+
+class Moody:
+    """A judge that is away at its first question, and cannot be read at its second."""
+
+    model = "moody"
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        verdict = json.dumps({"reason": "read", "verdict": 1})
+        if prompt.step == REPAIR_STEP:
+            return Reply(text=json.dumps({"text": verdict}))
+        self._asked += 1
+        if self._asked == 1:
+            raise JudgeUnavailable("moody is away")
+        return Reply(text="I would rather not say." if self._asked == 2 else verdict)
 
 
 class Late(Grounded):
@@ -132,6 +153,8 @@ def staged(
             rates={"grounded": 0.5},
             hold=HOLD_S,
             budget=[Budget(calls=100_000, per="1h")],
+            trace_judges=True,
+            capture_content=True,
         )
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
             stack.callback(end)
@@ -206,6 +229,7 @@ def _metrics() -> list[BaseMetric]:
         Failing(ValueError("broken"), "broken"),
         Priced(),
         Referenced(),
+        AspectCritic(judge(Moody(), attempts=2, cache="memory"), name="polite", definition="Is the response polite?"),
     ]
 
 

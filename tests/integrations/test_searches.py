@@ -47,6 +47,18 @@ def test_no_evaluation_is_lost_in_the_collector(stage: Stage) -> None:
     assert poll(lambda: not lost(), deadline_s=20, what="every evaluation to come through the Collector")
 
 
+def test_what_a_judge_was_asked_leads_to_the_evaluation_and_back(stage: Stage) -> None:
+    (asked,) = stage.jaeger.search(SERVICE, {"spanscore.judge.step": "fix_output_format"})
+    linked = {reference["spanID"] for span in asked["spans"] for reference in span["references"]}
+
+    found = stage.zipkin.search(f"spanscore.score.id={asked['traceID']} and gen_ai.operation.name=evaluation")
+    messages = stage.phoenix.spans(asked["traceID"], lambda spans: len(spans) == len(asked["spans"]))
+
+    assert {span["id"] for trace in found for span in trace if span["id"] in linked} == linked
+    assert {span["span_kind"] for span in messages} == {"LLM"}
+    assert any("llm.input_messages.1.message.content" in span["attributes"] for span in messages)
+
+
 @pytest.mark.parametrize("door", ["written", "scraped"])
 def test_an_exemplar_leads_to_the_trace_with_its_score(stage: Stage, door: str) -> None:
     series = stage.prometheus(door).exemplars('spanscore_quality_bucket{gen_ai_evaluation_name="harmless"}')

@@ -71,7 +71,7 @@ def test_a_call_is_a_span_of_a_trace_of_its_own_that_leads_to_the_evaluation() -
         "gen_ai.response.model": "answers-1",
         "gen_ai.usage.input_tokens": 10,
         "gen_ai.usage.output_tokens": 2,
-        "openinference.span.kind": "EVALUATOR",
+        "openinference.span.kind": "LLM",
         "gen_ai.evaluation.name": "polite",
         "spanscore.series": evaluation.attributes["spanscore.series"],
         "spanscore.judge.step": "critique",

@@ -112,7 +112,7 @@ def _attributes(score: Score, call: JudgeCall, said: Transcript) -> dict[str, An
         semconv.RESPONSE_FINISH_REASONS: None if said.finish is None else [said.finish],
         **_usage(call),
         semconv.ERROR_TYPE: call.error_type,
-        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
+        semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_KINDS[said.operation],
         semconv.EVALUATION_NAME: score.metric,
         semconv.SERIES: score.series or None,
         semconv.STRATUM: score.stratum,
