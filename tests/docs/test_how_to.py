@@ -10,8 +10,11 @@ import pytest
 
 from spanscore.metrics.catalog.cost import cost_of
 from spanscore.metrics.catalog.registry import built_ins
+from spanscore.model.score import Outcome
 
-PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "how-to"
+MONITORING = ROOT / "src" / "spanscore" / "monitoring"
 
 
 def rows(page: str, *columns: str) -> Iterator[list[str]]:
@@ -50,3 +53,16 @@ def test_what_a_metric_costs_is_what_the_catalog_counts(metric: str, calls: int,
     counted = cost.input_tokens + cost.output_tokens
     assert calls == cost.calls
     assert tokens == pytest.approx(counted, rel=0.25)  # by the tokenizer that is here
+
+
+def test_every_outcome_is_said_what_to_do_about() -> None:
+    told = [row[0] for row in rows("find-out-why-a-request-has-no-score.md", "outcome", "it means", "do")]
+
+    assert [name for cell in told for name in named(cell)] == [outcome.value for outcome in Outcome]
+
+
+def test_every_alert_is_said_what_to_do_about() -> None:
+    made = "".join(source.read_text() for source in MONITORING.glob("*.py"))
+    told = [row[0] for row in rows("choose-a-baseline-and-alerts.md", "alert", "it says", "do")]
+
+    assert {name for cell in told for name in named(cell)} == set(re.findall(r'name="(Spanscore\w+)"', made))

@@ -1,0 +1,50 @@
+"""What leaves, where to, and by which switch, is as the how-to's table says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.docs.private import WORDS, without_words, words_by_place
+from tests.docs.test_how_to import rows
+
+ASKED_ABOUT = {"ASKED", "ANSWERED", "RETRIEVED", "REFERRED", "ARGUMENT"}
+HELD = {
+    "question, answer, contexts, references, tool calls of a scored unit": ASKED_ABOUT,
+    "prompts, answers, documents, references, tool arguments": ASKED_ABOUT,
+    "what an error says": {"RAISED"},
+    "the judge's explanation, which quotes": {"EXPLAINED"},
+    "the conversation's id (`thread_id`, `session_id`)": {"CONVERSED"},
+    "names of runs, agents, models, tools": {"NAMED"},
+    "all but these names": WORDS - {"NAMED"},
+    "other metadata of a run": {"TIER"},
+}
+"""What the table names → the words of the chain that are such."""
+COLUMNS = {
+    "by default": {},
+    "`capture_content=True`": {"capture_content": True},
+    "and with a `redactor`": {"capture_content": True, "redactor": without_words},
+}
+TABLE = [*rows("keep-content-private.md", "what", "goes to", *COLUMNS)]
+
+
+def test_the_table_speaks_of_all_that_the_chain_holds() -> None:
+    assert {what for what, *_ in TABLE} == {*HELD}
+    assert set.union(*HELD.values()) == WORDS
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_what_leaves_is_what_the_table_says(column: str) -> None:
+    at, options = [*COLUMNS].index(column) + 2, COLUMNS[column]
+
+    found = words_by_place(**options)
+
+    assert {(row[0], row[1]): row[at] for row in TABLE} == {
+        (row[0], row[1]): _told(HELD[row[0]], found[row[1]]) for row in TABLE
+    }
+
+
+def _told(words: set[str], found: Any) -> str:
+    if not words & found:
+        return "redacted" if {f"({word.lower()})" for word in words} <= found else "no"
+    return "as it is" if words <= found else f"only {words & found}"
