@@ -101,7 +101,7 @@ class Reader:
 
     def _command(self, words: list[str]) -> None:
         match words:
-            case ["spanscore", name, *rest]:
+            case ["spanscore", name, *rest] if name != "--help":
                 _parsed(name, rest)
                 if name in RUN and all(Path(word).exists() for word in rest if word.endswith((".yaml", ".yml"))):
                     done = CliRunner().invoke(app(), [name, *rest])
