@@ -1,0 +1,80 @@
+"""Makes the pictures of this folder again, from what is really printed and shown. Needs `.[dev]`, Chromium and Phoenix.
+
+python -m tests.servers install && PYTHONPATH=. python examples/pictures/make.py [demo] [report] [phoenix] [check]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.text import Text
+from tests.servers import chromium, phoenix
+
+from spanscore.demo.show import svg
+
+HERE = Path(__file__).parent
+README = HERE.parents[1] / "README.md"
+ANNOTATE = HERE.parents[1] / "integrations" / "phoenix" / "annotate.py"
+A_MILLION = ["--requests-per-day", "1e6", "--context-tokens", "3500"]
+
+
+def demo(_: Path) -> None:
+    """What `spanscore demo` prints."""
+    _spanscore("demo", "--svg", str(HERE / "demo.svg"))
+
+
+def report(folder: Path) -> None:
+    """The first screen of the demo's report."""
+    page = folder / "demo.html"
+    _spanscore("demo", "--report", str(page))
+    with chromium.running(folder) as browser, browser.tab() as tab:
+        tab.open(page.as_uri(), width=1200, height=1080)
+        tab.screenshot(HERE / "report.png")
+
+
+def phoenix_trace(folder: Path) -> None:
+    """The worst trace of the demo on Phoenix's page, with its scores as annotations."""
+    with phoenix.running(folder) as server, chromium.running(folder) as browser, browser.tab() as tab:
+        worst = json.loads(_spanscore("demo", "--json", "--otlp", server.url))["open_first"]["trace_id"]
+        server.spans(worst, until=lambda spans: any(span["parent_id"] is None for span in spans))
+        subprocess.run([sys.executable, str(ANNOTATE), "--url", server.url], check=True, capture_output=True)
+        tab.open(f"{server.url}/redirects/traces/{worst}", width=1400, height=800, watched=False)
+        tab.until("document.body.innerText.includes('Until when are hot meals served?')")
+        tab.screenshot(HERE / "phoenix.png")
+
+
+def check(folder: Path) -> None:
+    """What `spanscore check` says that the README's configuration costs a day."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", README.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    (folder / "spanscore.yaml").write_text(blocks[0])
+    said = _spanscore("check", "spanscore.yaml", *A_MILLION, folder=folder)
+    shown = said[said.index("a day of") :]
+    (HERE / "check.svg").write_text(
+        svg(Text.from_ansi(shown), " ".join(["spanscore check spanscore.yaml", *A_MILLION]))
+    )
+
+
+PICTURES: dict[str, Callable[[Path], None]] = {
+    "demo": demo, "report": report, "phoenix": phoenix_trace, "check": check
+}  # fmt: skip
+
+
+def _spanscore(*words: str, folder: Path | None = None) -> str:
+    environment = os.environ | {"COLUMNS": "100", "OPENAI_API_KEY": "none", "FORCE_COLOR": "1"}
+    done = subprocess.run(
+        ["spanscore", *words], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PICTURES:
+        with TemporaryDirectory() as made:
+            PICTURES[name](Path(made))
