@@ -45,6 +45,8 @@ def on_files(files: Files, *, config: Any) -> Files:
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
     """Turn each link that leaves docs/ into one that leads on."""
     uri = page.file.src_uri
+    if uri.startswith(PAPERS):
+        page.meta["search"] = {"boost": 0.5}  # a search finds what was written for users first
 
     def turned(link: re.Match[str]) -> str:
         text, target, anchor = link.groups(default="")
