@@ -10,7 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from pydantic import BaseModel
 
 from spanscore.codec import snapshot_types as types
-from spanscore.codec.blocks import joined, parts
+from spanscore.codec.blocks import parts
+from spanscore.codec.message_dicts import call_part, dict_message, response_part
 from spanscore.codec.messages import ASSISTANT, MADE, SYSTEM, TOOL, USER, is_message, role_of, text_message
 from spanscore.codec.snapshot import snapshot
 from spanscore.codec.text import MAX_CHARS, Special, jsonable, safe_text
@@ -82,7 +83,7 @@ def _message(item: Any) -> dict[str, Any] | None:
     if not is_spoken(item):
         return None
     if is_a(item, dict):
-        return _dict_message(item)
+        return dict_message(item)
     return {"role": role_of(item[0]), "parts": parts(item[1])}
 
 
@@ -94,8 +95,8 @@ def _snapshot_message(message: Any, content: Any, rest: Any) -> dict[str, Any] |
     role = role_of(kind) or fields.get("role", kind)
     named = _named(fields, is_human=is_a(message, HumanMessage))
     if role == TOOL:
-        return {"role": TOOL, "parts": [_response(fields, content)], **named}
-    calls = [_call(call) for call in rest or ()]
+        return {"role": TOOL, "parts": [response_part(fields, content)], **named}
+    calls = [call_part(call) for call in rest or ()]
     said = parts(content, calls_apart=bool(calls))
     return {"role": role_of(role) or role, "parts": [*said, *calls], **named}
 
@@ -109,36 +110,6 @@ def _named(fields: Mapping[str, Any], *, is_human: bool) -> dict[str, Any]:
     made = fields["additional_kwargs"].get(MADE)
     shown = {"name": fields["name"], MADE: made if is_a(made, str) else None, "id": fields["id"] if is_human else None}
     return {key: value for key, value in shown.items() if value}
-
-
-def _response(fields: Mapping[str, Any], content: Any) -> dict[str, Any]:
-    failed = {"status": "error"} if fields.get("status") == "error" else {}
-    return {"type": "tool_call_response", "id": fields.get("tool_call_id"), "response": joined(content), **failed}
-
-
-def _dict_message(item: dict[str, Any]) -> dict[str, Any]:
-    """Read ``{"role", "content"}`` as OpenAI's clients write it, and GenAI's own form as it is."""
-    if "parts" in item:
-        return item
-    role = role_of(item["role"]) or item["role"]
-    content = item.get("content")
-    if role == TOOL:
-        response = {"type": "tool_call_response", "id": item.get("tool_call_id"), "response": joined(content)}
-        return {"role": TOOL, "parts": [response]}
-    called = item.get("tool_calls")
-    calls = [_call(call) for call in called if is_a(call, dict)] if is_a(called, list) else []
-    return {"role": role, "parts": [*parts(content, calls_apart=bool(calls)), *calls]}
-
-
-def _call(call: dict[str, Any]) -> dict[str, Any]:
-    function = call.get("function")
-    named = function if is_a(function, dict) else call
-    return {
-        "type": "tool_call",
-        "id": call.get("id"),
-        "name": named.get("name"),
-        "arguments": named["args"] if "args" in named else named.get("arguments"),
-    }
 
 
 class _Spoken(types.Snapshot):
