@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -11,7 +12,7 @@ from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
-__all__ = ["STATUS", "exported", "span_data", "structured"]
+__all__ = ["STATUS", "WireAttributes", "exported", "span_data", "structured"]
 
 STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
 """By OpenTelemetry's number."""
@@ -51,13 +52,33 @@ def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {safe_text(name): wired for name, value in present if (wired := _wire(name, value)) is not None}
 
 
-def structured(attributes: Mapping[str, Any]) -> Attributes:
+class WireAttributes(Attributes):
+    """Attributes as they came over the wire, with content as structures again, parsed when it is first read.
+
+    Attributes:
+        wire: as they came, for who has another way to read them; empty as soon as content was parsed.
+    """
+
+    __slots__ = ("wire",)
+
+    def __init__(self, wire: Mapping[str, Any]) -> None:
+        content = {name: value for name, value in wire.items() if semconv.is_content(name)}
+        plain = {name: value for name, value in wire.items() if name not in content}
+        super().__init__(plain, partial(_structures, content) if content else None)
+        self.wire: Mapping[str, Any] = wire
+
+    def _all(self) -> Mapping[str, Any]:
+        self.wire = {}
+        return super()._all()
+
+
+def structured(attributes: Mapping[str, Any]) -> WireAttributes:
     """Return attributes from the wire with content as structures again, parsed when it is first read."""
-    content = {name: value for name, value in attributes.items() if semconv.is_content(name)}
-    plain = {name: value for name, value in attributes.items() if name not in content}
-    if not content:
-        return Attributes(plain)
-    return Attributes(plain, lambda: {name: _structure(name, value) for name, value in content.items()})
+    return WireAttributes(attributes)
+
+
+def _structures(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: _structure(name, value) for name, value in content.items()}
 
 
 def _wire(name: str, value: Any) -> Any:
