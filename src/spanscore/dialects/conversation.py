@@ -23,6 +23,7 @@ from spanscore.dialects.view import (
     is_human,
     is_resume,
     last_human_text,
+    turn_of,
 )
 from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample
 
@@ -50,12 +51,13 @@ def _conversations(
     history = history_of(view, question, answering)
     before = [*history, *(sample_messages(opened) if opened else _said(HumanMessage, question))]
     calls = calls_of(view)
-    hidden = hidden_calls(calls, turn)
+    shown = [*turn_of(opened), *turn]  # a model alone is asked with the calls of its turn so far
+    hidden = hidden_calls(calls, shown)
     if not opened and (calls or history):
         yield [*before, *in_order(calls), *_said(AIMessage, answer)]
     elif hidden:
         yield [*before, *with_hidden(turn, hidden, view.callers)]
-    if calls_tools(turn) or (opened and (history or human_turns(opened) > 1)):
+    if calls_tools(shown) or (opened and (history or human_turns(opened) > 1)):
         yield [*before, *sample_messages(turn)]
     elif view.tools and not calls:
         called = AIMessage(tool_calls=list(map(call_of, view.tools)))
