@@ -107,6 +107,37 @@ EVALUATION: Final = "evaluation"
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """A model is asked and answers."""
 
+CREATE_AGENT: Final = "create_agent"
+EMBEDDINGS: Final = "embeddings"
+
+PLAIN_ATTRIBUTES: Final = frozenset(
+    {
+        OPERATION_NAME,
+        PROVIDER_NAME,
+        CONVERSATION_ID,
+        WORKFLOW_NAME,
+        AGENT_NAME,
+        REQUEST_MODEL,
+        REQUEST_TEMPERATURE,
+        REQUEST_MAX_TOKENS,
+        RESPONSE_MODEL,
+        RESPONSE_ID,
+        RESPONSE_FINISH_REASONS,
+        RESPONSE_TIME_TO_FIRST_CHUNK,
+        USAGE_INPUT_TOKENS,
+        USAGE_OUTPUT_TOKENS,
+        USAGE_CACHE_READ_INPUT_TOKENS,
+        USAGE_CACHE_WRITE_INPUT_TOKENS,
+        USAGE_CACHE_CREATION_INPUT_TOKENS,
+        USAGE_REASONING_OUTPUT_TOKENS,
+        TOOL_NAME,
+        TOOL_CALL_ID,
+        PROMPT_VERSION,
+        ERROR_TYPE,
+    }
+)
+"""Attributes of the conventions that quote nothing: all that stays of a foreign span beside its content."""
+
 # --- evaluation (standard names, GenAI conventions) ---------------------------------------------------------------
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 EVALUATION_NAME: Final = "gen_ai.evaluation.name"
@@ -131,6 +162,70 @@ OPENINFERENCE_KINDS: Final[Mapping[str, str]] = {
 OPENINFERENCE_EVALUATOR: Final = "EVALUATOR"
 OPENINFERENCE_EVALUATION: Final = "evaluations.0.evaluation."
 """Followed by name, score, label, explanation, annotator_kind (LLM or CODE) or identifier."""
+
+# --- read only: older GenAI conventions (1.27 to 1.36 and before), and those who still write them -----------------------
+SYSTEM: Final = "gen_ai.system"
+USAGE_PROMPT_TOKENS: Final = "gen_ai.usage.prompt_tokens"
+USAGE_COMPLETION_TOKENS: Final = "gen_ai.usage.completion_tokens"
+REQUEST_TYPE: Final = "llm.request.type"
+"""Before there were operations: ``chat``, ``completion``, ``embedding`` or ``rerank``."""
+PROMPT: Final = "gen_ai.prompt"
+COMPLETION: Final = "gen_ai.completion"
+"""One JSON, or flat: followed by a position and ``role``, ``content``, ``tool_calls.`` and so on."""
+EVENT_CONTENT: Final = "gen_ai.event.content"
+"""Of a span event: the message, as JSON."""
+PROMPT_EVENT: Final = "gen_ai.content.prompt"
+COMPLETION_EVENT: Final = "gen_ai.content.completion"
+CHOICE_EVENT: Final = "gen_ai.choice"
+MESSAGE_EVENTS: Final[Mapping[str, str]] = {
+    f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")
+}
+"""Span event → the role of the message it holds."""
+SESSION_ID: Final = "session.id"
+LANGSMITH_KIND: Final = "langsmith.span.kind"
+"""Run type of LangSmith's OTel export; what it writes as the operation of a retriever is ``embeddings``."""
+LANGSMITH_METADATA: Final = "langsmith.metadata."
+"""Followed by a key."""
+
+# --- read only: OpenInference (0.1.42) -------------------------------------------------------------------------------
+INPUT_MIME_TYPE: Final = "input.mime_type"
+OUTPUT_MIME_TYPE: Final = "output.mime_type"
+LLM_INPUT_MESSAGES: Final = "llm.input_messages."
+LLM_OUTPUT_MESSAGES: Final = "llm.output_messages."
+"""Flat: followed by a position and ``message.`` ``role``, ``content``, ``contents.``, ``tool_calls.`` and so on."""
+LLM_PROMPTS: Final = "llm.prompts"
+LLM_MODEL_NAME: Final = "llm.model_name"
+LLM_REQUEST_MODEL_NAME: Final = "llm.request.model_name"
+LLM_RESPONSE_MODEL_NAME: Final = "llm.response.model_name"
+LLM_PROVIDER: Final = "llm.provider"
+LLM_SYSTEM: Final = "llm.system"
+LLM_FINISH_REASON: Final = "llm.finish_reason"
+LLM_TOKEN_COUNT: Final = "llm.token_count."
+"""Followed by ``prompt``, ``completion`` and details of both."""
+RERANKER_DOCUMENTS: Final = "reranker.output_documents."
+RERANKER_QUERY: Final = "reranker.query"
+OPENINFERENCE_METADATA: Final = "metadata"
+OPENINFERENCE_AGENT: Final = "agent.name"
+OPENINFERENCE_TOOL: Final = "tool.name"
+OPENINFERENCE_TOOL_CALL_IDS: Final = ("tool_call.id", "tool.id")
+OPENINFERENCE_REDACTED: Final = "__REDACTED__"
+"""What stands where content is hidden."""
+
+# --- read only: OpenLLMetry (0.62) -----------------------------------------------------------------------------------
+TRACELOOP_KIND: Final = "traceloop.span.kind"
+"""``workflow``, ``task``, ``agent`` or ``tool``."""
+TRACELOOP_WORKFLOW: Final = "traceloop.workflow.name"
+TRACELOOP_ENTITY: Final = "traceloop.entity.name"
+TRACELOOP_INPUT: Final = "traceloop.entity.input"
+TRACELOOP_OUTPUT: Final = "traceloop.entity.output"
+TASK_INPUT: Final = "gen_ai.task.input"
+TASK_OUTPUT: Final = "gen_ai.task.output"
+"""The same text as those of the entity."""
+TRACELOOP_PROPERTIES: Final = "traceloop.association.properties."
+"""Followed by a key."""
+VECTOR_DB_RETRIEVE: Final = "vector_db_retrieve"
+EXECUTE_TASK: Final = "execute_task"
+"""OpenLLMetry's own operations: a retriever, and any other step."""
 
 # --- ours: on the unit's span and on the evaluation span ------------------------------------------------------------
 SCORE: Final = "spanscore.score."

@@ -24,11 +24,12 @@ from spanscore.dialects.view import (
     topmost,
 )
 from spanscore.model.sample import Samples
-from spanscore.model.span import SpanData, Unit
+from spanscore.model.span import NoContent, SpanData, Unit
+from spanscore.runtime.log import log_once
 
 __all__ = ["GenAIDialect"]
 
-_NOT_SCORED = frozenset({semconv.EVALUATION, "create_agent"})
+_NOT_SCORED = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT})
 """Operations without an answer: some instrumentations give an agent's construction a trace of its own."""
 _UNFINISHED = {
     "abandoned": "the stream was abandoned before its end",
@@ -68,21 +69,38 @@ class GenAIDialect:
         ended = str(root.attributes.get(semconv.RUN_END))
         if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
             return no_sample(_UNFINISHED[ended])
+        nothing = _no_content(unit)
+        if nothing is not None:
+            log_once(nothing.reason, f"{nothing.reason}. {nothing.remedy}")
+            return no_sample(nothing.reason)
         view = _view(unit, root, score_failed=self.score_failed)
         if isinstance(view.output.value, dict) and "__interrupt__" in view.output.value:
             return no_sample(_UNFINISHED["interrupted"])
         return samples_of(view, self.extract)
 
 
+def _no_content(unit: Unit) -> NoContent | None:
+    """Return why there is no content on any span of a unit, where its translation says so."""
+    said = [span.no_content for span in unit.spans]
+    nothing = next(filter(None, said), None)
+    talks = any(not lacks and _asks(span) for lacks, span in zip(said, unit.spans, strict=True))
+    return None if talks else nothing
+
+
+def _asks(span: SpanData) -> bool:
+    return any(semconv.is_content(name) and name != semconv.EXPECTED for name in span.attributes)
+
+
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     tools = _of(unit, {semconv.EXECUTE_TOOL})
     callers = sorted(_of(unit, semconv.MODEL_OPERATIONS), key=lambda span: span.end_ns)
     read = {span.span_id: _model(span, unit) for span in callers}
-    operation = str(root.operation)
     expected = root.attributes.get(semconv.EXPECTED)
-    given = root.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
-    gave = root.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
-    asked, said = _messages(root, semconv.INPUT_MESSAGES), _messages(root, semconv.OUTPUT_MESSAGES)
+    top = unit.speaker or root
+    operation = str(top.operation)
+    given = top.attributes.get(_INPUT_OF.get(operation, semconv.INPUT_VALUE))
+    gave = top.attributes.get(_OUTPUT_OF.get(operation, semconv.OUTPUT_VALUE))
+    asked, said = _messages(top, semconv.INPUT_MESSAGES), _messages(top, semconv.OUTPUT_MESSAGES)
     input, output = conversing(Side(asked, given), Side(said, gave), QUESTION_KEYS)
     return View(
         unit=unit,

@@ -17,6 +17,8 @@ __all__ = ["Attributes", "Facts", "NoContent", "SpanData", "SpanStatus", "Unit",
 
 SpanStatus = Literal["unset", "ok", "error"]
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+_WHOLE = frozenset({semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW})
+"""Operations of a whole application: writers differ in what they call an agent."""
 
 
 class UnitKey(NamedTuple):
@@ -45,6 +47,11 @@ class Attributes(Mapping[str, Any]):
     def held(self) -> Any:
         """What keeps the content alive: what will render it, and once it is rendered the attributes."""
         return self._plain if self._render is None else self._render
+
+    def with_plain(self, known: Mapping[str, Any]) -> Attributes:
+        """Return these with other values of some that quote nothing, None for those to be left out; nothing is rendered."""
+        plain = {name: value for name, value in {**self._plain, **known}.items() if value is not None}
+        return Attributes(plain, self._render)
 
     def _all(self) -> Mapping[str, Any]:
         if self._render is not None:
@@ -165,6 +172,19 @@ class Unit:
         return next((span for span in spans if span.span_id == root_id), None)
 
     @property
+    def speaker(self) -> SpanData | None:
+        """The span that holds what the unit was given and gave: its root, and None where that never arrived.
+
+        Of a root on which its translation found nothing it is its only child of the same kind (OpenLLMetry on LangGraph).
+        """
+        root = self.root
+        if root is None or root.no_content is None:
+            return root
+        alike = _WHOLE if root.operation in _WHOLE else {root.operation}
+        below = [span for span in self.spans if span.parent_id == root.span_id and span.operation in alike]
+        return below[0] if len(below) == 1 and below[0] is not root and below[0].no_content is None else root
+
+    @property
     def request_model(self) -> str | None:
         """The scored application's model, as it was asked for; None where no span tells."""
         span = self._names_model()
@@ -189,7 +209,7 @@ class Unit:
 
     def facts(self) -> Facts:
         """Return what a sampler may look at now that the unit has closed."""
-        root = self.root
+        root, speaker = self.root, self.speaker
         if root is None:
             return Facts(key=self.key)
         return Facts(
@@ -200,7 +220,9 @@ class Unit:
             operation=root.operation,
             status=root.status,
             duration_ns=root.end_ns - root.start_ns,
-            metadata=root.metadata,
+            metadata={**root.metadata, **speaker.metadata}
+            if speaker is not None and speaker is not root
+            else root.metadata,
             any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
             tool_calls=sum(span.operation == semconv.EXECUTE_TOOL for span in self.spans),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},

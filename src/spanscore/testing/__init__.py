@@ -8,6 +8,7 @@ from spanscore.testing.contracts.judge import JudgeContract
 from spanscore.testing.contracts.queue import QueueContract
 from spanscore.testing.contracts.receiver import ReceiverContract
 from spanscore.testing.contracts.sink import SinkContract
+from spanscore.testing.contracts.translation import TranslationContract
 from spanscore.testing.doubles import ScriptedEmbeddings, ScriptedJudge
 from spanscore.testing.sinks import MemorySink
 
@@ -21,6 +22,7 @@ __all__ = [
     "ScriptedEmbeddings",
     "ScriptedJudge",
     "SinkContract",
+    "TranslationContract",
     "a_score",
     "a_span",
     "a_unit",

@@ -1,30 +1,184 @@
-"""Spans of the GenAI conventions, our own capture's among them: they are in GenAI names already."""
+"""The OpenTelemetry GenAI conventions, as they are and as they were; our own capture's spans among them.
+
+Content stands, from the newest form to the oldest, in
+
+    gen_ai.input.messages, gen_ai.output.messages …      structured, or as JSON
+    gen_ai.prompt.N.role, gen_ai.completion.N.content …  flat
+    gen_ai.prompt, gen_ai.completion                     one JSON each
+    span events                                          gen_ai.content.prompt, gen_ai.user.message, gen_ai.choice …
+
+Read so: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semantic Kernel, Spring AI, Strands, older OpenLLMetry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.model.span import SpanData
+from spanscore.codec.sdk import structured
+from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.dialects.translations.older import (
+    EVENTS,
+    OLDER,
+    is_older,
+    older_chat,
+    older_retrieval,
+    older_root,
+    older_tool,
+)
+from spanscore.model.span import NoContent, SpanData
 
-__all__ = ["GenAITranslation"]
+__all__ = ["GenAITranslation", "conventional"]
+
+_OPERATION_OF_TYPE: Final[Mapping[str, str]] = {
+    "completion": semconv.TEXT_COMPLETION,
+    "embedding": semconv.EMBEDDINGS,
+    "rerank": semconv.EMBEDDINGS,
+}
+"""``llm.request.type`` → operation; any other is a chat."""
+_OPERATION_OF_RUN: Final[Mapping[str, str]] = {
+    "llm": semconv.CHAT,
+    "tool": semconv.EXECUTE_TOOL,
+    "retriever": semconv.RETRIEVAL,
+    "embedding": semconv.EMBEDDINGS,
+}
+"""LangSmith's run type → operation; any other is a chain."""
+_SWITCH: Final = (
+    "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY and"
+    " OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental for the traced application; instrumentations from before"
+    " these know 'true' for the first, and some have a switch of their own"
+)
+_OFF: Final = NoContent("content is not on the spans (genai)", _SWITCH)
+_ON_EVENTS: Final = NoContent(
+    "content is on log events, not on the spans (genai)", f"Log events are not read: {_SWITCH}"
+)
+_ON_EVENTS_VALUES: Final = frozenset({"event_only", "true"})
 
 
 class GenAITranslation:
-    """Reads what any writer of the OpenTelemetry GenAI conventions writes."""
+    """Reads what any writer of the OpenTelemetry GenAI conventions writes.
+
+    Content is off by default: ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`` turns it on.
+    """
 
     name = "genai"
     scopes: Sequence[str] = (
         semconv.CAPTURE_SCOPE,
         "opentelemetry.instrumentation.openai_v2",
+        "opentelemetry.instrumentation.openai_agents",
+        "opentelemetry.instrumentation.google_genai",
+        "opentelemetry.instrumentation.vertexai",
+        "opentelemetry.instrumentation.botocore",
         "opentelemetry.util.genai",
+        "openlit",
+        "langsmith",
+        "strands",
+        "semantic_kernel",
+        "agent_framework",
+        "Microsoft.SemanticKernel",
+        "Experimental.Microsoft.Extensions.AI",
+        "org.springframework.ai",
+        "io.opentelemetry.openai",
+        "azure.ai.inference",
+        "autogen",
     )
-    marks: Sequence[bytes] = (b"gen_ai.operation.name", b"gen_ai.system")
+    marks: Sequence[bytes] = (semconv.OPERATION_NAME.encode(), semconv.SYSTEM.encode())
 
     def claims(self, span: SpanData) -> bool:
-        """Whether the span names its operation, or is our own capture's."""
-        return isinstance(span.operation, str) or span.scope == semconv.CAPTURE_SCOPE
+        """Whether the span names its operation or its system, or is our own; OpenLLMetry's names mean other things."""
+        if span.scope == semconv.CAPTURE_SCOPE:
+            return True
+        raw = wire_of(span)
+        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
+            return False
+        return isinstance(raw.get(semconv.OPERATION_NAME), str) or semconv.SYSTEM in raw
 
     def translate(self, span: SpanData) -> SpanData:
-        """Return the span: its names are the right ones."""
-        return span
+        """Return our own span as it is, and any other with GenAI names alone."""
+        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, nothing=_nothing())
+
+
+def conventional(span: SpanData, *, nothing: NoContent) -> SpanData:
+    """Return a span of the conventions with GenAI names alone.
+
+    Args:
+        nothing: what to say where there is no content on it.
+    """
+    raw = wire_of(span)
+    metadata = _metadata(raw)
+    operation = _operation(raw)
+    plain = {**_older_plain(raw), **plain_of(raw), semconv.OPERATION_NAME: operation}
+    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    if operation == semconv.INVOKE_WORKFLOW:
+        plain.setdefault(semconv.WORKFLOW_NAME, span.name)
+    render = _RENDERERS.get(operation, _ROOT)
+    return in_genai_names(span, plain, _quoted(raw, span.events), render, nothing=nothing, metadata=metadata or None)
+
+
+def _quoted(raw: Mapping[str, Any], events: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
+    quoted = {name: value for name, value in raw.items() if name.startswith("gen_ai.") and semconv.is_content(name)}
+    if quoted.keys() - _NO_TALK:
+        return quoted
+    quoted |= {name: value for name, value in raw.items() if is_older(name)}
+    talk = [(name, dict(held)) for name, held in events if name in EVENTS and held]
+    quoted |= {OLDER: talk} if talk else {}
+    return quoted if quoted.keys() - _NO_TALK else {}
+
+
+_NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
+"""Content without which, and nothing else, nothing was asked or said."""
+
+
+def _operation(raw: Mapping[str, Any]) -> str:
+    run = raw.get(semconv.LANGSMITH_KIND)
+    if isinstance(run, str):
+        return _OPERATION_OF_RUN.get(run, semconv.INVOKE_WORKFLOW)
+    operation = raw.get(semconv.OPERATION_NAME)
+    if isinstance(operation, str):
+        return semconv.CHAT if operation.startswith(semconv.CHAT) else operation  # Semantic Kernel: chat.completions
+    return _OPERATION_OF_TYPE.get(str(raw.get(semconv.REQUEST_TYPE)), semconv.CHAT)
+
+
+def _older_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        semconv.PROVIDER_NAME: raw.get(semconv.SYSTEM),
+        semconv.USAGE_INPUT_TOKENS: raw.get(semconv.USAGE_PROMPT_TOKENS),
+        semconv.USAGE_OUTPUT_TOKENS: raw.get(semconv.USAGE_COMPLETION_TOKENS),
+    }
+
+
+def _metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = semconv.LANGSMITH_METADATA
+    return {name[len(prefix) :]: value for name, value in raw.items() if name.startswith(prefix)}
+
+
+def _nothing() -> NoContent:
+    """Say why nothing is there: the application may be this process, and tell what it did with its content."""
+    switch = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().lower()
+    return _ON_EVENTS if switch in _ON_EVENTS_VALUES else _OFF
+
+
+def _rendering(older: Render) -> Render:
+    return lambda quoted: _conventional(quoted) or older(quoted)
+
+
+def _conventional(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return content that has the conventions' own names, messages as lists."""
+    content = {name: value for name, value in structured(quoted).items() if semconv.is_content(name)}
+    for name in (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES):
+        listed = content.get(name)
+        if isinstance(listed, dict):  # {"version", "messages": […]}
+            content[name] = listed.get("messages", [listed])
+    return content if content.keys() - _NO_TALK else {}
+
+
+_ROOT: Final = _rendering(older_root)
+_RENDERERS: Final[Mapping[str, Render]] = {
+    **dict.fromkeys(semconv.MODEL_OPERATIONS, _rendering(older_chat)),
+    semconv.EXECUTE_TOOL: _rendering(older_tool),
+    semconv.RETRIEVAL: _rendering(older_retrieval),
+}
+"""Operation → what makes its content; of any other span it is that of a root."""

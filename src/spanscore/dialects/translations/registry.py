@@ -11,14 +11,16 @@ from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.dialects.translations.genai import GenAITranslation
+from spanscore.dialects.translations.openinference import OpenInference
+from spanscore.dialects.translations.openllmetry import OpenLLMetry
 from spanscore.model.span import SpanData
 from spanscore.protocols import Translation
 
-__all__ = ["TRANSLATIONS", "Translated", "Translator"]
+__all__ = ["NOT_READ", "TRANSLATIONS", "Translated", "Translator"]
 
-TRANSLATIONS: Final[Sequence[Translation]] = (GenAITranslation(),)
+TRANSLATIONS: Final[Sequence[Translation]] = (GenAITranslation(), OpenInference(), OpenLLMetry())
 """The first that claims a span and finds content on it translates it."""
-_NOT_READ: Final = frozenset({semconv.EVALUATION, "create_agent", "embeddings"})
+NOT_READ: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMBEDDINGS})
 """Operations that ask and answer nothing: they are no units, and nothing of a unit."""
 
 
@@ -54,7 +56,7 @@ class Translator:
                 found = translation, translation.translate(span)
                 if found[1].no_content is None:
                     break
-        if found is None or str(found[1].operation) in _NOT_READ:
+        if found is None or str(found[1].operation) in NOT_READ:
             return None
         translation, translated = found
         self._spans[translation.name] += 1

@@ -14,9 +14,9 @@ from spanscore.model.span import SpanData, Unit
 from spanscore.protocols import Dialect
 from spanscore.testing.builders import a_span
 
-__all__ = ["DialectContract"]
+__all__ = ["ODD", "DialectContract"]
 
-_ODD: Final[tuple[Any, ...]] = (
+ODD: Final[tuple[Any, ...]] = (
     None,
     "",
     "\ud83d\x00",
@@ -117,7 +117,7 @@ def _check(made: Samples) -> None:
 
 def _spoilt(unit: Unit) -> Iterator[Unit]:
     """Yield the unit with one attribute odd, with all of one span odd, and with spans that are in error and endless."""
-    for odd in _ODD:
+    for odd in ODD:
         for span in unit.spans:
             yield from (_with(unit, span, {**span.attributes, name: odd}) for name in span.attributes)
             yield _with(unit, span, dict.fromkeys(span.attributes, odd))

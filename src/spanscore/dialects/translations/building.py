@@ -1,0 +1,92 @@
+"""What every translation does alike: attributes as they came → the span in GenAI names, its content still folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.codec.sdk import WireAttributes
+from spanscore.codec.text import safe_text, wire_value
+from spanscore.model.foreign import plain_text
+from spanscore.model.span import Attributes, NoContent, SpanData
+from spanscore.runtime.log import log_internal_error
+
+__all__ = ["Render", "conversation_of", "in_genai_names", "is_langchain_agent", "plain_of", "wire_of"]
+
+Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Raw attributes that quote → content attributes of the GenAI conventions."""
+_CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
+
+
+def wire_of(span: SpanData) -> Mapping[str, Any]:
+    """Return a span's attributes as they came."""
+    attributes = span.attributes
+    return (attributes.wire or attributes) if isinstance(attributes, WireAttributes) else attributes
+
+
+def plain_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that have a GenAI name, and quote nothing."""
+    return {name: value for name, value in raw.items() if name in semconv.PLAIN_ATTRIBUTES}
+
+
+def in_genai_names(
+    span: SpanData,
+    plain: Mapping[str, Any],
+    quoted: Mapping[str, Any],
+    render: Render,
+    *,
+    nothing: NoContent | None,
+    metadata: Mapping[str, Any] | None = None,
+) -> SpanData:
+    """Return the span with these attributes and no others.
+
+    Args:
+        plain: under GenAI names; None, and what is no plain value, is left out.
+        quoted: raw attributes that quote, all that is kept of them.
+        render: makes content of ``quoted``, once, on first need.
+        nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own.
+        metadata: that the run was called with.
+    """
+    known = {name: value for name, given in plain.items() if (value := _plain(given)) is not None}
+    content = partial(_rendered, render, dict(quoted)) if quoted else None
+    return replace(
+        span,
+        attributes=Attributes(known, content),
+        events=(),
+        metadata=span.metadata if metadata is None else metadata,
+        no_content=None if quoted else nothing,
+    )
+
+
+def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
+    """Return the conversation a span belongs to, as it says itself, or as its run's metadata do."""
+    said = [raw.get(semconv.CONVERSATION_ID), raw.get(semconv.SESSION_ID), *map(metadata.get, _CONVERSATION_KEYS)]
+    texts = (plain_text(value) for value in said if value is not None)
+    return next((safe_text(text) for text in texts if text), None)
+
+
+def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool) -> bool:
+    """Whether a LangChain run is an agent, by the rule of our own capture: agents say their name, nameless ones at the root."""
+    if metadata.get("lc_agent_name") == name:
+        return True
+    return is_root and metadata.get("ls_integration") == "langchain_create_agent"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that a plain attribute may have; None for a structure."""
+    if isinstance(value, (str, int, float)):
+        return wire_value(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return wire_value(value)
+    return None
+
+
+def _rendered(render: Render, quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return {name: value for name, value in render(quoted).items() if value is not None}
+    except Exception as error:  # noqa: BLE001  (a payload that no reader foresaw: the unit is read without it)
+        log_internal_error("read a span's content", error)
+        return {}

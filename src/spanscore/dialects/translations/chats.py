@@ -1,0 +1,70 @@
+"""What a model was asked and what it said, in whatever form its client has it → GenAI messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spanscore.codec.blocks import parts
+from spanscore.codec.langchain_dumps import messages_from, unfolded
+from spanscore.codec.message_dicts import call_part, response_part
+from spanscore.codec.messages import ASSISTANT, TOOL, role_of, text_message
+
+__all__ = ["agent_of_model", "answers_in", "prompts_in", "spoken_by"]
+
+_ASKED = ("messages", "prompts", "prompt", "input", "contents")
+_SAID = ("choices", "generations", "messages", "message", "output", "content")
+
+
+def prompts_in(value: Any) -> list[dict[str, Any]]:
+    """Return what a parsed prompt asks: messages, a request that has them, or texts, which are a user's."""
+    return messages_from(unfolded(_first_of_batch(_under(value, _ASKED))), loose=True)
+
+
+def answers_in(value: Any) -> list[dict[str, Any]]:
+    """Return what a parsed answer says: messages, a response that has choices or generations, or texts, the assistant's."""
+    said = _first_of_batch(_under(value, _SAID))
+    read = (_answer(one) for one in (said if isinstance(said, list) else [said]))
+    return [message for answer in read for message in messages_from(unfolded(answer))]
+
+
+def spoken_by(
+    role: str, content: Any, calls: Sequence[Mapping[str, Any]] = (), answered: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a message of a speaker: of a tool its answer to a call, of any other what it says and calls."""
+    known = role_of(role) or role
+    if known == TOOL:
+        return {"role": TOOL, "parts": [response_part(answered or {}, content)]}
+    return {"role": known, "parts": [*parts(content, calls_apart=bool(calls)), *map(call_part, calls)]}
+
+
+def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
+    """Return for which agent a model of LangChain was asked, as our own capture tells it."""
+    name, namespace = metadata.get("lc_agent_name"), metadata.get("langgraph_checkpoint_ns")
+    if isinstance(name, str) and name:
+        return name
+    above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
+    return above[-1].partition(":")[0] if above else None
+
+
+def _under(value: Any, keys: Sequence[str]) -> Any:
+    """Return what stands under the first of these keys; a value that is no dict, or a message itself, as it is."""
+    if not isinstance(value, dict) or isinstance(value.get("role"), str):
+        return value
+    return next((value[key] for key in keys if key in value), value)
+
+
+def _first_of_batch(value: Any) -> Any:
+    """Return the first of several lists of messages; any other value as it is: ``["user", "…"]`` is a message."""
+    first = value[0] if isinstance(value, list) and value else None
+    return first if isinstance(first, list) and not (first and isinstance(first[0], str)) else value
+
+
+def _answer(one: Any) -> Any:
+    if isinstance(one, str):
+        return text_message(ASSISTANT, one)
+    if not isinstance(one, dict) or "role" in one:
+        return one
+    if "message" in one:
+        return one["message"] if not isinstance(one["message"], str) else text_message(ASSISTANT, one["message"])
+    return text_message(ASSISTANT, one["text"]) if isinstance(one.get("text"), str) else one

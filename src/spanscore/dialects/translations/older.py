@@ -1,0 +1,154 @@
+"""Content as the GenAI conventions had it before ``gen_ai.input.messages``: flat, as one JSON, on span events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
+from spanscore.codec.messages import ASSISTANT, USER
+from spanscore.codec.text import from_wire
+from spanscore.dialects.translations.chats import answers_in, prompts_in, spoken_by
+from spanscore.dialects.translations.flat import positions
+from spanscore.dialects.translations.python_text import value_of
+
+__all__ = ["EVENTS", "OLDER", "is_older", "older_chat", "older_retrieval", "older_root", "older_tool"]
+
+OLDER: Final = "events"
+"""Key of the span events among what is quoted."""
+EVENTS: Final = frozenset(
+    {semconv.PROMPT_EVENT, semconv.COMPLETION_EVENT, semconv.CHOICE_EVENT, *semconv.MESSAGE_EVENTS}
+)
+"""Span events that hold content."""
+_BODIES: Final = (semconv.EVENT_CONTENT, semconv.PROMPT, semconv.COMPLETION, "content", "message")
+"""Attributes of a span event that hold it, the first that is there."""
+_Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def is_older(name: str) -> bool:
+    """Whether an attribute is one that held content."""
+    return name.startswith((semconv.PROMPT, semconv.COMPLETION)) and name not in semconv.PLAIN_ATTRIBUTES
+
+
+def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model was asked, and what it said."""
+    for read in _FORMS:
+        asked, said = read(quoted)
+        if asked or said:
+            return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+    return {}
+
+
+def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run was given, and what it gave."""
+    if OLDER in quoted:
+        return older_chat(quoted)
+    return {
+        **side(_given(quoted, "input"), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(_gave(quoted, "output"), semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+    }
+
+
+def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool was given, and what it gave."""
+    result, documents, _ = tool_answer(_gave(quoted, "output"))
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: unfolded(value_of(_given(quoted, "input"))),
+        semconv.TOOL_CALL_RESULT: result,
+        semconv.RETRIEVAL_DOCUMENTS: documents or None,
+    }
+
+
+def older_retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a retriever was asked, and what it found."""
+    query, found = _given(quoted, "query"), _gave(quoted, "documents")
+    documents = documents_of(unfolded(found))
+    return {
+        semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
+        semconv.RETRIEVAL_DOCUMENTS: documents if documents or found == [] else None,
+    }
+
+
+def _flat(quoted: Mapping[str, Any]) -> _Turns:
+    return _flat_messages(quoted, semconv.PROMPT, USER), _flat_messages(quoted, semconv.COMPLETION, ASSISTANT)
+
+
+def _flat_messages(quoted: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
+    return [_flat_message(fields, role) for fields in positions(quoted, f"{name}.") if fields.keys() & _SPEAKS]
+
+
+_SPEAKS: Final = frozenset({"role", "content", "tool_calls.0.name", "tool_calls.0.id", "function_call.name"})
+
+
+def _flat_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+    content, said = fields.get("content"), fields.get("role", role)
+    calls = [*positions(fields, "tool_calls.")]
+    if "function_call.name" in fields:
+        calls.append({"name": fields["function_call.name"], "arguments": fields.get("function_call.arguments")})
+    blocks = from_wire(content) if isinstance(content, str) and content.startswith("[{") else content
+    return spoken_by(said if isinstance(said, str) else role, blocks, calls, fields)
+
+
+def _whole(quoted: Mapping[str, Any]) -> _Turns:
+    prompt, completion = _parsed(quoted.get(semconv.PROMPT)), _parsed(quoted.get(semconv.COMPLETION))
+    return ([] if prompt is None else prompts_in(prompt)), ([] if completion is None else answers_in(completion))
+
+
+def _on_events(quoted: Mapping[str, Any]) -> _Turns:
+    asked: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
+    for name, held in quoted.get(OLDER, ()):
+        body = _parsed(next((held[key] for key in _BODIES if key in held), None))
+        if name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
+            said += answers_in(_blocks_of(body, ASSISTANT, held))
+        elif body is not None or name in semconv.MESSAGE_EVENTS:
+            asked += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
+    return asked, said
+
+
+def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
+    """Return the body of an event as a message of the role that its name tells, where it does not say it itself."""
+    if isinstance(body, list) and body and all(isinstance(one, dict) and "role" not in one for one in body):
+        return _strands(body, role)
+    if isinstance(body, dict) and isinstance(body.get("message"), dict):
+        body = body["message"]
+    if isinstance(body, dict) and "role" not in body and body.keys() & {"content", "tool_calls"}:
+        return {"content": None, **body, "role": role}
+    if isinstance(body, str):
+        return {"role": role, "content": body, "tool_call_id": held.get("id")}
+    return body
+
+
+def _strands(blocks: Sequence[Mapping[str, Any]], role: str) -> Any:
+    """Return content blocks as Bedrock has them, ``{"text"}``, ``{"toolUse"}`` and ``{"toolResult"}``, as one message."""
+    calls = [block["toolUse"] for block in blocks if isinstance(block.get("toolUse"), dict)]
+    results = [block["toolResult"] for block in blocks if isinstance(block.get("toolResult"), dict)]
+    if results:
+        return [
+            {"role": "tool", "content": one.get("content"), "tool_call_id": one.get("toolUseId")} for one in results
+        ]
+    called = [{"id": one.get("toolUseId"), "name": one.get("name"), "args": one.get("input")} for one in calls]
+    return {"role": role, "content": [block for block in blocks if "toolUse" not in block], "tool_calls": called}
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [from_wire(one) if isinstance(one, str) else one for one in value]
+    return from_wire(value) if isinstance(value, str) else value
+
+
+def _given(quoted: Mapping[str, Any], key: str) -> Any:
+    return _alone(_parsed(quoted.get(semconv.PROMPT)), key)
+
+
+def _gave(quoted: Mapping[str, Any], key: str) -> Any:
+    return _alone(_parsed(quoted.get(semconv.COMPLETION)), key)
+
+
+def _alone(value: Any, key: str) -> Any:
+    """Return what a dict of one key holds, where the key says no more than which side it is."""
+    return value[key] if isinstance(value, dict) and value.keys() == {key} else value
+
+
+_FORMS: Final[Sequence[Callable[[Mapping[str, Any]], _Turns]]] = (_flat, _whole, _on_events)

@@ -1,0 +1,207 @@
+"""OpenLLMetry (Traceloop, Dynatrace, Instana): whole inputs and outputs as JSON, and GenAI names with meanings of its own.
+
+Any chain at the top is an ``invoke_agent``, a retriever a ``vector_db_retrieve``, a tool's ``gen_ai.tool.call.arguments`` hold
+its callback's arguments, its tags and its metadata.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
+from spanscore.codec.text import from_wire
+from spanscore.dialects.translations.building import (
+    Render,
+    conversation_of,
+    in_genai_names,
+    is_langchain_agent,
+    plain_of,
+    wire_of,
+)
+from spanscore.dialects.translations.chats import agent_of_model
+from spanscore.dialects.translations.genai import conventional
+from spanscore.dialects.translations.python_text import value_of
+from spanscore.model.span import Attributes, NoContent, SpanData
+
+__all__ = ["OpenLLMetry"]
+
+_PROVIDERS: Final = (
+    *("alephalpha", "anthropic", "bedrock", "cohere", "crewai", "google_generativeai", "groq", "haystack", "langchain"),
+    *("llamaindex", "mistralai", "ollama", "openai.", "replicate", "sagemaker", "together", "transformers", "vertexai"),
+    *("watsonx", "writer", "mcp", "agno"),
+)
+_SCOPES: Final = (*(f"opentelemetry.instrumentation.{name}" for name in _PROVIDERS), "traceloop.tracer", "@traceloop/")
+_OFF: Final = NoContent(
+    "content is not on the spans (openllmetry)",
+    "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",
+)
+_ON_EVENTS: Final = NoContent(
+    "content is on log events, not on the spans (openllmetry)",
+    "OpenLLMetry's instrumentor was made with use_legacy_attributes=False; log events are not read: leave that argument out",
+)
+_INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT)
+_OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT)
+_QUOTING: Final = frozenset({*_INPUTS, *_OUTPUTS})
+_CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
+"""In the dump of a tool's message; a text inside of it has its quotes escaped."""
+_UNKNOWN: Final = "unknown"
+
+
+class OpenLLMetry:
+    """Reads OpenLLMetry. Content is on its spans by default; ``TRACELOOP_TRACE_CONTENT=false`` takes it off."""
+
+    name = "openllmetry"
+    scopes: Sequence[str] = _SCOPES
+    marks: Sequence[bytes] = (semconv.TRACELOOP_KIND.encode(), semconv.TRACELOOP_WORKFLOW.encode())
+
+    def claims(self, span: SpanData) -> bool:
+        """Whether the span has a kind or a workflow of Traceloop's, or GenAI names and a scope of OpenLLMetry's."""
+        raw = wire_of(span)
+        if semconv.TRACELOOP_KIND in raw or semconv.TRACELOOP_WORKFLOW in raw:
+            return True
+        return span.scope.startswith(_SCOPES) and (semconv.OPERATION_NAME in raw or semconv.SYSTEM in raw)
+
+    def translate(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        metadata = _metadata(raw)
+        if semconv.TRACELOOP_KIND not in raw:
+            return _model(conventional(span, nothing=_nothing(span.scope)), metadata)
+        operation = _operation(span, raw, metadata)
+        is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
+        quoted = {} if is_step else {name: raw[name] for name in _QUOTING & raw.keys()}  # its neighbours say it, too
+        return in_genai_names(
+            span,
+            _described(span, raw, operation, metadata),
+            quoted,
+            _RENDERERS.get(operation, _root),
+            nothing=None if is_step else _nothing(span.scope),
+            metadata=metadata,
+        )
+
+
+def _metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = semconv.TRACELOOP_PROPERTIES
+    return {name[len(prefix) :]: value for name, value in raw.items() if name.startswith(prefix)}
+
+
+def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    kind, named = raw.get(semconv.TRACELOOP_KIND), raw.get(semconv.OPERATION_NAME)
+    if kind == "tool":
+        return semconv.EXECUTE_TOOL
+    if named == semconv.VECTOR_DB_RETRIEVE:
+        return semconv.RETRIEVAL
+    if kind == "agent" or is_langchain_agent(_name(span, raw), metadata, is_root=kind == "workflow"):
+        return semconv.INVOKE_AGENT
+    return semconv.INVOKE_WORKFLOW if kind == "workflow" else semconv.EXECUTE_TASK
+
+
+def _name(span: SpanData, raw: Mapping[str, Any]) -> str:
+    return str(raw.get(semconv.TRACELOOP_ENTITY) or span.name)
+
+
+def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    plain = plain_of(raw)
+    plain.pop(semconv.AGENT_NAME, None)  # every chain is an agent there
+    plain[semconv.OPERATION_NAME] = operation
+    plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
+    if operation == semconv.EXECUTE_TOOL:
+        plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
+        output = raw.get(semconv.TRACELOOP_OUTPUT)
+        found = _CALL_ID.search(output) if isinstance(output, str) else None
+        plain[semconv.TOOL_CALL_ID] = found[1] if found else raw.get(semconv.TOOL_CALL_ID)
+    elif operation == semconv.INVOKE_AGENT:
+        plain[semconv.AGENT_NAME] = _name(span, raw)
+    elif operation == semconv.INVOKE_WORKFLOW:
+        plain[semconv.WORKFLOW_NAME] = _name(span, raw)
+    return plain
+
+
+def _model(span: SpanData, metadata: Mapping[str, Any]) -> SpanData:
+    """Return a span with GenAI names as they are meant: the model that LangChain knows, the conversation, the agent."""
+    attributes = span.attributes
+    assert isinstance(attributes, Attributes)
+    known = {
+        semconv.CONVERSATION_ID: attributes.get(semconv.CONVERSATION_ID) or conversation_of({}, metadata),
+        semconv.REQUEST_MODEL: _model_name(attributes.get(semconv.REQUEST_MODEL), metadata.get("ls_model_name")),
+        semconv.RESPONSE_MODEL: _model_name(attributes.get(semconv.RESPONSE_MODEL), None),
+    }
+    if span.operation in semconv.MODEL_OPERATIONS:
+        known[semconv.AGENT_NAME] = agent_of_model(metadata)
+    return replace(span, attributes=attributes.with_plain(known), metadata={**span.metadata, **metadata})
+
+
+def _model_name(written: Any, known: Any) -> Any:
+    return known if written in (None, _UNKNOWN) else written
+
+
+def _nothing(scope: str) -> NoContent:
+    """Say why nothing is there: in this process the instrumentation itself tells where it writes."""
+    parts = scope.split(".")[:3]
+    modules = (sys.modules.get(".".join([*parts, *rest])) for rest in (["config"], ["shared", "config"]))
+    legacy = [getattr(getattr(module, "Config", None), "use_legacy_attributes", True) for module in modules if module]
+    return _ON_EVENTS if False in legacy else _OFF
+
+
+def _of(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
+    text = next((quoted[name] for name in names if name in quoted), None)
+    return from_wire(text) if isinstance(text, str) else text
+
+
+def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    given, gave = _of(quoted, _INPUTS), _of(quoted, _OUTPUTS)
+    return {
+        **side(_given(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(_under(gave, "outputs"), semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+    }
+
+
+def _given(value: Any) -> Any:
+    """Return what a run was given: a callback's inputs, or the arguments of a decorated function."""
+    if not isinstance(value, dict) or value.keys() != {"args", "kwargs"}:
+        return _under(value, "inputs")
+    args, named = value["args"], value["kwargs"]
+    if not args:
+        return named
+    return args[0] if not named and isinstance(args, list) and len(args) == 1 else value
+
+
+def _under(value: Any, key: str) -> Any:
+    return value[key] if isinstance(value, dict) and key in value else value
+
+
+def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    given = _of(quoted, _INPUTS)
+    result, documents, _ = tool_answer(_under(_of(quoted, _OUTPUTS), "output"))
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: unfolded(_arguments(given)),
+        semconv.TOOL_CALL_RESULT: result,
+        semconv.RETRIEVAL_DOCUMENTS: documents or None,
+    }
+
+
+def _arguments(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return value_of(given)
+    if "input_str" in given:
+        return given["inputs"] if given.get("inputs") is not None else value_of(given["input_str"])
+    return _given(given)
+
+
+def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    query = _under(_of(quoted, _INPUTS), "query")
+    found = _under(_of(quoted, _OUTPUTS), "documents")
+    documents = documents_of(unfolded(found))
+    return {
+        semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
+        semconv.RETRIEVAL_DOCUMENTS: documents if documents or found == [] else None,
+    }
+
+
+_RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}
+"""Operation → what makes its content; of any other span it is that of a root."""

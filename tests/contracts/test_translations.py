@@ -1,0 +1,132 @@
+"""Every translation keeps the contract, and the contract turns away those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.contracts.found import failing, implementations, never_failing
+from tests.dialects.translations.spans import SILENT, SPANS
+
+from spanscore import semconv
+from spanscore.model.span import Attributes, NoContent, SpanData
+from spanscore.protocols import Translation
+from spanscore.testing import TranslationContract, a_span
+
+
+@pytest.mark.parametrize("kind", implementations("dialects", Translation))
+class TestTranslations(TranslationContract):
+    @pytest.fixture(autouse=True)
+    def _of(self, kind: Any) -> None:
+        assert kind in SPANS, f"{kind.__name__} is to have a span in SPANS, and one in SILENT"
+        self.make, self.span, self.silent = kind, SPANS[kind], SILENT[kind]  # type: ignore[method-assign]
+
+
+class Shop:
+    """Reads two attributes."""
+
+    name = "shop"
+    scopes: tuple[str, ...] = ("shop",)
+    marks = (b"shop.",)
+
+    def claims(self, span: SpanData) -> bool:
+        return "shop.kind" in span.attributes
+
+    def translate(self, span: SpanData) -> SpanData:
+        content = self.content(span)
+        nothing = None if content else NoContent("content is not on the spans (shop)", "set SHOP_CONTENT=1")
+        attributes = Attributes({semconv.OPERATION_NAME: semconv.CHAT}, (lambda: content) if content else None)
+        return replace(span, attributes=attributes, events=(), no_content=nothing)
+
+    def content(self, span: SpanData) -> dict[str, Any]:
+        said = span.attributes.get("shop.said")
+        return {} if said is None else {semconv.OUTPUT_VALUE: said}
+
+
+class Elsewhere(Shop):
+    scopes = ("market",)
+
+
+class Greedy(Shop):
+    """Claims all there is."""
+
+    def claims(self, span: SpanData) -> bool:
+        return True
+
+
+class Leaking(Shop):
+    """Leaves the raw attributes where they are."""
+
+    def translate(self, span: SpanData) -> SpanData:
+        return replace(super().translate(span), attributes={**span.attributes, semconv.OUTPUT_VALUE: "a"})
+
+
+class Plain(Shop):
+    """Puts content under a name that nobody knows to quote."""
+
+    def translate(self, span: SpanData) -> SpanData:
+        return replace(super().translate(span), attributes=Attributes({"shop.said": "a"}))
+
+
+class Mute(Shop):
+    """Does not say that nothing is there."""
+
+    def translate(self, span: SpanData) -> SpanData:
+        return replace(super().translate(span), no_content=None)
+
+
+class Reborn(Shop):
+    """Makes a new span."""
+
+    def translate(self, span: SpanData) -> SpanData:
+        return replace(super().translate(span), span_id=span.span_id + 1)
+
+
+class Trusting(Shop):
+    """Takes it for granted that an attribute is what it was."""
+
+    def content(self, span: SpanData) -> dict[str, Any]:
+        said = span.attributes.get("shop.said")
+        return {} if said is None else {semconv.OUTPUT_VALUE: said.strip()}
+
+
+class Consuming(Shop):
+    """Takes the texts out of the span."""
+
+    def content(self, span: SpanData) -> dict[str, Any]:
+        held: Any = span.attributes
+        return {semconv.OUTPUT_VALUE: held.pop("shop.said")} if "shop.said" in held else {}
+
+
+BROKEN = [Elsewhere, Greedy, Leaking, Plain, Mute, Reborn, Trusting, Consuming]
+
+
+def suite(kind: Any) -> type[TranslationContract]:
+    class Suite(TranslationContract):
+        def make(self) -> Translation:
+            made: Translation = kind()
+            return made
+
+        def span(self) -> SpanData:
+            return replace(self.silent(), attributes={"shop.kind": "sale", "shop.said": "a"})
+
+        def silent(self) -> SpanData:
+            return replace(a_span(scope="shop"), attributes={"shop.kind": "sale"})
+
+    return Suite
+
+
+def test_a_translation_of_two_attributes_keeps_the_contract() -> None:
+    assert not failing(suite(Shop))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_translation_that_breaks_a_promise_is_turned_away(kind: Callable[[], Translation]) -> None:
+    assert failing(suite(kind))
+
+
+def test_every_check_turns_one_of_them_away() -> None:
+    assert never_failing(TranslationContract, map(suite, BROKEN)) == {"test_it_is_a_translation"}
+    assert "test_it_is_a_translation" in failing(suite(dict))

@@ -1,0 +1,129 @@
+"""One span of each dialect, as its writer makes it with content and without; and the units that foreign spans make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from spanscore import semconv
+from spanscore.codec.sdk import structured
+from spanscore.dialects import GenAIDialect
+from spanscore.dialects.translations.genai import GenAITranslation
+from spanscore.dialects.translations.openinference import OpenInference
+from spanscore.dialects.translations.openllmetry import OpenLLMetry
+from spanscore.dialects.translations.registry import Translator
+from spanscore.model.sample import Samples
+from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.testing import a_span
+
+QUESTION = "What is the capital of France?"
+ANSWER = "Paris is the capital of France."
+
+OPENINFERENCE_CHAT: Mapping[str, Any] = {
+    "openinference.span.kind": "LLM",
+    "llm.model_name": "gpt-4.1",
+    "llm.provider": "openai",
+    "llm.token_count.prompt": 20,
+    "input.mime_type": "application/json",
+    "input.value": '{"model": "gpt-4.1", "messages": [{"role": "user", "content": "What is the capital of France?"}]}',
+    "output.value": ANSWER,
+    "llm.invocation_parameters": '{"model": "gpt-4.1", "user": "ada"}',
+    "llm.input_messages.0.message.role": "system",
+    "llm.input_messages.0.message.content": "Be brief.",
+    "llm.input_messages.1.message.role": "user",
+    "llm.input_messages.1.message.contents.0.message_content.type": "text",
+    "llm.input_messages.1.message.contents.0.message_content.text": QUESTION,
+    "llm.output_messages.0.message.role": "assistant",
+    "llm.output_messages.0.message.content": ANSWER,
+    "metadata": '{"tier": "gold", "thread_id": "t-1"}',
+}
+OPENLLMETRY_WORKFLOW: Mapping[str, Any] = {
+    "traceloop.span.kind": "workflow",
+    "traceloop.workflow.name": "capital",
+    "traceloop.entity.name": "capital",
+    "traceloop.association.properties.thread_id": "t-1",
+    "gen_ai.operation.name": "invoke_agent",
+    "gen_ai.agent.name": "capital",
+    "traceloop.entity.input": f'{{"inputs": {{"question": "{QUESTION}"}}, "tags": [], "metadata": {{}}, "kwargs": {{}}}}',
+    "traceloop.entity.output": f'{{"outputs": "{ANSWER}", "kwargs": {{}}}}',
+    "gen_ai.task.input": f'{{"inputs": {{"question": "{QUESTION}"}}, "tags": [], "metadata": {{}}, "kwargs": {{}}}}',
+}
+GENAI_CHAT: Mapping[str, Any] = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "gpt-4.1",
+    "gen_ai.usage.input_tokens": 20,
+    "gen_ai.input.messages": f'[{{"role": "user", "parts": [{{"type": "text", "content": "{QUESTION}"}}]}}]',
+    "gen_ai.output.messages": f'[{{"role": "assistant", "content": "{ANSWER}", "finish_reason": "stop"}}]',
+    "gen_ai.prompt.0.content": QUESTION,
+    "server.address": "api.openai.com",
+}
+_OFF = (
+    "gen_ai.operation.name",
+    "gen_ai.request.model",
+    "traceloop.span.kind",
+    "openinference.span.kind",
+    "llm.model_name",
+)
+_EVENT = ("gen_ai.user.message", {"gen_ai.event.content": QUESTION})
+
+
+def foreign(attributes: Mapping[str, Any], scope: str = "some.scope", **fields: Any) -> SpanData:
+    """A span as it comes over the wire."""
+    return replace(a_span(scope=scope, **fields), attributes=structured(dict(attributes)))
+
+
+def _silent(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if name in _OFF}
+
+
+SPANS: dict[type, Callable[[], SpanData]] = {
+    GenAITranslation: lambda: foreign(GENAI_CHAT, "opentelemetry.instrumentation.openai_v2", events=[_EVENT]),
+    OpenInference: lambda: foreign(OPENINFERENCE_CHAT, "openinference.instrumentation.openai", events=[_EVENT]),
+    OpenLLMetry: lambda: foreign(OPENLLMETRY_WORKFLOW, "opentelemetry.instrumentation.langchain", events=[_EVENT]),
+}
+"""What each reads; one that is not here has no test."""
+SILENT: dict[type, Callable[[], SpanData]] = {
+    GenAITranslation: lambda: foreign(_silent(GENAI_CHAT), "opentelemetry.instrumentation.openai_v2"),
+    OpenInference: lambda: foreign(
+        {
+            **_silent(OPENINFERENCE_CHAT),
+            "input.value": "__REDACTED__",
+            "output.value": "__REDACTED__",
+            "output.mime_type": "text/plain",
+        }
+    ),
+    OpenLLMetry: lambda: foreign(_silent(OPENLLMETRY_WORKFLOW), "opentelemetry.instrumentation.langchain"),
+}
+
+
+def units_of(spans: Iterable[SpanData]) -> list[Unit]:
+    """The units of spans that have all ended: a claimed span with no claimed one above it, and all below it."""
+    translate = Translator().translate
+    claimed = {span.span_id: span for given in spans if (span := translate(given)) is not None}
+    units: dict[int, list[SpanData]] = {}
+    for span in sorted(claimed.values(), key=lambda one: one.start_ns):
+        units.setdefault(_top(span, claimed), []).append(span)
+    return [Unit(UnitKey(spans[0].trace_id, top), tuple(spans)) for top, spans in units.items()]
+
+
+def _top(span: SpanData, claimed: Mapping[int, SpanData]) -> int:
+    seen = {span.span_id}
+    while span.parent_id in claimed and span.parent_id not in seen:
+        seen.add(span.parent_id)
+        span = claimed[span.parent_id]
+    return span.span_id
+
+
+def samples_of(*spans: SpanData) -> Samples:
+    """The samples of the one unit that these spans make."""
+    (unit,) = units_of(spans)
+    return GenAIDialect().samples(unit)
+
+
+def content_of(span: SpanData) -> dict[str, Any]:
+    """What a claimed span quotes, in GenAI names."""
+    translated = Translator().translate(span)
+    assert translated is not None
+    return {name: value for name, value in translated.attributes.items() if semconv.is_content(name)}

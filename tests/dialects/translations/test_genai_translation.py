@@ -1,0 +1,238 @@
+"""The GenAI conventions, as they are and as they were → samples."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.codec.payloads import MESSAGES, SCALARS, payloads
+from tests.dialects.translations.spans import ANSWER, QUESTION, content_of, foreign, samples_of, units_of
+
+from spanscore import semconv
+from spanscore.dialects import GenAIDialect
+from spanscore.dialects.translations.registry import Translator
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import Outcome
+
+ASKED = {"role": "user", "content": QUESTION}
+SAID = {"role": "assistant", "content": ANSWER}
+BOTH = SingleTurnSample(user_input=QUESTION, response=ANSWER)
+OPERATION = {"gen_ai.operation.name": "chat"}
+SYSTEM = {"gen_ai.system": "openai"}
+
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "JSON with content": {"gen_ai.input.messages": json.dumps([ASKED]), "gen_ai.output.messages": json.dumps([SAID])},
+    "structured": {"gen_ai.input.messages": [ASKED], "gen_ai.output.messages": (SAID,)},
+    "with a version": {
+        "gen_ai.input.messages": json.dumps({"version": "0.1.0", "messages": [ASKED]}),
+        "gen_ai.output.messages": json.dumps({"version": "0.1.0", "messages": [SAID]}),
+    },
+    "flat (OpenLLMetry, before 0.50)": {
+        "gen_ai.prompt.0.role": "system",
+        "gen_ai.prompt.0.content": "Be brief.",
+        "gen_ai.prompt.10.role": "user",
+        "gen_ai.prompt.10.content": QUESTION,
+        "gen_ai.completion.0.content": ANSWER,
+        "gen_ai.completion.0.finish_reason": "stop",
+    },
+    "flat, with content blocks": {
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": json.dumps([{"type": "text", "text": QUESTION}]),
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": ANSWER,
+    },
+    "one text each": {"gen_ai.prompt": QUESTION, "gen_ai.completion": ANSWER},
+    "one list each (Spring AI)": {"gen_ai.prompt": [QUESTION], "gen_ai.completion": (ANSWER,)},
+    "one JSON each (LangSmith)": {
+        "gen_ai.prompt": json.dumps(
+            {"messages": [[{"lc": 1, "id": ["HumanMessage"], "kwargs": {"content": QUESTION}}]]}
+        ),
+        "gen_ai.completion": json.dumps(
+            {"generations": [[{"text": ANSWER, "message": {"role": "ai", "content": ANSWER}}]]}
+        ),
+        "langsmith.span.kind": "llm",
+    },
+    "one request and one response": {
+        "gen_ai.prompt": json.dumps({"model": "m", "messages": [ASKED]}),
+        "gen_ai.completion": json.dumps({"choices": [{"index": 0, "message": SAID}]}),
+    },
+}
+EVENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "prompt and completion (OpenLIT, Mirascope)": [
+        ("gen_ai.content.prompt", {"gen_ai.prompt": json.dumps([ASKED])}),
+        ("gen_ai.content.completion", {"gen_ai.completion": json.dumps(SAID)}),
+    ],
+    "prompt and completion as text": [
+        ("gen_ai.content.prompt", {"gen_ai.prompt": QUESTION}),
+        ("gen_ai.content.completion", {"gen_ai.completion": ANSWER}),
+    ],
+    "messages and a choice (Semantic Kernel, Azure)": [
+        ("gen_ai.system.message", {"gen_ai.event.content": json.dumps({"role": "system", "content": "Be brief."})}),
+        ("gen_ai.user.message", {"gen_ai.event.content": json.dumps({"content": QUESTION})}),
+        ("gen_ai.choice", {"gen_ai.event.content": json.dumps({"index": 0, "message": SAID, "finish_reason": "stop"})}),
+    ],
+    "messages and a choice as attributes": [
+        ("gen_ai.user.message", {"content": QUESTION}),
+        ("gen_ai.choice", {"message": ANSWER, "index": 0}),
+    ],
+    "content blocks (Strands)": [
+        ("gen_ai.user.message", {"content": json.dumps([{"text": QUESTION}])}),
+        ("gen_ai.choice", {"message": json.dumps([{"text": ANSWER}]), "finish_reason": "end_turn"}),
+    ],
+}
+
+
+@pytest.mark.parametrize("form", ATTRIBUTES)
+@pytest.mark.parametrize("known_by", [OPERATION, SYSTEM], ids=["operation", "system"])
+def test_content_in_attributes_is_read_in_every_form_there_was(form: str, known_by: dict[str, str]) -> None:
+    made = samples_of(foreign({**known_by, **ATTRIBUTES[form]}))
+
+    assert made.single == BOTH
+    assert made.multi is None
+
+
+@pytest.mark.parametrize("form", EVENTS)
+def test_content_on_span_events_is_read_in_every_form_there_was(form: str) -> None:
+    made = samples_of(foreign(OPERATION, events=EVENTS[form]))
+
+    assert made.single == BOTH
+    assert made.multi is None
+
+
+def test_an_agents_tool_calls_are_read_of_flat_attributes() -> None:
+    flat = {
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "What is 2 plus 3?",
+        "gen_ai.prompt.1.role": "assistant",
+        "gen_ai.prompt.1.tool_calls.0.id": "call-1",
+        "gen_ai.prompt.1.tool_calls.0.name": "add",
+        "gen_ai.prompt.1.tool_calls.0.arguments": '{"a": 2}',
+        "gen_ai.prompt.2.role": "tool",
+        "gen_ai.prompt.2.tool_call_id": "call-1",
+        "gen_ai.prompt.2.content": "5",
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "5.",
+    }
+
+    made = samples_of(foreign({**SYSTEM, **flat}))
+
+    assert made.multi is not None
+    assert [(type(said).__name__, said.content) for said in made.multi.user_input] == [
+        ("HumanMessage", "What is 2 plus 3?"),
+        ("AIMessage", ""),
+        ("ToolMessage", "5"),
+        ("AIMessage", "5."),
+    ]
+
+
+def test_a_strands_agents_tools_are_read_of_its_events() -> None:
+    use = {"toolUse": {"toolUseId": "t-1", "name": "add", "input": {"a": 2}}}
+    result = {"toolResult": {"toolUseId": "t-1", "status": "success", "content": [{"text": "5"}]}}
+    events = [
+        ("gen_ai.user.message", {"content": json.dumps([{"text": "What is 2 plus 3?"}])}),
+        ("gen_ai.assistant.message", {"content": json.dumps([use])}),
+        ("gen_ai.tool.message", {"content": json.dumps([result])}),
+        ("gen_ai.choice", {"message": json.dumps([{"text": "5."}])}),
+    ]
+
+    made = samples_of(foreign(OPERATION, events=events))
+
+    assert made.multi is not None
+    assert [said.content for said in made.multi.user_input] == ["What is 2 plus 3?", "", "5", "5."]
+
+
+def test_langsmiths_retriever_is_one_though_it_says_embeddings() -> None:
+    document = {"page_content": "One.", "metadata": {}, "type": "Document", "id": "d-1"}
+    retrieves = {"gen_ai.operation.name": "embeddings", "langsmith.span.kind": "retriever"}
+    sides = {"gen_ai.prompt": '{"query": "q"}', "gen_ai.completion": json.dumps({"documents": [document]})}
+
+    found = content_of(foreign({**retrieves, **sides}))
+
+    assert found == {semconv.RETRIEVAL_QUERY: "q", semconv.RETRIEVAL_DOCUMENTS: [{"content": "One.", "id": "d-1"}]}
+
+
+def test_older_names_of_plain_attributes_are_read() -> None:
+    older = {
+        **SYSTEM,
+        "llm.request.type": "completion",
+        "gen_ai.usage.prompt_tokens": 3,
+        "gen_ai.usage.completion_tokens": 4,
+        "session.id": "s-1",
+    }
+
+    translated = Translator().translate(foreign(older))
+
+    assert translated is not None
+    assert dict(translated.attributes) == {
+        semconv.OPERATION_NAME: "text_completion",
+        semconv.PROVIDER_NAME: "openai",
+        semconv.USAGE_INPUT_TOKENS: 3,
+        semconv.USAGE_OUTPUT_TOKENS: 4,
+        semconv.CONVERSATION_ID: "s-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("switch", "reason"),
+    [
+        ("NO_CONTENT", "content is not on the spans (genai)"),
+        ("EVENT_ONLY", "content is on log events, not on the spans (genai)"),
+    ],
+)
+def test_a_unit_without_content_says_why(monkeypatch: pytest.MonkeyPatch, switch: str, reason: str) -> None:
+    monkeypatch.setenv(semconv.CAPTURE_CONTENT_ENV, switch)
+
+    made = samples_of(foreign({**OPERATION, "gen_ai.tool.definitions": "[]"}))
+
+    assert (made.outcome, made.reason) == (Outcome.NO_SAMPLE, reason)
+
+
+def test_the_switch_is_named_in_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanscore.runtime.log._logged_at", {})
+
+    for _ in range(3):
+        samples_of(foreign(OPERATION))
+
+    (line,) = [message for message in caplog.messages if "content is not on the spans" in message]
+    assert semconv.CAPTURE_CONTENT_ENV in line
+
+
+NAMES = st.sampled_from(
+    [
+        *(
+            "gen_ai.input.messages",
+            "gen_ai.output.messages",
+            "gen_ai.system_instructions",
+            "gen_ai.retrieval.documents",
+        ),
+        *("gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.prompt", "gen_ai.completion", "session.id"),
+        *(f"gen_ai.prompt.{n}.{rest}" for n in (0, 3, 10**9) for rest in ("role", "content", "tool_calls.0.arguments")),
+        *("gen_ai.completion.0.content", "gen_ai.completion.x", "llm.request.type", "langsmith.span.kind"),
+    ]
+)
+JSON = (payloads(6) | st.lists(MESSAGES, max_size=3)).map(lambda value: json.dumps(value, default=str))
+VALUES = SCALARS | JSON | st.lists(JSON, max_size=2)
+OPERATIONS = st.sampled_from(["chat", "invoke_agent", "execute_tool", "retrieval", "chat.completions", "odd"])
+EVENT_NAMES = st.sampled_from(["gen_ai.content.prompt", "gen_ai.user.message", "gen_ai.tool.message", "gen_ai.choice"])
+EVENT_KEYS = st.sampled_from(["gen_ai.event.content", "gen_ai.prompt", "content", "message", "id"])
+SPANS = st.tuples(
+    OPERATIONS,
+    st.dictionaries(NAMES, VALUES, max_size=6),
+    st.lists(st.tuples(EVENT_NAMES, st.dictionaries(EVENT_KEYS, VALUES, max_size=2)), max_size=3),
+    st.integers(1, 4),
+)
+
+
+@given(st.lists(SPANS, min_size=1, max_size=4))
+def test_no_span_makes_it_raise(spans: list[tuple[str, dict[str, Any], Any, int]]) -> None:
+    made = [
+        foreign({"gen_ai.operation.name": kind, **held}, span_id=n, trace_id=1, parent_id=parent, events=events)
+        for n, (kind, held, events, parent) in enumerate(spans, start=1)
+    ]
+
+    for unit in units_of(made):
+        samples = GenAIDialect().samples(unit)
+        assert (samples.outcome is None) == (samples.single is not None or samples.multi is not None)

@@ -1,0 +1,157 @@
+"""OpenLLMetry's spans, as its instrumentations and its SDK write them → samples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.codec.payloads import SCALARS, payloads
+from tests.dialects.translations.spans import (
+    ANSWER,
+    GENAI_CHAT,
+    OPENLLMETRY_WORKFLOW,
+    QUESTION,
+    content_of,
+    foreign,
+    samples_of,
+    units_of,
+)
+
+from spanscore import semconv
+from spanscore.dialects import GenAIDialect
+from spanscore.dialects.translations.registry import Translator
+from spanscore.model.sample import SingleTurnSample
+
+LANGCHAIN = "opentelemetry.instrumentation.langchain"
+
+
+def of(kind: str, given: Any = None, gave: Any = None, more: dict[str, Any] | None = None, **fields: Any) -> Any:
+    sides = {"traceloop.entity.input": given, "traceloop.entity.output": gave}
+    written = {name: json.dumps(side) for name, side in sides.items() if side is not None}
+    return foreign({"traceloop.span.kind": kind, **written, **(more or {})}, LANGCHAIN, **fields)
+
+
+def test_a_chain_is_a_workflow_whatever_it_is_called_there() -> None:
+    translated = Translator().translate(foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN))
+
+    assert translated is not None
+    assert translated.metadata == {"thread_id": "t-1"}
+    assert dict(translated.attributes) == {
+        semconv.OPERATION_NAME: "invoke_workflow",
+        semconv.WORKFLOW_NAME: "capital",
+        semconv.CONVERSATION_ID: "t-1",
+        semconv.INPUT_VALUE: {"question": QUESTION},
+        semconv.OUTPUT_VALUE: ANSWER,
+    }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"args": [QUESTION], "kwargs": {}},
+        {"args": [], "kwargs": {"question": QUESTION}},
+    ],
+)
+def test_a_decorated_function_is_read_of_its_arguments(given: Any) -> None:
+    assert samples_of(of("workflow", given, ANSWER)).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ({"input_str": "{'a': 2}", "inputs": {"a": 2}}, {"a": 2}),
+        ({"input_str": "{'a': 2, 'b': [True]}", "inputs": None}, {"a": 2, "b": [True]}),
+        ({"input_str": "2 + 3", "inputs": None}, "2 + 3"),
+        ({"args": [], "kwargs": {"a": 2}}, {"a": 2}),
+    ],
+)
+def test_a_tool_is_read_of_its_callbacks_arguments(given: Any, arguments: Any) -> None:
+    message = {"lc": 1, "id": ["ToolMessage"], "kwargs": {"type": "tool", "content": "5", "tool_call_id": "call-1"}}
+    repeated = {"gen_ai.tool.name": "add", "gen_ai.tool.call.arguments": json.dumps(given)}
+
+    translated = Translator().translate(of("tool", given, {"output": message, "kwargs": {}}, repeated))
+
+    assert translated is not None
+    assert dict(translated.attributes) == {
+        semconv.OPERATION_NAME: "execute_tool",
+        semconv.TOOL_NAME: "add",
+        semconv.TOOL_CALL_ID: "call-1",
+        semconv.TOOL_CALL_ARGUMENTS: arguments,
+        semconv.TOOL_CALL_RESULT: "5",
+    }
+
+
+def test_a_retriever_is_read_of_its_documents() -> None:
+    documents = [{"page_content": "One.", "metadata": {"page": 1}}, {"page_content": "Two.", "metadata": {}}]
+    retrieves = {"gen_ai.operation.name": "vector_db_retrieve"}
+
+    found = content_of(of("task", {"query": "q", "tags": []}, {"documents": documents, "count": 2}, retrieves))
+
+    assert found == {
+        semconv.RETRIEVAL_QUERY: "q",
+        semconv.RETRIEVAL_DOCUMENTS: [{"content": "One."}, {"content": "Two."}],
+    }
+
+
+def test_steps_of_a_workflow_keep_none_of_the_text_that_their_neighbours_have() -> None:
+    step = of("task", {"inputs": QUESTION}, {"outputs": ANSWER}, {"traceloop.workflow.name": "capital"})
+
+    translated = Translator().translate(step)
+
+    assert translated is not None
+    assert (translated.operation, content_of(step), translated.no_content) == ("execute_task", {}, None)
+
+
+def test_a_model_is_known_by_what_langchain_knows_of_it() -> None:
+    unknown = {**GENAI_CHAT, "gen_ai.request.model": "unknown", "traceloop.workflow.name": "capital"}
+
+    translated = Translator().translate(
+        foreign({**unknown, "traceloop.association.properties.ls_model_name": "gpt-4.1"}, LANGCHAIN)
+    )
+
+    assert translated is not None
+    assert translated.attributes[semconv.REQUEST_MODEL] == "gpt-4.1"
+    assert translated.attributes[semconv.OUTPUT_MESSAGES][0]["content"] == ANSWER
+
+
+def test_content_on_log_events_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    emits_events = SimpleNamespace(Config=SimpleNamespace(use_legacy_attributes=False))
+    monkeypatch.setitem(sys.modules, f"{LANGCHAIN}.config", emits_events)
+
+    assert samples_of(of("workflow")).reason == "content is on log events, not on the spans (openllmetry)"
+
+
+NAMES = st.sampled_from(
+    [
+        *("traceloop.entity.input", "traceloop.entity.output", "gen_ai.task.input", "gen_ai.operation.name"),
+        *("traceloop.workflow.name", "traceloop.association.properties.thread_id", "gen_ai.request.model"),
+        *(
+            "gen_ai.input.messages",
+            "gen_ai.output.messages",
+            "gen_ai.prompt.0.content",
+            "gen_ai.prompt.1000000000.role",
+        ),
+    ]
+)
+KINDS = st.sampled_from(["workflow", "task", "agent", "tool", "odd"]) | SCALARS
+WRAPPED = payloads(6).map(lambda value: json.dumps({"inputs": value, "outputs": value, "output": value}, default=str))
+VALUES = SCALARS | WRAPPED | st.sampled_from(["chat", "execute_tool", "vector_db_retrieve", "invoke_agent"])
+
+
+@given(
+    st.lists(st.tuples(KINDS, st.dictionaries(NAMES, VALUES, max_size=6), st.integers(1, 4)), min_size=1, max_size=4)
+)
+def test_no_span_makes_it_raise(spans: list[tuple[Any, dict[str, Any], int]]) -> None:
+    made = [
+        foreign({"traceloop.span.kind": kind, **held}, LANGCHAIN, span_id=n, trace_id=1, parent_id=parent)
+        for n, (kind, held, parent) in enumerate(spans, start=1)
+    ]
+
+    for unit in units_of(made):
+        samples = GenAIDialect().samples(unit)
+        assert (samples.outcome is None) == (samples.single is not None or samples.multi is not None)

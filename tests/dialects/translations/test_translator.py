@@ -1,0 +1,146 @@
+"""Translator: who translates a span, of several that claim it, and what is no part of any unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.dialects.translations.spans import (
+    ANSWER,
+    GENAI_CHAT,
+    OPENINFERENCE_CHAT,
+    OPENLLMETRY_WORKFLOW,
+    QUESTION,
+    content_of,
+    foreign,
+    samples_of,
+    units_of,
+)
+
+from spanscore import semconv
+from spanscore.dialects import GenAIDialect
+from spanscore.dialects.translations.registry import TRANSLATIONS, Translated, Translator
+from spanscore.model.sample import SingleTurnSample
+from spanscore.model.score import Outcome
+from spanscore.testing import a_span
+
+LANGCHAIN = "opentelemetry.instrumentation.langchain"
+
+
+def test_our_own_spans_stay_as_they_are() -> None:
+    ours = a_span(attributes={semconv.OPENINFERENCE_KIND: "CHAIN", semconv.INPUT_VALUE: "q", semconv.STATUS: "scored"})
+
+    assert Translator().translate(ours) is ours
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"http.route": "/"},
+        {"gen_ai.operation.name": "create_agent", "gen_ai.system_instructions": "Be brief."},
+        {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "m"},
+        {"gen_ai.system": "openai", "llm.request.type": "embedding"},
+        {"gen_ai.operation.name": "evaluation", "gen_ai.evaluation.name": "faithfulness"},
+        {"openinference.span.kind": "EMBEDDING", "embedding.embeddings.0.embedding.text": "q"},
+        {"openinference.span.kind": "EVALUATOR", "input.value": "q"},
+        {"gen_ai.operation.name": ["chat"]},
+    ],
+)
+def test_what_asks_and_answers_nothing_is_no_part_of_a_unit(attributes: dict[str, Any]) -> None:
+    assert Translator().translate(foreign(attributes)) is None
+
+
+def test_of_several_that_claim_a_span_the_first_that_finds_content_translates_it() -> None:
+    both = {**OPENINFERENCE_CHAT, "gen_ai.operation.name": "chat", "gen_ai.system": "openai"}
+    translator = Translator()
+
+    translator.translate(foreign(both))
+    translator.translate(foreign({**both, **GENAI_CHAT}))
+
+    assert translator.counted() == {"openinference": Translated(1, 0), "genai": Translated(1, 0)}
+
+
+def test_where_none_finds_content_the_one_that_knows_the_writer_best_says_so() -> None:
+    silent = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+
+    made = samples_of(foreign(silent, "opentelemetry.instrumentation.openai.v1"))
+
+    assert (made.outcome, made.reason) == (Outcome.NO_SAMPLE, "content is not on the spans (openllmetry)")
+
+
+def test_scopes_are_known_before_anything_else_is() -> None:
+    known = ["openinference.instrumentation.langchain", LANGCHAIN, "opentelemetry.instrumentation.openai.v1"]
+    translator = Translator()
+
+    assert [translator.knows(scope) for scope in known] == [True, True, True]
+    assert [translator.knows(scope) for scope in ("", "my.app", "opentelemetry.instrumentation.requests")] == [
+        False
+    ] * 3
+
+
+def test_no_two_translations_have_one_name() -> None:
+    assert len({translation.name for translation in TRANSLATIONS}) == len(TRANSLATIONS)
+
+
+def test_spans_of_several_dialects_in_one_trace_are_one_unit() -> None:
+    root = foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=1, trace_id=1)
+    below = foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1)
+
+    (unit,) = units_of([below, root])
+
+    assert [span.operation for span in unit.spans] == ["invoke_workflow", "chat"]
+    assert GenAIDialect().samples(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+def test_a_root_without_content_lets_its_only_child_of_the_same_kind_speak() -> None:
+    graph = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "LangGraph"}
+    root = foreign(graph, LANGCHAIN, span_id=1, trace_id=1)
+    workflow = foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=2, trace_id=1, parent_id=1)
+
+    (unit,) = units_of([workflow, root])
+
+    assert GenAIDialect().samples(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert unit.facts().metadata == {"thread_id": "t-1"}
+
+
+def test_a_root_without_content_lets_none_of_two_children_speak() -> None:
+    root = foreign({"gen_ai.operation.name": "invoke_agent"}, LANGCHAIN, span_id=1, trace_id=1)
+    children = [foreign(OPENLLMETRY_WORKFLOW, LANGCHAIN, span_id=n, trace_id=1, parent_id=1) for n in (2, 3)]
+
+    assert samples_of(root, *children).outcome == Outcome.NO_SAMPLE
+
+
+def test_content_is_rendered_when_it_is_first_read() -> None:
+    translated = Translator().translate(foreign({**OPENINFERENCE_CHAT, "openinference.span.kind": "CHAIN"}))
+
+    assert translated is not None
+    assert translated.without_content().attributes[semconv.CONVERSATION_ID] == "t-1"
+    assert callable(translated.attributes.held)  # type: ignore[attr-defined]
+
+
+def test_raw_content_weighs_until_it_is_rendered() -> None:
+    from spanscore.units.content_size import size_bytes_of
+
+    (unit,) = units_of([foreign({**OPENINFERENCE_CHAT, "llm.output_messages.0.message.content": "x" * 100_000})])
+
+    assert size_bytes_of(unit) > 100_000
+
+
+@pytest.mark.parametrize("parent", [1, 2])
+def test_spans_in_a_circle_of_parents_are_read(parent: int) -> None:
+    first = foreign(OPENINFERENCE_CHAT, span_id=1, trace_id=1, parent_id=parent)
+    second = foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1)
+
+    for unit in units_of([first, second]):
+        samples = GenAIDialect().samples(unit)
+        assert (samples.single is None) == (samples.outcome is not None)
+
+
+def test_a_cut_attribute_is_no_question() -> None:
+    cut = {**GENAI_CHAT, "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "te'}
+
+    assert samples_of(foreign(cut)).single == SingleTurnSample(response=ANSWER)
+
+
+def test_the_newest_form_is_read_where_there_are_several() -> None:
+    assert content_of(foreign(GENAI_CHAT)).keys() == {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
