@@ -108,7 +108,6 @@ MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """A model is asked and answers."""
 
 CREATE_AGENT: Final = "create_agent"
-EMBEDDINGS: Final = "embeddings"
 
 PLAIN_ATTRIBUTES: Final = frozenset(
     {
