@@ -10,9 +10,14 @@ from spanscore import semconv
 from spanscore.codec.sdk import structured
 from spanscore.dialects import GenAIDialect
 from spanscore.dialects.translations.genai import GenAITranslation
+from spanscore.dialects.translations.google_adk import GoogleADK
+from spanscore.dialects.translations.langfuse import Langfuse
+from spanscore.dialects.translations.mlflow import MLflow
 from spanscore.dialects.translations.openinference import OpenInference
 from spanscore.dialects.translations.openllmetry import OpenLLMetry
+from spanscore.dialects.translations.pydantic_ai import PydanticAI
 from spanscore.dialects.translations.registry import Translator
+from spanscore.dialects.translations.vercel_ai import VercelAI
 from spanscore.model.sample import Samples
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.testing import a_span
@@ -59,12 +64,51 @@ GENAI_CHAT: Mapping[str, Any] = {
     "gen_ai.prompt.0.content": QUESTION,
     "server.address": "api.openai.com",
 }
+VERCEL_RUN: Mapping[str, Any] = {
+    "ai.operationId": "ai.generateText",
+    "ai.telemetry.functionId": "capital",
+    "ai.telemetry.metadata.sessionId": "t-1",
+    "ai.prompt": f'{{"system": "Be brief.", "prompt": "{QUESTION}"}}',
+    "ai.response.text": ANSWER,
+}
+PYDANTIC_RUN: Mapping[str, Any] = {
+    "gen_ai.operation.name": "invoke_agent",
+    "gen_ai.agent.name": "capital",
+    "gen_ai.conversation.id": "t-1",
+    "pydantic_ai.all_messages": f'[{{"role": "user", "parts": [{{"type": "text", "content": "{QUESTION}"}}]}}]',
+    "final_result": ANSWER,
+}
+ADK_CALL: Mapping[str, Any] = {
+    "gen_ai.system": "gcp.vertex.agent",
+    "gen_ai.request.model": "gemini-2.0-flash",
+    "gcp.vertex.agent.session_id": "t-1",
+    "gcp.vertex.agent.llm_request": '{"model": "gemini-2.0-flash", "config": {"system_instruction": "Be brief."}, "contents":'
+    f' [{{"parts": [{{"text": "{QUESTION}"}}], "role": "user"}}]}}',
+    "gcp.vertex.agent.llm_response": f'{{"content": {{"parts": [{{"text": "{ANSWER}"}}], "role": "model"}}, "partial": false}}',
+}
+"""As version 1 writes it, by its source: what it was recorded with writes the conventions' own names."""
+LANGFUSE_RUN: Mapping[str, Any] = {
+    "langfuse.observation.type": "chain",
+    "langfuse.session.id": "t-1",
+    "langfuse.observation.metadata.tier": "gold",
+    "langfuse.observation.input": f'{{"args": ["{QUESTION}"], "kwargs": {{}}}}',
+    "langfuse.observation.output": ANSWER,
+}
+MLFLOW_RUN: Mapping[str, Any] = {
+    "mlflow.spanType": '"CHAIN"',
+    "mlflow.spanInputs": f'{{"question": "{QUESTION}"}}',
+    "mlflow.spanOutputs": f'"{ANSWER}"',
+}
 _OFF = (
     "gen_ai.operation.name",
     "gen_ai.request.model",
     "traceloop.span.kind",
     "openinference.span.kind",
     "llm.model_name",
+    "ai.operationId",
+    "gen_ai.system",
+    "langfuse.observation.type",
+    "mlflow.spanType",
 )
 _EVENT = ("gen_ai.user.message", {"gen_ai.event.content": QUESTION})
 
@@ -82,6 +126,11 @@ SPANS: dict[type, Callable[[], SpanData]] = {
     GenAITranslation: lambda: foreign(GENAI_CHAT, "opentelemetry.instrumentation.openai_v2", events=[_EVENT]),
     OpenInference: lambda: foreign(OPENINFERENCE_CHAT, "openinference.instrumentation.openai", events=[_EVENT]),
     OpenLLMetry: lambda: foreign(OPENLLMETRY_WORKFLOW, "opentelemetry.instrumentation.langchain", events=[_EVENT]),
+    VercelAI: lambda: foreign(VERCEL_RUN, "ai", events=[_EVENT]),
+    PydanticAI: lambda: foreign(PYDANTIC_RUN, "pydantic-ai", events=[_EVENT]),
+    GoogleADK: lambda: foreign(ADK_CALL, "gcp.vertex.agent", name="call_llm", events=[_EVENT]),
+    Langfuse: lambda: foreign(LANGFUSE_RUN, "langfuse-sdk", events=[_EVENT]),
+    MLflow: lambda: foreign(MLFLOW_RUN, "mlflow.tracing.provider", events=[_EVENT]),
 }
 """What each reads; one that is not here has no test."""
 SILENT: dict[type, Callable[[], SpanData]] = {
@@ -95,6 +144,15 @@ SILENT: dict[type, Callable[[], SpanData]] = {
         }
     ),
     OpenLLMetry: lambda: foreign(_silent(OPENLLMETRY_WORKFLOW), "opentelemetry.instrumentation.langchain"),
+    VercelAI: lambda: foreign(_silent(VERCEL_RUN), "ai"),
+    PydanticAI: lambda: foreign(_silent(PYDANTIC_RUN), "pydantic-ai"),
+    GoogleADK: lambda: foreign(
+        {**_silent(ADK_CALL), "gcp.vertex.agent.llm_request": "{}", "gcp.vertex.agent.llm_response": "{}"},
+        "gcp.vertex.agent",
+        name="call_llm",
+    ),
+    Langfuse: lambda: foreign(_silent(LANGFUSE_RUN), "langfuse-sdk"),
+    MLflow: lambda: foreign(_silent(MLFLOW_RUN), "mlflow.tracing.provider"),
 }
 
 

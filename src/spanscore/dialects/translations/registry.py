@@ -11,14 +11,28 @@ from typing import Final, NamedTuple
 
 from spanscore import semconv
 from spanscore.dialects.translations.genai import GenAITranslation
+from spanscore.dialects.translations.google_adk import GoogleADK
+from spanscore.dialects.translations.langfuse import Langfuse
+from spanscore.dialects.translations.mlflow import MLflow
 from spanscore.dialects.translations.openinference import OpenInference
 from spanscore.dialects.translations.openllmetry import OpenLLMetry
+from spanscore.dialects.translations.pydantic_ai import PydanticAI
+from spanscore.dialects.translations.vercel_ai import VercelAI
 from spanscore.model.span import SpanData
 from spanscore.protocols import Translation
 
 __all__ = ["NOT_READ", "TRANSLATIONS", "Translated", "Translator"]
 
-TRANSLATIONS: Final[Sequence[Translation]] = (GenAITranslation(), OpenInference(), OpenLLMetry())
+TRANSLATIONS: Final[Sequence[Translation]] = (
+    GenAITranslation(),
+    OpenInference(),
+    OpenLLMetry(),
+    VercelAI(),
+    PydanticAI(),
+    GoogleADK(),
+    Langfuse(),
+    MLflow(),
+)
 """The first that claims a span and finds content on it translates it."""
 NOT_READ: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMBEDDINGS})
 """Operations that ask and answer nothing: they are no units, and nothing of a unit."""
@@ -40,13 +54,14 @@ class Translator:
 
     def __init__(self, translations: Sequence[Translation] = TRANSLATIONS) -> None:
         self._translations = tuple(translations)
-        self._prefixes = tuple(prefix for translation in translations for prefix in translation.scopes)
+        self._scopes = frozenset(scope for translation in translations for scope in translation.scopes)
+        self._prefixes = tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in self._scopes)
         self._spans: Counter[str] = Counter()
         self._without: Counter[str] = Counter()
 
     def knows(self, scope: str) -> bool:
         """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
-        return scope.startswith(self._prefixes)
+        return scope in self._scopes or scope.startswith(self._prefixes)
 
     def translate(self, span: SpanData) -> SpanData | None:
         """Return the span in GenAI names; None where no translation claims it, or where it asks and answers nothing."""

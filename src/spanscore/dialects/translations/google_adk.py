@@ -1,0 +1,114 @@
+"""Google's Agent Development Kit: GenAI names, and in version 1 whole requests and answers of Gemini as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.codec.messages import ASSISTANT, TOOL, USER, role_of
+from spanscore.codec.text import from_wire
+from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.model.span import NoContent, SpanData
+
+__all__ = ["GoogleADK"]
+
+_SCOPE: Final = "gcp.vertex.agent"
+_REQUEST, _RESPONSE = "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response"
+_ARGUMENTS: Final = "gcp.vertex.agent.tool_call_args"
+_ANSWER: Final = "gcp.vertex.agent.tool_response"
+_QUOTING: Final = frozenset({_REQUEST, _RESPONSE, _ARGUMENTS, _ANSWER})
+_LEFT_OUT: Final = frozenset({"", "{}", "<not specified>", "<not serializable>"})
+"""What stands there where content is off, or where there is none."""
+_OPERATIONS: Final[Mapping[str, str]] = {
+    "call_llm": semconv.GENERATE_CONTENT,
+    "execute_tool": semconv.EXECUTE_TOOL,
+    "invoke_agent": semconv.INVOKE_AGENT,
+    "agent_run": semconv.INVOKE_AGENT,
+    "invocation": semconv.INVOKE_WORKFLOW,
+}
+"""First word of a span's name → operation, where it names none."""
+_NOTHING: Final = NoContent(
+    "content is not on the spans (google_adk)",
+    "the Agent Development Kit leaves it out: set ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=true, or"
+    " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY, for the traced application",
+)
+
+
+class GoogleADK:
+    """Reads the kit's spans. ``ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`` says whether content is on them."""
+
+    name = "google_adk"
+    scopes: Sequence[str] = (_SCOPE,)
+    marks: Sequence[bytes] = (b"gcp.vertex.agent.",)
+
+    def claims(self, span: SpanData) -> bool:
+        """Whether the span is of its scope."""
+        return span.scope == _SCOPE
+
+    def translate(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        first, _, rest = span.name.partition(" ")
+        operation = raw.get(semconv.OPERATION_NAME) or _OPERATIONS.get(first, semconv.EXECUTE_TASK)
+        plain = plain_of(raw)
+        plain[semconv.OPERATION_NAME] = operation
+        plain[semconv.PROVIDER_NAME] = raw.get(semconv.PROVIDER_NAME) or raw.get(semconv.SYSTEM)
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": raw.get("gcp.vertex.agent.session_id")})
+        if operation == semconv.INVOKE_AGENT:
+            plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or rest.strip("[]")
+        quoted = {name: value for name, value in raw.items() if name in _QUOTING and value not in _LEFT_OUT}
+        return in_genai_names(span, plain, quoted, _RENDERERS.get(str(operation), _model), nothing=_NOTHING)
+
+
+def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    request, response = (_read(quoted, name) for name in (_REQUEST, _RESPONSE))
+    asked = request.get("contents") if isinstance(request, dict) else None
+    said = response.get("content") if isinstance(response, dict) else None
+    return {
+        semconv.INPUT_MESSAGES: _messages(asked, USER) or None,
+        semconv.OUTPUT_MESSAGES: _messages([said], ASSISTANT) or None,
+    }
+
+
+def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: _read(quoted, _ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: _read(quoted, _ANSWER),
+    }
+
+
+_RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool}
+
+
+def _messages(contents: Any, speaker: str) -> list[dict[str, Any]]:
+    """Return Gemini's contents, ``{"role": "model", "parts": [{"text"} | {"function_call"} | {"function_response"}]}``."""
+    found = contents if isinstance(contents, list) else []
+    return [_message(one, speaker) for one in found if isinstance(one, dict) and isinstance(one.get("parts"), list)]
+
+
+def _message(content: Mapping[str, Any], speaker: str) -> dict[str, Any]:
+    read = [part for one in content["parts"] if isinstance(one, dict) and (part := _part(one)) is not None]
+    answers = any(part["type"] == "tool_call_response" for part in read)
+    return {"role": TOOL if answers else role_of(content.get("role")) or speaker, "parts": read}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    called, answered = part.get("function_call"), part.get("function_response")
+    if isinstance(called, dict):
+        return {
+            "type": "tool_call",
+            "id": called.get("id"),
+            "name": called.get("name"),
+            "arguments": called.get("args"),
+        }
+    if isinstance(answered, dict):
+        return {"type": "tool_call_response", "id": answered.get("id"), "response": answered.get("response")}
+    if isinstance(part.get("text"), str):
+        return {"type": "reasoning" if part.get("thought") else "text", "content": part["text"]}
+    return None
+
+
+def _read(quoted: Mapping[str, Any], name: str) -> Any:
+    value = quoted.get(name)
+    return from_wire(value) if isinstance(value, str) else value

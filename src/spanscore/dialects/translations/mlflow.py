@@ -1,0 +1,82 @@
+"""MLflow tracing: inputs and outputs as JSON, with the span's type; every attribute is JSON text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.codec.text import from_wire
+from spanscore.dialects.translations.building import conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.dialects.translations.whole import content_of
+from spanscore.model.span import NoContent, SpanData
+
+__all__ = ["MLflow"]
+
+_TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
+_SESSION: Final = "mlflow.trace.session"
+_OPERATIONS: Final[Mapping[str, str]] = {
+    "CHAT_MODEL": semconv.CHAT,
+    "LLM": semconv.CHAT,
+    "TOOL": semconv.EXECUTE_TOOL,
+    "RETRIEVER": semconv.RETRIEVAL,
+    "AGENT": semconv.INVOKE_AGENT,
+    "EMBEDDING": semconv.EMBEDDINGS,
+    "EVALUATOR": semconv.EVALUATION,
+}
+"""Type → operation; any other is a step, which at the top of a unit is its workflow."""
+_NAMES: Final[Mapping[str, str]] = {
+    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
+    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
+    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
+}
+_NOTHING: Final = NoContent(
+    "content is not on the spans (mlflow)",
+    "MLflow writes inputs and outputs of every span; a span processor of the traced application may have removed them",
+)
+
+
+class MLflow:
+    """Reads MLflow's own spans (3 and later), as its OTLP export writes them."""
+
+    name = "mlflow"
+    scopes: Sequence[str] = ("mlflow",)
+    marks: Sequence[bytes] = (_TYPE.encode(), _INPUTS.encode())
+
+    def claims(self, span: SpanData) -> bool:
+        """Whether the span has MLflow's type, inputs or outputs."""
+        return bool(wire_of(span).keys() & {_TYPE, _INPUTS, _OUTPUTS})
+
+    def translate(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        operation = _OPERATIONS.get(str(_read(raw, _TYPE)), semconv.INVOKE_WORKFLOW)
+        plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": _read(raw, _SESSION)})
+        if operation in _NAMES:
+            plain[_NAMES[operation]] = span.name
+        if operation == semconv.CHAT:
+            plain |= _usage(raw)
+        quoted = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
+        return in_genai_names(
+            span,
+            plain,
+            quoted,
+            lambda held: content_of(operation, _read(held, _INPUTS), _read(held, _OUTPUTS)),
+            nothing=_NOTHING,
+        )
+
+
+def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
+    counted = _read(raw, "mlflow.chat.tokenUsage")
+    known = counted if isinstance(counted, dict) else {}
+    return {
+        semconv.REQUEST_MODEL: _read(raw, "mlflow.llm.model"),
+        semconv.USAGE_INPUT_TOKENS: known.get("input_tokens"),
+        semconv.USAGE_OUTPUT_TOKENS: known.get("output_tokens"),
+    }
+
+
+def _read(held: Mapping[str, Any], name: str) -> Any:
+    value = held.get(name)
+    return from_wire(value) if isinstance(value, str) else value

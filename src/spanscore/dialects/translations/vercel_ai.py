@@ -1,0 +1,157 @@
+"""The Vercel AI SDK (npm ``ai``, 3 to 6): what was asked and answered under ``ai.*``, as JSON of its own messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.codec.blocks import parts
+from spanscore.codec.messages import ASSISTANT, USER, role_of, text_message
+from spanscore.codec.text import from_wire
+from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.model.span import NoContent, SpanData
+
+__all__ = ["VercelAI"]
+
+_CALL: Final = "ai.operationId"
+_TOOL: Final = "ai.toolCall"
+_METADATA: Final = "ai.telemetry.metadata."
+_FUNCTION: Final = "ai.telemetry.functionId"
+_PROMPT, _MESSAGES = "ai.prompt", "ai.prompt.messages"
+_TEXT: Final = ("ai.response.text", "ai.result.text", "ai.response.object", "ai.result.object")
+_CALLED: Final = ("ai.response.toolCalls", "ai.result.toolCalls")
+_REASONING: Final = "ai.response.reasoning"
+_ARGUMENTS, _RESULT = "ai.toolCall.args", "ai.toolCall.result"
+_QUOTING: Final = frozenset({_PROMPT, _MESSAGES, *_TEXT, *_CALLED, _REASONING, _ARGUMENTS, _RESULT})
+"""Attributes that quote; ``ai.result.*`` is how version 3 called them."""
+_RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
+    semconv.PROVIDER_NAME: (semconv.SYSTEM, "ai.model.provider"),
+    semconv.REQUEST_MODEL: ("ai.model.id",),
+    semconv.RESPONSE_MODEL: ("ai.response.model",),
+    semconv.USAGE_INPUT_TOKENS: ("ai.usage.inputTokens", "ai.usage.promptTokens"),
+    semconv.USAGE_OUTPUT_TOKENS: ("ai.usage.outputTokens", "ai.usage.completionTokens"),
+}
+_CONVERSATION: Final = ("sessionId", "threadId", "conversationId", "chatId")
+"""What applications call a conversation in the metadata of their telemetry."""
+_NOTHING: Final = NoContent(
+    "content is not on the spans (vercel_ai)",
+    "the AI SDK leaves it out: set recordInputs and recordOutputs of experimental_telemetry to true, or leave both away",
+)
+
+
+class VercelAI:
+    """Reads the AI SDK. Content is on its spans unless ``recordInputs`` or ``recordOutputs`` is false."""
+
+    name = "vercel_ai"
+    scopes: Sequence[str] = ("ai",)
+    marks: Sequence[bytes] = (_CALL.encode(),)
+
+    def claims(self, span: SpanData) -> bool:
+        """Whether the span names an operation of the SDK."""
+        return isinstance(wire_of(span).get(_CALL), str)
+
+    def translate(self, span: SpanData) -> SpanData:
+        """Return the span in GenAI names."""
+        raw = wire_of(span)
+        operation = _operation(str(raw[_CALL]))
+        start = len(_METADATA)
+        metadata = {name[start:]: value for name, value in raw.items() if name.startswith(_METADATA)}
+        plain = {name: next((raw[old] for old in known if old in raw), None) for name, known in _RENAMED.items()}
+        plain |= plain_of(raw)
+        plain[semconv.OPERATION_NAME] = operation
+        said = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
+        if operation == semconv.EXECUTE_TOOL:
+            plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
+        elif operation == semconv.INVOKE_WORKFLOW:
+            plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[_CALL]
+        quoted = {name: value for name, value in raw.items() if name in _QUOTING}
+        render = _RENDERERS.get(operation, _run)
+        return in_genai_names(span, plain, quoted, render, nothing=_NOTHING, metadata=metadata)
+
+
+def _operation(called: str) -> str:
+    """Return what ``ai.generateText``, ``ai.generateText.doGenerate`` or ``ai.toolCall`` does."""
+    if called == _TOOL:
+        return semconv.EXECUTE_TOOL
+    if called.startswith(("ai.embed", "ai.rerank")):
+        return semconv.EMBEDDINGS
+    return semconv.CHAT if called.rpartition(".")[2].startswith("do") else semconv.INVOKE_WORKFLOW
+
+
+def _run(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    prompt = _read(quoted, _PROMPT)
+    if isinstance(prompt, dict):
+        prompt = prompt.get("messages") or prompt.get("prompt")
+    asked = [text_message(USER, prompt)] if isinstance(prompt, str) else _messages(prompt)
+    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
+
+
+def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    asked = _messages(_read(quoted, _MESSAGES))
+    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
+
+
+def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: _read(quoted, _ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: _read(quoted, _RESULT),
+    }
+
+
+_RENDERERS: Final[Mapping[str, Render]] = {semconv.CHAT: _model, semconv.EXECUTE_TOOL: _tool}
+
+
+def _said(quoted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return what was answered, as one message: reasoning, text (or an object's JSON) and calls; None where nothing was."""
+    text = next((quoted[name] for name in _TEXT if name in quoted), None)
+    called = _read(quoted, next((name for name in _CALLED if name in quoted), ""))
+    calls = [_call(call) for call in called if isinstance(call, dict)] if isinstance(called, list) else []
+    thought = quoted.get(_REASONING)
+    said = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
+    if text is None and not said and not calls:
+        return None
+    return [{"role": ASSISTANT, "parts": [*said, *parts(text), *calls]}]
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    found = value if isinstance(value, list) else []
+    return [message for one in found if isinstance(one, dict) for message in _message(one)]
+
+
+def _message(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    role, content = role_of(one.get("role")), one.get("content")
+    if role is None:
+        return []
+    blocks = [_block(block) for block in content] if isinstance(content, list) else content
+    read = [part for block in blocks for part in block] if isinstance(blocks, list) else parts(blocks)
+    return [{"role": role, "parts": read}]
+
+
+def _block(block: Any) -> list[dict[str, Any]]:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind == "tool-call":
+        return [_call(block)]
+    if kind == "tool-result":
+        return [{"type": "tool_call_response", "id": block.get("toolCallId"), "response": _answered(block)}]
+    if kind == "reasoning":
+        return [{"type": "reasoning", "content": block.get("text")}]
+    return parts([block])
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    given = call["input"] if "input" in call else call.get("args")
+    named = {"id": call.get("toolCallId"), "name": call.get("toolName")}
+    return {"type": "tool_call", **named, "arguments": from_wire(given) if isinstance(given, str) else given}
+
+
+def _answered(block: Mapping[str, Any]) -> Any:
+    """Return what a tool answered: ``{"type": "json", "value"}`` from version 5 on, before that the value itself."""
+    output = block["output"] if "output" in block else block.get("result")
+    return output["value"] if isinstance(output, dict) and output.keys() == {"type", "value"} else output
+
+
+def _read(quoted: Mapping[str, Any], name: str) -> Any:
+    value = quoted.get(name)
+    return from_wire(value) if isinstance(value, str) else value

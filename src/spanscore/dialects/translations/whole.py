@@ -1,0 +1,73 @@
+"""A run's input and output, each one value, parsed → the content of a span, by its operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from spanscore import semconv
+from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
+from spanscore.codec.text import from_wire
+from spanscore.dialects.translations.chats import answers_in, prompts_in
+
+__all__ = ["arguments_of", "content_of", "parsed"]
+
+
+def parsed(value: Any) -> Any:
+    """Return what JSON text holds, where that is a structure; text that happens to be JSON (``5``, ``true``) stays text."""
+    known = from_wire(value) if isinstance(value, str) else value
+    return known if isinstance(known, (dict, list)) else value
+
+
+def arguments_of(value: Any) -> Any:
+    """Return the arguments of a decorated function, ``{"args": […], "kwargs": {…}}``, by name; one alone as it is."""
+    if not isinstance(value, dict) or value.keys() != {"args", "kwargs"}:
+        return value
+    args, named = value["args"], value["kwargs"]
+    if not args:
+        return named
+    return args[0] if not named and isinstance(args, list) and len(args) == 1 else value
+
+
+def content_of(operation: str, given: Any, gave: Any) -> dict[str, Any]:
+    """Return the content attributes of a span of an operation that was given one value and gave another; None = none."""
+    return _READERS.get(operation, _run)(given, gave)
+
+
+def _run(given: Any, gave: Any) -> dict[str, Any]:
+    return {
+        **side(given, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(gave, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
+    }
+
+
+def _model(given: Any, gave: Any) -> dict[str, Any]:
+    asked, said = ([] if given is None else prompts_in(given)), ([] if gave is None else answers_in(gave))
+    return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
+
+
+def _tool(given: Any, gave: Any) -> dict[str, Any]:
+    result, documents, _ = tool_answer(gave)
+    return {
+        semconv.TOOL_CALL_ARGUMENTS: unfolded(given),
+        semconv.TOOL_CALL_RESULT: result,
+        semconv.RETRIEVAL_DOCUMENTS: documents or None,
+    }
+
+
+def _retrieval(given: Any, gave: Any) -> dict[str, Any]:
+    query = given["query"] if isinstance(given, dict) and "query" in given else given
+    found = gave["documents"] if isinstance(gave, dict) and "documents" in gave else gave
+    documents = documents_of(unfolded(found))
+    return {
+        semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
+        semconv.RETRIEVAL_DOCUMENTS: documents if documents or found == [] else None,
+    }
+
+
+_READERS: Final[Mapping[str, Callable[[Any, Any], dict[str, Any]]]] = {
+    **dict.fromkeys(semconv.MODEL_OPERATIONS, _model),
+    semconv.EXECUTE_TOOL: _tool,
+    semconv.RETRIEVAL: _retrieval,
+}
+"""Operation → what makes its content; any other is a run."""
