@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final, get_args
 
 from docs.reference.meanings import meaning_of, parameters_in, plain, summary_of
 from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
@@ -98,10 +98,9 @@ def _metrics() -> Schema:
 
 
 def _parameters(kind: type) -> Schema:
-    told, hints = parameters_in(kind), get_type_hints(kind.__init__)
-    signature = inspect.signature(kind).parameters
+    told, signature = parameters_in(kind), inspect.signature(kind, eval_str=True).parameters
     taken = {name: one for name, one in signature.items() if name not in _GIVEN}
-    properties = {name: {**_type(hints[name]), "description": told.get(name, "")} for name in taken}
+    properties = {name: {**_type(one.annotation), "description": told.get(name, "")} for name, one in taken.items()}
     if "judge" in signature:
         second = [{"type": "string"}, {"$ref": "#/$defs/ShadowSettings"}]
         properties[SHADOW] = {"anyOf": second, "description": plain(summary_of(ShadowSettings))}

@@ -40,30 +40,44 @@ __all__ = [
 
 
 class SpanscoreError(Exception):
-    """The root of all errors raised by spanscore."""
+    """The root of all errors raised by spanscore: what catches it catches all of them."""
 
 
 class ConfigurationError(SpanscoreError, ValueError):
-    """A setting is wrong: the message names the key, the value and what is allowed."""
+    """A setting is wrong: the message names the key, the value and what is allowed.
+
+    What to do: write what the message says; ``spanscore check`` tells all that is wrong in a file at once.
+    """
 
 
 class NotReadyError(ConfigurationError):
-    """The setting is right, but this environment lacks what it needs: the message says what to add."""
+    """The setting is right, but this environment lacks what it needs: the message says what to add.
+
+    What to do: set the variable, or install the library, that is named; ``spanscore check --ready`` fails where one is missing.
+    """
 
 
 class MissingExtraError(NotReadyError):
-    """An optional library is missing: the message holds the ``pip install`` line that adds it."""
+    """An optional library is missing: the message holds the ``pip install`` line that adds it.
+
+    What to do: run that line; in a checkout, ``pip install '.[extra]'``.
+    """
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f"{library} is not installed. Install it with: pip install 'spanscore[{extra}]'")
 
 
 class SampleError(SpanscoreError, ValueError):
-    """A sample or conversation is invalid: the message names the field, or the message in it, and says why."""
+    """A sample or conversation is invalid: the message names the field, or the message in it, and says why.
+
+    What to do: mend the row, or what makes the sample; nothing was scored.
+    """
 
 
 class JudgeError(SpanscoreError):
     """The judge gave no usable answer. Never turned into a score.
+
+    What to do: look at ``error.type`` on the evaluation span, and at the account's row of ``scorer.status()``.
 
     Its type is one of a closed list: ``declined``, ``cut``, ``too_long``, ``no_such_model``, ``not_allowed``, ``connection``,
     ``unavailable``, ``timeout``, ``too_big``, ``unparseable``, ``empty``, ``http_<status>``; ``limit``, ``quota`` and
@@ -112,44 +126,65 @@ class JudgeError(SpanscoreError):
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge could not be reached, or failed on its side; asking again may pass."""
+    """The judge could not be reached, or failed on its side; asking again may pass.
+
+    What to do: nothing at first, it is asked again; where its breaker stays open, look at the provider, or name a ``fallback``.
+    """
 
     error_type = "unavailable"
 
 
 class JudgeOverloaded(JudgeUnavailable):
-    """The judge refused for load (429, 529, 503 with ``Retry-After``): the question waits, and has lost no attempt."""
+    """The judge refused for load (429, 529, 503 with ``Retry-After``): the question waits, and has lost no attempt.
+
+    What to do: ask the provider for more, or lower the sampling rates.
+    """
 
     error_type = "http_429"
 
 
 class JudgeOutOfQuota(JudgeError):
-    """The account has no money left (``insufficient_quota`` and its like): a person must act."""
+    """The account has no money left (``insufficient_quota`` and its like): a person must act.
+
+    What to do: pay, or name another account; the questions wait until ``max_wait``.
+    """
 
     error_type = "quota"
 
 
 class JudgeTimeout(JudgeError):
-    """The judge did not answer before its deadline."""
+    """The judge did not answer before its deadline.
+
+    What to do: a faster model, or a longer ``judge.timeout``.
+    """
 
     error_type = "timeout"
 
 
 class JudgeUnparseable(JudgeError):
-    """The judge answered in the wrong form, and again when it was asked to repair its answer."""
+    """The judge answered in the wrong form, and again when it was asked to repair its answer.
+
+    What to do: another ``judge.structured``, or another model.
+    """
 
     error_type = "unparseable"
 
 
 class JudgeRateLimited(JudgeError):
-    """The question waited for longer than ``max_wait``: for a ``limit``, for ``quota``, or as the ``breaker_open``."""
+    """The question waited for longer than ``max_wait``: for a ``limit``, for ``quota``, or as the ``breaker_open``.
+
+    What to do: lower the sampling rates, or ask the provider for more.
+    """
 
     error_type = "limit"
     was_asked = False
 
 
 class JudgeBudgetSpent(JudgeError):
-    """The question was not sent: the budget of its window is spent."""
+    """The question was not sent: the budget of its window is spent.
+
+    What to do: nothing, if that is what it is for; else raise ``judge.budget``, or ask a cheaper model.
+    """
 
     error_type = "budget"
     was_asked = False

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from docs.reference.build import written
 from docs.reference.keys import keys_in
 from docs.reference.schema import schema, sections
+from docs.reference.telemetry import ATTRIBUTES
 from jsonschema import Draft202012Validator
 from tests.docs.page import PAGES, blocks
+from tests.live import QUESTION, Grounded, a_line, rag
 from tests.settings.test_from_config import WRONG
+from typer.testing import CliRunner
 
+from spanscore import errors, semconv
+from spanscore.cli.main import app
 from spanscore.line.configuration import Configuration
+from spanscore.metrics.catalog.registry import built_ins
+from spanscore.model.outcome import Outcome
 from spanscore.settings.reading import read_settings
 from spanscore.settings.tree import Settings
 
@@ -57,6 +66,67 @@ def test_every_key_of_the_tree_is_told_and_says_what_it_does() -> None:
 
     assert {key.path.rpartition(".")[2] for key in KEYS} == leaves - sections_alone
     assert [key.path for key in KEYS if not key.meaning] == []
+
+
+# --- telemetry ---
+
+READ_ONLY = re.compile(r"^# --- read only: .*?(?=^# --- (?!read only))", re.MULTILINE | re.DOTALL)
+CONSTANT = re.compile(r'^\w+: Final = "([a-z_][\w.]*\.[\w.]*)"', re.MULTILINE)
+WRITTEN_NAMES = {*CONSTANT.findall(READ_ONLY.sub("", inspect.getsource(semconv)))}
+ON_SPANS = {getattr(semconv, constant): kind for constant, (kind, _, _) in ATTRIBUTES.items()}
+WIRE_TYPES = {str: "string", bool: "bool", int: "int", float: "double", tuple: "[]"}
+
+
+def test_every_name_that_is_written_is_told() -> None:
+    told = re.findall(r"`([\w.]+)…?`", WRITTEN["docs/reference/telemetry.md"])
+
+    assert {*told} >= WRITTEN_NAMES
+
+
+def test_what_is_on_spans_is_told_with_its_type() -> None:
+    with a_line(Grounded(), capture_content=True, steps=True) as (scorer, trace):
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert scorer.flush(10)
+
+    held = {(name, value) for span in trace.spans for name, value in span.attributes.items()}
+    assert [f"{name}: {value!r}" for name, value in held if WIRE_TYPES[type(value)] not in _type_of(name)] == []
+
+
+def _type_of(name: str) -> str:
+    """Return the type that is told of a name, or of its beginning; empty where nothing is."""
+    beginnings = (kind for told, kind in ON_SPANS.items() if told[-1] == "." and name.startswith(told))
+    return ON_SPANS.get(name) or next(beginnings, "")
+
+
+# --- commands, outcomes, errors, metrics ---
+
+
+def test_every_command_and_option_is_told() -> None:
+    page = WRITTEN["docs/reference/cli.md"]
+    shown = CliRunner().invoke(app(), ["--help"]).output
+    commands = [*typer.main.get_command(app()).commands]  # type: ignore[attr-defined]
+
+    assert [name for name in commands if f"## spanscore {name}" not in page or name not in shown] == []
+    for name in commands:
+        told = CliRunner().invoke(app(), [name, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+        assert {*re.findall(r"--[a-z][a-z-]+", told)} - {"--help"} <= {*re.findall(r"--[a-z][a-z-]+", page)}, name
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("outcomes", [f"| `{outcome}` |" for outcome in Outcome]),
+        ("errors", [f"## {name}" for name in errors.__all__ if name != "writing"]),
+        ("metrics", [f"## {name}" for name in built_ins()]),
+    ],
+)
+def test_every_one_is_told(page: str, names: list[str]) -> None:
+    assert [name for name in names if name not in WRITTEN[f"docs/reference/{page}.md"]] == []
+
+
+def test_every_outcome_and_every_parameter_of_a_metric_says_what_it_is() -> None:
+    assert "| |" not in WRITTEN["docs/reference/outcomes.md"].partition("| --- |")[0]
+    assert re.findall(r"^\| `(\w+)` \| `[^|]*` \|  \|$", WRITTEN["docs/reference/metrics.md"], re.MULTILINE) == []
 
 
 # --- the example ---

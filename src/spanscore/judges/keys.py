@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-__all__ = ["missing_key", "takes_key"]
+__all__ = ["KEYS", "missing_key", "takes_key"]
 
-_KEYS: Mapping[str, tuple[str, ...]] = {
+KEYS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
     "azure_openai": ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
     "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
@@ -29,10 +29,10 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 def missing_key(name: str) -> str | None:
     """Return the variables of which one must be set for ``provider:model``; None where one is, or the provider is not known."""
     provider, colon, _ = name.strip().partition(":")
-    wanted = _KEYS.get(provider, ()) if colon else ()
+    wanted = KEYS.get(provider, ()) if colon else ()
     return None if not wanted or any(os.environ.get(key) for key in wanted) else " or ".join(wanted)
 
 
 def takes_key(provider: str) -> bool:
     """Whether a provider is known to take a key, without which its client is not made."""
-    return provider in _KEYS
+    return provider in KEYS

@@ -1,4 +1,4 @@
-"""Score and Outcome: one result, and how each eligible (unit × metric) ended; and their flat form on a unit's span.
+"""Score: one result; and the flat form of all of a unit's on its span.
 
 ``value`` is on the metric's own scale and is what spans carry. ``quality`` maps it by range and direction to [0, 1],
 1 good: instruments, labels and means use that one.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from enum import StrEnum
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Literal
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
+from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
 from spanscore.model.transcript import Transcript
 
@@ -40,70 +40,6 @@ __all__ = [
 Kind = Literal["binary", "ordinal", "continuous"]
 Direction = Literal["higher", "lower"]
 Label = Literal["pass", "fail"]
-
-
-class Outcome(StrEnum):
-    """How an eligible (unit × metric) ended: exactly one of these.
-
-    A mean is about the units that can have a score, and some cannot, by what they are: there is nothing to score
-    (``no_sample``, ``missing_field``) or to say (``undefined``), or the user left them out (``filtered``). Others stand for
-    those that dice have left, ours (``not_sampled``) or the head sampler's (``not_exported``). Every other outcome but
-    ``scored`` is a loss: the mean should hold the unit, and does not.
-    """
-
-    SCORED = "scored"
-    UNDEFINED = "undefined"
-    NOT_SAMPLED = "not_sampled"
-    FILTERED = "filtered"
-    NOT_EXPORTED = "not_exported"
-    NO_SAMPLE = "no_sample"
-    MISSING_FIELD = "missing_field"
-    INCOMPLETE = "incomplete"
-    TOO_LATE = "too_late"
-    REFUSED = "refused"
-    QUEUE_FULL = "queue_full"
-    RATE_LIMITED = "rate_limited"
-    BUDGET = "budget"
-    TIMEOUT = "timeout"
-    JUDGE_ERROR = "judge_error"
-    METRIC_ERROR = "metric_error"
-    REDACTION_ERROR = "redaction_error"
-    SHUTDOWN = "shutdown"
-
-    @property
-    def failed(self) -> bool:
-        """Whether this is the failure of an evaluation that was begun: ``error.type`` is set, never a value."""
-        return self in _FAILED
-
-    @property
-    def lost(self) -> bool:
-        """Whether the mean lacks this unit: its evaluation failed, or never began although the unit was to be scored."""
-        return self in _LOST
-
-    @property
-    def turned_away(self) -> bool:
-        """Whether no score was asked for: by the dice, a filter, or as the trace is not exported."""
-        return self in _TURNED_AWAY
-
-
-_FAILED = frozenset(
-    {
-        Outcome.TIMEOUT,
-        Outcome.JUDGE_ERROR,
-        Outcome.METRIC_ERROR,
-        Outcome.REDACTION_ERROR,
-        Outcome.RATE_LIMITED,
-        Outcome.BUDGET,
-    }
-)
-_LOST = _FAILED | {
-    Outcome.INCOMPLETE,
-    Outcome.TOO_LATE,
-    Outcome.REFUSED,
-    Outcome.QUEUE_FULL,
-    Outcome.SHUTDOWN,
-}
-_TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,190 @@
+"""What the code says of itself → the made parts of outcomes.md, errors.md, cli.md and metrics.md."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args
+
+from docs.reference.meanings import parameters_in, plain, summary_of
+from typer.models import CommandInfo, OptionInfo
+
+from spanscore import errors
+from spanscore.cli.main import app
+from spanscore.metrics.catalog.metric_doc import metric_doc_of
+from spanscore.metrics.catalog.registry import built_ins
+from spanscore.model.outcome import Outcome
+from spanscore.monitoring.health import REMEDIES
+
+__all__ = ["cli", "error_classes", "metrics", "outcomes", "table"]
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; a cell is on one line, and a bar in it is no border."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+
+
+# --- outcomes -----------------------------------------------------------------------------------------------------
+
+
+def outcomes() -> str:
+    """Return every outcome."""
+    told = parameters_in(Outcome)
+    remedies = {outcome: remedy.partition(": ")[2] for outcome, remedy in REMEDIES.items()}
+    rows = [[f"`{one}`", told[one.name].rstrip("."), _in_the_mean(one), remedies.get(one, "")] for one in Outcome]
+    return table(["outcome", "when", "the mean", "what to do"], rows)
+
+
+def _in_the_mean(outcome: Outcome) -> str:
+    if outcome is Outcome.SCORED:
+        return "holds it"
+    if outcome.lost:
+        return "lacks it"
+    return "others stand for it" if outcome in (Outcome.NOT_SAMPLED, Outcome.NOT_EXPORTED) else "is without it"
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+def error_classes() -> str:
+    """Return every error class."""
+    classes = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
+    tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
+    told = (f"## {kind.__name__}\n\n{_told(kind)}" for kind in sorted(classes, key=lambda kind: kind.__name__))
+    return "\n\n".join([f"```text\n{tree}\n```", *told])
+
+
+def _told(kind: type) -> str:
+    above = f"A `{kind.__mro__[1].__name__}`. " if kind is not errors.SpanscoreError else ""
+    own_type = getattr(kind, "error_type", "")
+    typed = f" `error.type` on the evaluation span: `{own_type}`, unless it says otherwise." if own_type else ""
+    return above + summary_of(kind).replace("What to do:", "*What to do:*") + typed
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+_EXITS = {
+    "check": "0: no fault · 2: a fault, each told with its key · 3: with `--ready`, this environment lacks something",
+}
+_EXITS_OF_ALL = "0 · 2: what the user gave is wrong; one message on stderr, and no traceback"
+
+
+def cli() -> str:
+    """Return every command."""
+    return "\n\n".join(_command(one) for one in app().registered_commands)
+
+
+def _command(command: CommandInfo) -> str:
+    """Return one by the signature of its function: what typer makes of it differs from release to release."""
+    given = inspect.signature(command.callback, eval_str=True).parameters.values() if command.callback else []
+    arguments, options = list[list[str]](), list[list[str]]()
+    for one in given:
+        kind, (info, *_) = one.annotation.__origin__, one.annotation.__metadata__
+        if isinstance(info, OptionInfo):
+            first = [info.default] if isinstance(info.default, str) else []  # typer takes the first name for a default
+            names = [*first, *(info.param_decls or ())] or [f"--{one.name.replace('_', '-')}"]
+            value = "" if kind is bool else f" {_metavar(kind, info)}"
+            options.append([", ".join(f"`{name}{value}`" for name in names), _default(one.default), _help(info)])
+        else:
+            needed = "required" if one.default is one.empty else "optional"
+            arguments.append([f"`{_metavar(kind, info)}`", needed, _help(info)])
+    told = [plain(paragraph) for paragraph in _plain(command.help or "").split("\n\n")]
+    parts = [
+        f"## spanscore {command.name}",
+        *told,
+        *([table(["argument", "", "what it is"], arguments)] if arguments else []),
+        *([table(["option", "default", "what it does"], options)] if options else []),
+        f"Exit codes: {_EXITS.get(command.name or '', _EXITS_OF_ALL)}.",
+    ]
+    return "\n\n".join(parts)
+
+
+def _metavar(kind: Any, info: Any) -> str:
+    if info.metavar:
+        return str(info.metavar)
+    kinds = [one for one in get_args(kind) or [kind] if one is not type(None)]
+    if issubclass(kinds[0], Enum):
+        return "|".join(str(one.value) for one in kinds[0])
+    return {int: "N", float: "NUMBER", Path: "PATH"}.get(kinds[0], "TEXT")
+
+
+def _default(value: Any) -> str:
+    return "" if value in (None, "", False, inspect.Parameter.empty) else f"`{getattr(value, 'value', value)}`"
+
+
+def _help(info: Any) -> str:
+    return plain(_plain(info.help or ""))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\[/?bold\]", "`", text)
+
+
+# --- metrics ------------------------------------------------------------------------------------------------------
+
+
+def metrics() -> str:
+    """Return every metric, in groups and each by itself."""
+    rows = _metric_rows()
+    groups = dict.fromkeys(row["group"] for row in rows)
+    listed = (_group(group, [row for row in rows if row["group"] == group]) for group in groups)
+    return "\n\n".join([*listed, *map(_metric, rows)])
+
+
+def _metric_rows() -> list[dict[str, Any]]:
+    """Return what the command tells; by a rule of thumb for tokens, which is the same on every machine."""
+    command = [sys.executable, "-c", "from spanscore.cli.main import main; main()", "metrics", "--json"]
+    told = subprocess.run(
+        command, env={**os.environ, "TIKTOKEN_CACHE_DIR": os.devnull}, capture_output=True, check=True
+    )
+    rows: list[dict[str, Any]] = json.loads(told.stdout)
+    return rows
+
+
+def _group(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    headers = ["metric", "the question", "range", "calls", "tokens"]
+    cells = [[f"[`{row['name']}`](#{row['name']})", row["question"], _range(row), *_cost(row)] for row in rows]
+    return f"**{name[:1].upper()}{name[1:]}**\n\n{table(headers, cells)}"
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    return str(row["range"]) + (" ↓" if row["direction"] == "lower" else "")
+
+
+def _cost(row: Mapping[str, Any]) -> tuple[str, str]:
+    cost = row["cost"]
+    if cost is None or not cost["calls"]:
+        return ("–", "–") if cost is None else ("0", "0")
+    return str(cost["calls"]), f"{cost['input_tokens'] + cost['output_tokens']:,}"
+
+
+def _metric(row: Mapping[str, Any]) -> str:
+    kind = built_ins()[row["name"]]
+    told = parameters_in(kind)
+    also = f"Also called {', '.join(f'`{alias}`' for alias in row['aliases'])}." if row["aliases"] else ""
+    parts = ("formula", "fields", "judge_calls", "blind_spot", "source", "deviations")
+    doc = metric_doc_of(kind)
+    listed = [f"- **{part.replace('_', ' ')}**: {plain(getattr(doc, part))}" for part in parts]
+    parameters = [
+        [f"`{name}`", f"`{json.dumps(default)}`", told.get(name, "")] for name, default in row["parameters"].items()
+    ]
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                f"## {row['name']}",
+                f"{plain(doc.question)} {also}".strip(),
+                f"In Python `spanscore.metrics.{kind.__name__}`.",
+                "\n".join(listed),
+                table(["parameter", "default", "what it is"], parameters),
+            ],
+        )
+    )

@@ -1,0 +1,185 @@
+"""``semconv.py`` → the made part of telemetry.md: what is written, of which type, onto which span or instrument.
+
+What an attribute means stands beside its constant, where its name does not say it; here stand its type and its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Final
+
+from docs.reference.meanings import plain
+from docs.reference.pages import table
+
+from spanscore import semconv
+from spanscore.otel.instrument_table import INSTRUMENTS, Instrument
+
+__all__ = ["ATTRIBUTES", "telemetry"]
+
+_MODEL, _TOOL, _RETRIEVER = "model span", "tool span", "retriever span"
+_UNIT, _EVALUATION, _EVENT = "the unit's span", "evaluation span", "event"
+_BOTH = f"{_UNIT}, {_EVALUATION}"
+_RESULT = f"{_EVALUATION}, {_EVENT}, instruments"
+_SUMS = "instruments"
+
+ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
+    # captured spans
+    "OPERATION_NAME": (
+        "string",
+        "every span",
+        "what the span is: `chat`, `retrieval`, `execute_tool`, `invoke_agent` …",
+    ),
+    "PROVIDER_NAME": ("string", f"{_MODEL}, {_SUMS}", "the model's provider; on instruments, the judge's"),
+    "CONVERSATION_ID": ("string", f"captured spans, {_EVALUATION}", "the session or thread, as redacted"),
+    "WORKFLOW_NAME": ("string", f"root, {_EVALUATION}, {_SUMS}", "the name of the first chain"),
+    "AGENT_NAME": ("string", f"agent span, {_MODEL}, {_EVALUATION}, {_SUMS}", "the agent's name"),
+    "REQUEST_MODEL": (
+        "string",
+        f"{_MODEL}, {_EVALUATION}, {_SUMS}",
+        "the model that was asked; on an evaluation span the judge's",
+    ),
+    "REQUEST_TEMPERATURE": ("double", _MODEL, "as it was asked for"),
+    "REQUEST_MAX_TOKENS": ("int", _MODEL, "as it was asked for"),
+    "RESPONSE_MODEL": ("string", _MODEL, "the model that answered"),
+    "RESPONSE_ID": ("string", f"{_MODEL}, {_EVENT}", "the provider's id of the answer"),
+    "RESPONSE_FINISH_REASONS": ("string[]", _MODEL, "why the model stopped, by answer"),
+    "RESPONSE_TIME_TO_FIRST_CHUNK": ("double", _MODEL, "seconds until a stream began"),
+    "USAGE_INPUT_TOKENS": ("int", _MODEL, "tokens read"),
+    "USAGE_OUTPUT_TOKENS": ("int", _MODEL, "tokens written"),
+    "USAGE_CACHE_READ_INPUT_TOKENS": ("int", _MODEL, "of the tokens read, those from the provider's cache"),
+    "USAGE_CACHE_WRITE_INPUT_TOKENS": ("int", _MODEL, "of the tokens read, those written to its cache"),
+    "USAGE_CACHE_CREATION_INPUT_TOKENS": ("int", _MODEL, ""),
+    "USAGE_REASONING_OUTPUT_TOKENS": ("int", _MODEL, "of the tokens written, those of reasoning"),
+    "TOKEN_TYPE": ("string", _SUMS, "`input` or `output`"),
+    "TOOL_NAME": ("string", _TOOL, "the tool's name"),
+    "TOOL_CALL_ID": ("string", _TOOL, "the id that the model gave the call"),
+    "PROMPT_VERSION": (
+        "string",
+        f"captured spans, {_EVALUATION}",
+        "of the application's prompt, where the run's metadata has one",
+    ),
+    "ERROR_TYPE": ("string", f"captured spans, {_EVALUATION}, {_EVENT}, {_SUMS}", "class or kind of what failed"),
+    "SERVICE_NAME": ("string", "resource", ""),
+    "INPUT_MESSAGES": ("string (JSON)", f"root, agent span, {_MODEL}", "what came in"),
+    "OUTPUT_MESSAGES": ("string (JSON)", f"root, agent span, {_MODEL}", "what was answered"),
+    "SYSTEM_INSTRUCTIONS": ("string (JSON)", _MODEL, "what stood before the messages"),
+    "TOOL_DEFINITIONS": ("string (JSON)", _MODEL, "tools that the model might call"),
+    "TOOL_CALL_ARGUMENTS": ("string (JSON)", _TOOL, "what the tool was given"),
+    "TOOL_CALL_RESULT": ("string (JSON)", _TOOL, "what it gave back"),
+    "RETRIEVAL_QUERY": ("string", _RETRIEVER, "what was searched for"),
+    "RETRIEVAL_DOCUMENTS": ("string (JSON)", f"{_RETRIEVER}, {_TOOL}", "what was found"),
+    "INPUT_VALUE": ("string (JSON)", "root", ""),
+    "OUTPUT_VALUE": ("string (JSON)", "root", "OpenInference: its output, likewise"),
+    "OPENINFERENCE_DOCUMENTS": ("string, double", f"{_RETRIEVER}, {_TOOL}", ""),
+    "EXPECTED": ("string (JSON)", "root", ""),
+    "HISTORY": ("string (JSON)", "root", ""),
+    # scores
+    "EVALUATION_NAME": ("string", _RESULT, "the metric"),
+    "EVALUATION_SCORE_VALUE": ("double", f"{_EVALUATION}, {_EVENT}", "the score, on the metric's own scale"),
+    "EVALUATION_SCORE_LABEL": ("string", _RESULT, "`pass` or `fail`"),
+    "EVALUATION_EXPLANATION": ("string", f"{_EVALUATION}, {_EVENT}", "why; it quotes, and is content"),
+    "OPENINFERENCE_KIND": (
+        "string",
+        "every span",
+        "`LLM`, `RETRIEVER`, `TOOL`, `AGENT`, `CHAIN`; `EVALUATOR` on an evaluation span",
+    ),
+    "OPENINFERENCE_EVALUATION": ("string, double", _EVALUATION, ""),
+    "SCORE": ("double", _BOTH, "followed by the metric: its score, on the metric's own scale"),
+    "LABEL": ("string", _BOTH, "followed by the metric: `pass` or `fail`"),
+    "PROBABILITY": ("double", _BOTH, "followed by the metric: with which probability it took the unit, (0, 1]"),
+    "VERDICT": ("string", _BOTH, "`fail` where any label of it is, else `pass`"),
+    "STATUS": ("string", _UNIT, "`scored`, `partial`, `pending`, `not_sampled`, `not_scored` or `elsewhere`"),
+    "REASON": ("string", _UNIT, "the outcomes that are not `scored`, with commas between"),
+    "UNSCORED": ("string", _UNIT, ""),
+    "RUN_END": ("string", _UNIT, "`completed`, `abandoned`, `cancelled` or `interrupted`"),
+    "SAMPLE_SOURCE": ("string", _UNIT, ""),
+    "RETRIEVED_UNUSED": ("int", _UNIT, ""),
+    "SCORED_REQUEST_MODEL": ("string", _EVALUATION, ""),
+    "METRIC_VERSION": ("string", _EVALUATION, "of its prompts, parameters and code"),
+    "METRIC_KIND": ("string", _EVALUATION, "`binary`, `ordinal` or `continuous`"),
+    "METRIC_DIRECTION": ("string", _EVALUATION, "`higher` or `lower` is better"),
+    "METRIC_RANGE": ("double[]", _EVALUATION, "lowest and highest value"),
+    "METRIC_PASS_AT": ("double", _EVALUATION, ""),
+    "QUALITY": ("double", _EVALUATION, "the score on [0, 1], 1 good"),
+    "SAMPLING_RULE": ("string", f"{_UNIT}, {_EVALUATION}", ""),
+    "SAMPLING_THRESHOLD": ("string", f"{_EVALUATION}, {_EVENT}", "T, 14 hex digits; the probability is 1 − T / 2⁵⁶"),
+    "SAMPLING_PROBABILITY": ("double", _EVENT, "with which the metric took the unit, (0, 1]"),
+    "SERIES": ("string", f"{_EVALUATION}, {_SUMS}", "metric version, judge and votes: the scores that may be compared"),
+    "SCORE_ID": ("string", _EVALUATION, "the same for the same unit, metric and version, in any process"),
+    "SCORE_REVISION": ("int", _EVALUATION, "0; more where it supersedes an earlier one"),
+    "STRATUM": ("string", f"{_BOTH}, {_SUMS}", ""),
+    "OUTCOME": ("string", _SUMS, "how units ended: [outcomes](outcomes.md)"),
+    "JUDGE_MODEL": ("string", _EVALUATION, "who judged"),
+    "JUDGE_INPUT_TOKENS": ("int", _EVALUATION, "tokens that the judge read"),
+    "JUDGE_OUTPUT_TOKENS": ("int", _EVALUATION, "tokens that it wrote"),
+    "JUDGE_COST_USD": ("double", _EVALUATION, "what that cost, where its price is known"),
+    "JUDGE_CALLS_ATTRIBUTE": ("int", _EVALUATION, "questions"),
+    "JUDGE_CACHED_CALLS": ("int", _EVALUATION, ""),
+    "JUDGE_INPUT_LEFT_OUT": ("double", _EVALUATION, ""),
+    "JUDGE_STEP": ("string", "judge span", ""),
+    "JUDGE_DURATION_ATTRIBUTE": ("double", _EVALUATION, "seconds that the judge took, of all questions together"),
+    "DEMO_STRETCH": ("string", "root, in `spanscore demo` alone", ""),
+    "BUDGET_UNIT": ("string", _SUMS, ""),
+    "BUDGET_WINDOW": ("string", _SUMS, ""),
+}
+"""Constant → type on the wire, where it is, and what it means where its constant does not say it."""
+
+_OF_MODELS: Final = {
+    semconv.CLIENT_TOKEN_USAGE: Instrument("histogram", "{token}", "Standard: tokens of the application's model runs"),
+    semconv.CLIENT_OPERATION_DURATION: Instrument(
+        "histogram", "s", "Standard: durations of the application's model runs"
+    ),
+}
+
+
+def telemetry() -> str:
+    """Return every attribute, and every instrument."""
+    content = [name for name in ATTRIBUTES if semconv.is_content(getattr(semconv, name))]
+    standard = [name for name in ATTRIBUTES if name not in content and not _is_ours(name)]
+    ours = [name for name in ATTRIBUTES if name not in content and _is_ours(name)]
+    instruments = [
+        [f"`{name}`", one.kind, f"`{one.unit}`" if one.unit else "", one.description]
+        for name, one in {**INSTRUMENTS, **_OF_MODELS}.items()
+    ]
+    return "\n\n".join(
+        [
+            "## Attributes: standard",
+            _attributes(standard),
+            "## Attributes: ours",
+            _attributes(ours),
+            "## Attributes: content",
+            "Written only where content is exported (`capture.content`).",
+            _attributes(content),
+            "## Instruments",
+            table(["instrument", "kind", "unit", "what it counts"], instruments),
+        ]
+    )
+
+
+def _is_ours(name: str) -> bool:
+    return str(getattr(semconv, name)).startswith("spanscore.")
+
+
+def _attributes(names: list[str]) -> str:
+    notes = _notes()
+    rows = []
+    for name in names:
+        kind, place, meaning = ATTRIBUTES[name]
+        wire = getattr(semconv, name)
+        written = f"`{wire}…`" if wire.endswith(".") else f"`{wire}`"
+        rows.append([written, kind, place, meaning or notes[name]])
+    return table(["attribute", "type", "where", "what it is"], rows)
+
+
+def _notes() -> dict[str, str]:
+    """Return constant → the note below it."""
+    body = ast.parse(inspect.getsource(semconv)).body
+    return {
+        above.target.id: plain(note.value.value)
+        for above, note in pairwise(body)
+        if isinstance(above, ast.AnnAssign) and isinstance(above.target, ast.Name)
+        if isinstance(note, ast.Expr) and isinstance(note.value, ast.Constant) and isinstance(note.value.value, str)
+    }

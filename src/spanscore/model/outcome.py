@@ -1,0 +1,93 @@
+"""Outcome: how each eligible (unit × metric) ended."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["Outcome"]
+
+
+class Outcome(StrEnum):
+    """How an eligible (unit × metric) ended: exactly one of these.
+
+    A mean is about the units that can have a score, and some cannot, by what they are: there is nothing to score
+    (``no_sample``, ``missing_field``) or to say (``undefined``), or the user left them out (``filtered``). Others stand for
+    those that dice have left, ours (``not_sampled``) or the head sampler's (``not_exported``). Every other outcome but
+    ``scored`` is a loss: the mean should hold the unit, and does not.
+
+    Attributes:
+        SCORED: a value came out.
+        UNDEFINED: the metric has no value on this sample, and says why.
+        NOT_SAMPLED: the dice left it; those that they took stand for it.
+        FILTERED: ``keep=`` said no.
+        NOT_EXPORTED: the head sampler dropped the trace: there is no span that a score could be on.
+        NO_SAMPLE: no question and answer were found, or several and none was told; the reason names the keys that were there.
+        MISSING_FIELD: a field that the metric needs is not there; the reason names it.
+        INCOMPLETE: events of the unit were lost, it never ended, or it is too large.
+        TOO_LATE: its scores could reach no span any more. Never given so far: late scores are on evaluation spans.
+        REFUSED: the inbox was full when it began.
+        QUEUE_FULL: the job queue was full, in units or in bytes, or the part of it that metrics which ask one judge may fill.
+        RATE_LIMITED: the judge was not asked: it let the question wait for longer than ``judge.max_wait``.
+        BUDGET: the judge was not asked: what it may be paid in the window is spent.
+        TIMEOUT: the metric or its judge took too long.
+        JUDGE_ERROR: the judge gave no usable answer; ``error.type`` says of which kind.
+        METRIC_ERROR: the metric, or a function of the user's, raised or hung.
+        REDACTION_ERROR: the redactor raised, gave no text or hung: nothing is judged, and no content is exported.
+        SHUTDOWN: the scorer or the process ended first.
+    """
+
+    SCORED = "scored"
+    UNDEFINED = "undefined"
+    NOT_SAMPLED = "not_sampled"
+    FILTERED = "filtered"
+    NOT_EXPORTED = "not_exported"
+    NO_SAMPLE = "no_sample"
+    MISSING_FIELD = "missing_field"
+    INCOMPLETE = "incomplete"
+    TOO_LATE = "too_late"
+    REFUSED = "refused"
+    QUEUE_FULL = "queue_full"
+    RATE_LIMITED = "rate_limited"
+    BUDGET = "budget"
+    TIMEOUT = "timeout"
+    JUDGE_ERROR = "judge_error"
+    METRIC_ERROR = "metric_error"
+    REDACTION_ERROR = "redaction_error"
+    SHUTDOWN = "shutdown"
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is the failure of an evaluation that was begun: ``error.type`` is set, never a value."""
+        return self in _FAILED
+
+    @property
+    def lost(self) -> bool:
+        """Whether the mean lacks this unit: its evaluation failed, or never began although the unit was to be scored."""
+        return self in _LOST
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether no score was asked for: by the dice, a filter, or as the trace is not exported."""
+        return self in _TURNED_AWAY
+
+
+_FAILED = frozenset(
+    {
+        Outcome.TIMEOUT,
+        Outcome.JUDGE_ERROR,
+        Outcome.METRIC_ERROR,
+        Outcome.REDACTION_ERROR,
+        Outcome.RATE_LIMITED,
+        Outcome.BUDGET,
+    }
+)
+_LOST = _FAILED | {
+    Outcome.INCOMPLETE,
+    Outcome.TOO_LATE,
+    Outcome.REFUSED,
+    Outcome.QUEUE_FULL,
+    Outcome.SHUTDOWN,
+}
+
+
+_TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED})
