@@ -220,7 +220,7 @@ class OnlineScorer:
 
         Args:
             port: 0 = any free one.
-            host: the address to listen on; reachable from this machine only by default.
+            host: the address to listen on; reachable from this machine only by default. In a pod or container ``"0.0.0.0"``.
 
         Returns:
             The port. The page is ``http://<host>:<port>/metrics``.
@@ -291,7 +291,7 @@ class OnlineScorer:
             overflowed=0 if self._models is None else self._models.overflowed,
             notes=[
                 *([] if self._models is None else self._models.notes(self._line.ledger.outcomes())),
-                *([] if url else self._providers.notes()),
+                *self._providers.notes(self._endpoint),
             ],
         )
 
@@ -390,8 +390,8 @@ class OnlineScorer:
             with self._lock:
                 if not self._ready_for_roots:
                     self._providers.resolve()
-                    if self._endpoint is None and self._line.telemetry is not None:
-                        self._providers.mention_lacking_metrics()
+                    if self._line.telemetry is not None:
+                        self._providers.mention_lacking_metrics(self._endpoint)
                     if self._line.options.capture:
                         announce(neighbours())
                     self._line.watch_for_shutdown()

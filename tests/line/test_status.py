@@ -9,7 +9,7 @@ from rich.console import Console
 from tests.judges.models import Answers
 from tests.live import QUESTION, Failing, Grounded, a_line, rag
 
-from spanscore import ConfigurationError, OnlineScorer, metric
+from spanscore import ConfigurationError, OnlineScorer, metric, semconv
 from spanscore.judges import judge
 from spanscore.line.status import Status
 from spanscore.line.tables import Fitting
@@ -196,8 +196,8 @@ def test_an_application_without_metrics_is_told_that_no_alert_can_work(caplog):
     with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=None) as (scorer, _):
         status = asked(scorer)
 
-    remedy = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
-    assert caplog.messages == [f"spanscore: {remedy}"]
+    remedy = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464), in a pod with host='0.0.0.0'"
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [("WARNING", f"spanscore: {remedy}")]
     assert list(status.providers[1]) == ["metrics", "none", "", remedy]
 
 
@@ -209,6 +209,31 @@ def test_metrics_that_are_served_are_not_called_missing(caplog):
 
     assert caplog.messages == []
     assert list(status.providers[1]) == ["metrics", "served", f"http://127.0.0.1:{port}/metrics", ""]
+
+
+@pytest.mark.parametrize(
+    ("host", "in_pod", "provider", "told"),
+    [
+        ("127.0.0.1", True, None, True),
+        ("::1", True, None, True),
+        ("localhost", True, None, True),
+        ("0.0.0.0", True, None, False),
+        ("127.0.0.1", False, None, False),
+        ("127.0.0.1", True, MeterProvider(), False),
+    ],
+)
+def test_metrics_that_only_their_own_pod_could_read_are_told(monkeypatch, caplog, host, in_pod, provider, told):
+    log._logged_at.clear()
+    monkeypatch.delenv(semconv.KUBERNETES_ENV, raising=False)
+    if in_pod:
+        monkeypatch.setenv(semconv.KUBERNETES_ENV, "10.0.0.1")
+    with caplog.at_level("INFO", "spanscore"), a_line(meter_provider=provider) as (scorer, _):
+        scorer.serve_metrics(0, host)
+        status = asked(scorer)
+
+    remedy = 'serve_metrics: {port: 9464, host: "0.0.0.0"}'
+    assert [one.levelname for one in caplog.records if remedy in one.getMessage()] == ["WARNING"] * told
+    assert any(remedy in note for note in status.notes) == told
 
 
 @pytest.mark.parametrize(("preferred", "told"), [("delta", True), ("lowmemory", False), ("cumulative", False)])

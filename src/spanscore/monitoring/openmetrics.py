@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from socketserver import TCPServer
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
@@ -81,6 +82,11 @@ class ScrapeEndpoint:
         for each in sums:
             each.export_to(self.meter)
         start_daemon(self._server.serve_forever, "spanscore-metrics")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine, or pod, can read it."""
+        return ip_address(str(self._server.server_address[0]).partition("%")[0]).is_loopback
 
     def close(self) -> None:
         """Stop serving, at once; another may listen there."""

@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 from spanscore import semconv
 from spanscore.otel.exporters import OwnParts, exporter_name, otel_environment, sdk_disabled
 from spanscore.otel.quiet_exporter import SIGNALS, Signal
-from spanscore.otel.resolved import DELTA, NO_METRICS, ProviderRow, ResolvedProvider, global_provider, no_provider
+from spanscore.otel.resolved import (
+    DELTA,
+    IN_POD_ONLY,
+    NO_METRICS,
+    Page,
+    ProviderRow,
+    ResolvedProvider,
+    global_provider,
+    no_provider,
+)
 from spanscore.otel.scope import scope, version
 from spanscore.runtime.fork import before_fork, reset_in_child
 from spanscore.runtime.log import log_once
@@ -181,15 +190,21 @@ class Providers:
         which = {what: "none" if given is None else "given" for what, given in self._arguments.items()}
         return [ProviderRow(what, which[what], "", "chosen when the first run starts") for what in SIGNALS]
 
-    def notes(self) -> list[str]:
-        """Return what must be known of the providers' metrics, for ``status()``."""
-        return [DELTA] if self._chosen is not None and self._chosen["metrics"].sends_deltas() else []
+    def notes(self, served: Page | None = None) -> list[str]:
+        """Return what must be known of the metrics, for ``status()``; ``served``: the page that a Prometheus reads, if any."""
+        metrics = None if self._chosen is None else self._chosen["metrics"]
+        if metrics is None:
+            return []
+        if served is None:
+            return [DELTA] if metrics.sends_deltas() else []
+        is_unread = metrics.which == "none" and served.is_loopback and semconv.KUBERNETES_ENV in os.environ
+        return [IN_POD_ONLY] if is_unread else []
 
-    def mention_lacking_metrics(self) -> None:
-        """Log once that no alert can work, where no provider exports metrics, or as the rules cannot read them."""
-        lacking = [NO_METRICS] if any(row.last == NO_METRICS for row in self.describe()) else []
-        for why in (*lacking, *self.notes()):
-            log_once(why, why, level=logging.INFO)
+    def mention_lacking_metrics(self, served: Page | None = None) -> None:
+        """Log once that no alert can work: nothing can read the metrics, or the rules cannot."""
+        lacks = served is None and any(row.last == NO_METRICS for row in self.describe())
+        for why in (*([NO_METRICS] if lacks else ()), *self.notes(served)):
+            log_once(why, why, level=logging.INFO if why == DELTA else logging.WARNING)
 
     def _provider(self, what: Signal) -> Any:
         self.resolve()

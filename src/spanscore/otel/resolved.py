@@ -5,24 +5,47 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from opentelemetry import metrics, trace
 
 from spanscore.otel.exporters import exporter_name, sdk_disabled
 from spanscore.otel.quiet_exporter import QuietExporter, Signal
 
-__all__ = ["DELTA", "NO_METRICS", "ProviderRow", "ResolvedProvider", "global_provider", "no_provider"]
+__all__ = [
+    "DELTA",
+    "IN_POD_ONLY",
+    "NO_METRICS",
+    "Page",
+    "ProviderRow",
+    "ResolvedProvider",
+    "global_provider",
+    "no_provider",
+]
 
 Origin = Literal["given", "global", "own", "none"]
 
-NO_METRICS = "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464)"
+NO_METRICS = (
+    "no metrics, so no alerts: set a MeterProvider, or call scorer.serve_metrics(9464), in a pod with host='0.0.0.0'"
+)
+IN_POD_ONLY = (
+    "the metrics are served on this pod's loopback address alone, where no Prometheus reads them: "
+    'serve_metrics: {port: 9464, host: "0.0.0.0"}'
+)
 NO_LOGS = "no provider is set"
 DELTA = (
     "metrics are sent as delta: the rules need cumulative; the Collector file of integrations/collector makes them so"
 )
 
 _log = logging.getLogger("spanscore")
+
+
+class Page(Protocol):
+    """Where the metrics are served to a Prometheus."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is reachable from this machine, or pod, only."""
 
 
 class ProviderRow(NamedTuple):
