@@ -9,12 +9,13 @@ spans are printed; an application has its OTLP exporter in that place.
 from __future__ import annotations
 
 try:
+    from opentelemetry.sdk.resources import Resource
+
     from spanscore import OnlineScorer
 except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -e .") from None
 from langchain_core.runnables import RunnableLambda
 from opentelemetry import trace
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 try:
+    from langchain_core.documents import Document
+
     from spanscore import OnlineScorer
 except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -e .") from None
-from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spanscore.model.score import Outcome as Outcome
     from spanscore.model.score import Score as Score
     from spanscore.receivers.callback.handler import SpanCallbackHandler as SpanCallbackHandler
+    from spanscore.receivers.processor.processor import ScoringSpanProcessor as ScoringSpanProcessor
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
     from spanscore.settings.budget import Budget as Budget
@@ -47,6 +48,7 @@ _PUBLIC = {
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",
     "SingleTurnSample": "spanscore.model.sample",
+    "ScoringSpanProcessor": "spanscore.receivers.processor.processor",
     "SpanCallbackHandler": "spanscore.receivers.callback.handler",
     "SpanscoreError": "spanscore.errors",
     "ToolCall": "spanscore.model.sample",

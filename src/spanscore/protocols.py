@@ -112,8 +112,12 @@ class Recorded(Protocol):
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Say that a span of a unit that may be scored began."""
 
-    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
-        """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once."""
+    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int) -> None:
+        """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once.
+
+        Args:
+            pending: None where the span has left already: it is read, and nothing is put onto it.
+        """
 
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         """Hand over the root of a unit that cannot be taken, to be ended at once, with what is known of it."""

@@ -11,23 +11,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from spanscore import semconv
 from spanscore.dialects.extract import Extract
+from spanscore.doors import Doors
 from spanscore.errors import ConfigurationError
 from spanscore.line.build import Line
 from spanscore.line.closing import Closing
-from spanscore.line.drain import drain
+from spanscore.line.drain import drain, release_held
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
 from spanscore.model.sample import Sample
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
-from spanscore.receivers.callback.handler import SpanCallbackHandler
-from spanscore.receivers.callback.install import Installation
-from spanscore.receivers.callback.model_metrics import ModelMetrics
-from spanscore.receivers.callback.neighbours import announce, neighbours
-from spanscore.receivers.callback.recorder import Recorder
-from spanscore.receivers.submitted import SubmittedSamples
+from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
@@ -40,6 +35,8 @@ if TYPE_CHECKING:
 
     from spanscore.line.status import Status
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
+    from spanscore.receivers.callback.handler import SpanCallbackHandler
+    from spanscore.receivers.processor.foreign_spans import ForeignSpans
 
 __all__ = ["OnlineScorer"]
 
@@ -107,6 +104,9 @@ class OnlineScorer:
         inbox_bytes: of their content, roughly, likewise.
         segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
+        scopes: beginnings of instrumentation scopes whose spans a ``ScoringSpanProcessor`` reads beside those it knows; what
+            stands alone of them is a unit also where a framework's instrumentation is at work.
+        ignore_scopes: beginnings of scopes whose spans it leaves alone.
 
     Raises:
         ConfigurationError: a metric is none, two share a name, or a rate is outside [0, 1].
@@ -152,14 +152,14 @@ class OnlineScorer:
         inbox_size: int = 10_000,
         inbox_bytes: int = 64_000_000,
         segments: Mapping[str, Sequence[str]] | None = None,
+        scopes: Sequence[str] = (),
+        ignore_scopes: Sequence[str] = (),
     ) -> None:
         options = Options.of(locals())  # the parameters: nothing else has a name yet
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)
         self._line = Line(metrics, options, self._providers)
         self._at_exit = exit_hook(self.shutdown)
-        self._models = ModelMetrics() if options.capture and options.capture_metrics else None
-        self._make_receivers()
-        self._installation = Installation(self._handler)
+        self._doors = Doors(self._line, ready=self._ready)
         self._ready_for_roots = False
         self._endpoint: ScrapeEndpoint | None = None
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
@@ -200,16 +200,22 @@ class OnlineScorer:
     @property
     def handler(self) -> SpanCallbackHandler:
         """The callback to attach; one instance for everything."""
-        return self._handler
+        return self._doors.attached().handler
+
+    @property
+    def foreign_spans(self) -> ForeignSpans:
+        """What every ``ScoringSpanProcessor`` of this scorer reports to."""
+        return self._doors.spans()
 
     def install(self) -> None:
         """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``."""
         if self._line.options.capture:
-            self._installation.install()
+            self._doors.attached().installation.install()
 
     def uninstall(self) -> None:
         """Attach to no further chain."""
-        self._installation.uninstall()
+        if self._doors.attachment is not None:
+            self._doors.attachment.installation.uninstall()
 
     def serve_metrics(self, port: int = 9464, host: str = "127.0.0.1") -> int:
         """Serve the instruments to a Prometheus, with exemplars that lead to the scored traces, until the scorer is shut down.
@@ -237,7 +243,7 @@ class OnlineScorer:
                 raise ConfigurationError(f"the metrics are being served already, on port {self._endpoint.port}")
             from spanscore.monitoring.openmetrics import ScrapeEndpoint
 
-            models = [] if self._models is None else [self._models]
+            models = [] if self._doors.models is None else [self._doors.models]
             name, telemetry = self._providers.service_name, self._line.telemetry
             self._endpoint = ScrapeEndpoint(name, [telemetry, *models], port=port, host=host)
             return self._endpoint.port
@@ -258,11 +264,11 @@ class OnlineScorer:
         if self._closing.begun:
             return None
         self._ready()
-        return self._submitted.submit(item, sampled=sample)
+        return self._doors.submitted.submit(item, sampled=sample)
 
     def trace_id(self, run_id: UUID) -> str | None:
         """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
-        known = self._handler.trace_id(run_id)
+        known = None if self._doors.attachment is None else self._doors.attachment.handler.trace_id(run_id)
         return None if known is None else f"{known:032x}"
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
@@ -284,15 +290,12 @@ class OnlineScorer:
         url = "" if self._endpoint is None else self._endpoint.url
         return status_of(
             self._line,
-            units=self._handler.units,
+            units=self._doors.units,
             providers=[row.served(url) for row in self._providers.describe()],
             closed=self._closing.begun,
             neighbours=neighbours(),
-            overflowed=0 if self._models is None else self._models.overflowed,
-            notes=[
-                *([] if self._models is None else self._models.notes(self._line.ledger.outcomes())),
-                *self._providers.notes(self._endpoint),
-            ],
+            overflowed=0 if self._doors.models is None else self._doors.models.overflowed,
+            notes=[*self._doors.notes(), *self._providers.notes(self._endpoint)],
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -325,6 +328,11 @@ class OnlineScorer:
         until = monotonic() + timeout
         return self._closing.once(lambda: self._end(until), timeout)
 
+    def release_held(self, timeout: float = 2.0) -> None:
+        """Let the spans that wait for their scores leave now, as ``pending``. Blocks for ``timeout`` at most."""
+        if not self._closing.begun:
+            release_held(self._line, timeout)
+
     def __enter__(self) -> Self:
         return self
 
@@ -337,42 +345,17 @@ class OnlineScorer:
         """Be as new: in a forked child. What was shut down before the fork, or is being, stays so."""
         self._lock = threading.RLock()
         self._closing.reset()
+        self._doors.reset()
         if self._closing.begun:
-            for receiver in self._line.receivers:
-                receiver.close()
+            self._doors.close()
         if self._endpoint is not None:
             self._endpoint.close_in_child()
             self._endpoint = None
         self._line.reset()
 
-    def _make_receivers(self) -> None:
-        line, options = self._line, self._line.options
-        self._handler = handler = SpanCallbackHandler(
-            line.inbox,
-            line.sampler,
-            line.ledger,
-            tracer=line.tracer,
-            ready=self._ready,
-            content=line.content,
-            steps=options.steps,
-        )
-        if not options.capture:
-            handler.close()
-        redactor, scores = line.hooks.redactor, line.most_scores
-        recorder = Recorder(handler, line.units, redactor=redactor, box=line.box, models=self._models, scores=scores)
-        self._submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer)
-        line.receivers += [recorder, self._submitted]
-        line.prepared.append(self._count_models)
-        if line.telemetry is not None:
-            line.telemetry.gauges[semconv.CAPTURE_UNITS] = lambda: handler.units
-            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = lambda: recorder.abandoned
-
-    def _count_models(self) -> None:
-        if self._models is not None and not self._line.over:
-            self._models.start(self._line.tracer(), self._providers)
-
     def _end(self, until: float) -> bool:
-        self._installation.uninstall()
+        self.uninstall()
+        self._doors.close()
         self._line.over = True
         whole = drain(self._line, (until - monotonic()) * 0.6)
         self._line.close()
@@ -384,16 +367,14 @@ class OnlineScorer:
         atexit.unregister(self._at_exit)
         return delivered and whole
 
-    def _ready(self) -> None:
+    def _ready(self, span: Any = None) -> None:
         """Before each root: choose the providers, register the exit hook after theirs, start the span thread."""
         if not self._ready_for_roots:
             with self._lock:
                 if not self._ready_for_roots:
-                    self._providers.resolve()
+                    self._providers.resolve(beside=span)
                     if self._line.telemetry is not None:
                         self._providers.mention_lacking_metrics(self._endpoint)
-                    if self._line.options.capture:
-                        announce(neighbours())
                     self._line.watch_for_shutdown()
                     atexit.register(self._at_exit)
                     self._ready_for_roots = True

@@ -59,6 +59,8 @@ def test_ids_times_kind_status_scope_and_resource_are_kept() -> None:
         trace_flags=1,
         trace_state="",
         resource={"service.name": "bot"},
+        parent_is_remote=True,
+        events=[],
     )
     assert dict(data.attributes) == {"gen_ai.operation.name": "chat"}
 

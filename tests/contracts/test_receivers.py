@@ -11,15 +11,19 @@ import pytest
 from tests.contracts.found import failing, implementations, never_failing
 from tests.live import QUESTION, a_trace, rag
 
-from spanscore import SingleTurnSample
+from spanscore import ScoringSpanProcessor, SingleTurnSample
+from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import Samples
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Receiver, Recorded
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.processor.foreign_spans import ForeignSpans
+from spanscore.receivers.processor.scopes import Scopes
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.inbox import Inbox
 from spanscore.sampling.rates import RateSampler
+from spanscore.semconv import OPERATION_NAME
 from spanscore.testing import ReceiverContract, a_span, a_unit
 from spanscore.units.ledger import Ledger
 
@@ -41,7 +45,40 @@ def submitted(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receive
     return made
 
 
-MADE: dict[type, Callable[..., Receiver]] = {Recorder: recorder, SubmittedSamples: submitted}
+class Scorer:
+    """What a processor asks of a scorer."""
+
+    def __init__(self, spans: ForeignSpans) -> None:
+        self.foreign_spans = spans
+
+    def release_held(self, timeout: float) -> None:
+        """Hold nothing."""
+
+
+def foreign(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+    translator = Translator()
+    made = ForeignSpans(
+        inbox,
+        recorded,
+        RateSampler({"grounded": 1.0}),
+        Ledger(["grounded"]),
+        scopes=Scopes(translator.knows),
+        translator=translator,
+        ready=lambda _: None,
+    )
+    trace = a_trace()
+    trace.provider.add_span_processor(ScoringSpanProcessor(Scorer(made)))
+    tracer = trace.provider.get_tracer("app")
+    suite.begin = lambda: tracer.start_span("agent", attributes={OPERATION_NAME: "invoke_agent"}) is not None
+    suite.arrive = lambda: tracer.start_span("agent", attributes={OPERATION_NAME: "invoke_agent"}).end()
+    return made
+
+
+MADE: dict[type, Callable[..., Receiver]] = {
+    Recorder: recorder,
+    SubmittedSamples: submitted,
+    ForeignSpans: foreign,
+}
 """How each is made, and how a unit comes in by it."""
 
 

@@ -7,12 +7,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.contracts.found import implementations
 from tests.live import ANSWER, CONTEXT, QUESTION, a_line, identity_holds, rag
 
-from spanscore import OnlineScorer, SingleTurnSample
+from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
 from spanscore.protocols import Receiver
 from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.processor.foreign_spans import ForeignSpans
 from spanscore.receivers.submitted import SubmittedSamples
 
 HOUR_NS = 3_600 * 10**9
@@ -30,7 +34,17 @@ def submit(scorer: OnlineScorer) -> None:
     scorer.submit(SingleTurnSample(user_input=QUESTION, response=ANSWER, retrieved_contexts=[CONTEXT]))
 
 
-WAYS: dict[type, Callable[[OnlineScorer], None]] = {Recorder: call, SubmittedSamples: submit}
+def agent(scorer: OnlineScorer) -> Any:
+    provider = TracerProvider()
+    provider.add_span_processor(ScoringSpanProcessor(scorer, SimpleSpanProcessor(InMemorySpanExporter())))
+    return provider.get_tracer("app").start_span("invoke_agent", attributes={"gen_ai.operation.name": "invoke_agent"})
+
+
+def trace(scorer: OnlineScorer) -> None:
+    agent(scorer).end()
+
+
+WAYS: dict[type, Callable[[OnlineScorer], None]] = {Recorder: call, SubmittedSamples: submit, ForeignSpans: trace}
 """How a whole unit comes in by each."""
 
 
@@ -38,6 +52,7 @@ WAYS: dict[type, Callable[[OnlineScorer], None]] = {Recorder: call, SubmittedSam
 def scorer() -> Iterator[Any]:
     with a_line() as (scorer, _):
         scorer._line.span_thread._stopping = True
+        scorer._doors.attached(), scorer._doors.spans()
         yield scorer
 
 

@@ -82,6 +82,8 @@ UNUSUAL: dict[str, Any] = {
     "monitoring.services": ["unusual"],
     "monitoring.windows": [4321.0],
     "monitoring.interval": 45.0,
+    "units.scopes": ["unusual"],
+    "units.ignore_scopes": ["unusual"],
     "sinks": ["spanscore.testing:MemorySink"],
     "dialects": ["genai"],
     "queue": {"memory": {"capacity": 4_321}},
@@ -159,6 +161,7 @@ def made_of(file: Path, path: str | None) -> dict[str, Any]:
     settings = read_settings(file, Configuration).settings
     with OnlineScorer.from_config(file, tracer_provider=a_trace().provider) as scorer:
         scorer._line.span_thread.ensure()
+        scorer._doors.attached(), scorer._doors.spans()
         assert scorer.flush(10)
         rules = rule_files(settings.alerts, [*scorer._line.metrics.values()], settings.monitoring)
         return dict(values(scorer, "scorer", set())) | rules

@@ -12,7 +12,7 @@ from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
-__all__ = ["STATUS", "WireAttributes", "exported", "span_data", "structured"]
+__all__ = ["STATUS", "WireAttributes", "exported", "span_data", "structured", "with_attributes"]
 
 STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
 """By OpenTelemetry's number."""
@@ -42,8 +42,49 @@ def span_data(readable: ReadableSpan) -> SpanData:
         attributes=structured(attributes),
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
-        resource=dict(readable.resource.attributes),
+        resource=readable.resource.attributes,
+        parent_is_remote=None if readable.parent is None else readable.parent.is_remote,
+        events=[(event.name, event.attributes or {}) for event in readable.events],
     )
+
+
+def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
+    """Return the same ended span with these attributes, too: they displace none of its own, whatever its limits are."""
+    return _WithAttributes(readable, attributes)
+
+
+class _WithAttributes(ReadableSpan):
+    """Made of what is public of the original; it knows what was dropped from that, which the constructor takes nowhere."""
+
+    def __init__(self, original: ReadableSpan, attributes: Mapping[str, Any]) -> None:
+        super().__init__(
+            name=original.name,
+            context=original.get_span_context(),
+            parent=original.parent,
+            resource=original.resource,
+            attributes={**(original.attributes or {}), **attributes},
+            events=original.events,
+            links=original.links,
+            kind=original.kind,
+            status=original.status,
+            start_time=original.start_time,
+            end_time=original.end_time,
+            instrumentation_scope=original.instrumentation_scope,
+        )
+        self._instrumentation_info = getattr(original, "_instrumentation_info", None)  # its property warns of its age
+        self._original = original
+
+    @property
+    def dropped_attributes(self) -> int:
+        return self._original.dropped_attributes
+
+    @property
+    def dropped_events(self) -> int:
+        return self._original.dropped_events
+
+    @property
+    def dropped_links(self) -> int:
+        return self._original.dropped_links
 
 
 def exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,14 +118,14 @@ def structured(attributes: Mapping[str, Any]) -> WireAttributes:
     return WireAttributes(attributes)
 
 
-def _structures(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: _structure(name, value) for name, value in content.items()}
-
-
 def _wire(name: str, value: Any) -> Any:
     if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
         return safe_text(value)
     return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else wire_value(value)
+
+
+def _structures(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: _structure(name, value) for name, value in content.items()}
 
 
 def _structure(name: str, value: Any) -> Any:

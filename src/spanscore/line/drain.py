@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 
 from spanscore.line.build import Line
 from spanscore.model.score import Outcome
 
-__all__ = ["drain"]
+__all__ = ["drain", "release_held"]
 
+_LOOK_S = 0.01
 _STOP_S = 0.5
 """For workers to take notice of their cancellation: milliseconds, unless some judge blocks the loop."""
 
@@ -42,6 +43,16 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     for _ in range(sum(receiver.unread() for receiver in line.receivers)):
         line.ledger.record_rejected(Outcome.SHUTDOWN)  # a stuck span thread has not even read that they began
     return whole
+
+
+def release_held(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> None:
+    """Let what is held leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``."""
+    until = clock() + timeout_s
+    released = line.span_thread.call(line.units.release_held, timeout_s)
+    queued = line.hold.queued
+    while released and line.hold.ended < queued and clock() < until:
+        line.span_thread.call(lambda: None, _LOOK_S)  # it ends what the pace allows after each
+        sleep(_LOOK_S)
 
 
 def _release(line: Line) -> None:

@@ -108,6 +108,8 @@ class Options:
     inbox_size: Annotated[Count, Key("limits.inbox")] = 10_000
     inbox_bytes: Annotated[Size, Key("limits.inbox_bytes")] = 64_000_000
     segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
+    scopes: Annotated[Sequence[str], Key("units.scopes", list[str])] = ()
+    ignore_scopes: Annotated[Sequence[str], Key("units.ignore_scopes", list[str])] = ()
 
     def __post_init__(self) -> None:
         checked_share(self.share)

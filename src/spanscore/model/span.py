@@ -216,7 +216,7 @@ class Unit:
             key=self.key,
             is_trace_root=root.parent_id is None,
             trace_state=root.trace_state,
-            name=root.name.partition(" ")[2],
+            name=_name_of(root),
             operation=root.operation,
             status=root.status,
             duration_ns=root.end_ns - root.start_ns,
@@ -229,6 +229,14 @@ class Unit:
         )
 
 
+def _name_of(root: SpanData) -> str:
+    """Return what was run: as an attribute says, else the name of the span without its operation."""
+    named = (root.attributes.get(name) for name in (semconv.WORKFLOW_NAME, semconv.AGENT_NAME, semconv.TOOL_NAME))
+    return next((name for name in named if isinstance(name, str) and name), None) or (
+        root.name.removeprefix(f"{root.operation} ")
+    )
+
+
 class Facts(NamedTuple):
     """What a sampling rule may look at, None while it is not known. Never the random number.
 
@@ -236,6 +244,7 @@ class Facts(NamedTuple):
 
     Attributes:
         is_trace_root: the unit's root has no parent at all, so the trace's own randomness speaks for it.
+        name: of what was run.
         metadata: of the root run.
         any_error: whether a span, or a step without one, ended in error.
         tool_calls: spans of tools.
@@ -246,11 +255,11 @@ class Facts(NamedTuple):
     key: UnitKey
     is_trace_root: bool = False
     trace_state: str = ""
-    name: str = ""
+    name: str | None = None
     operation: str | None = None
     status: SpanStatus | None = None
     duration_ns: int | None = None
-    metadata: Mapping[str, Any] = _EMPTY
+    metadata: Mapping[str, Any] | None = None
     any_error: bool | None = None
     tool_calls: int | None = None
     models: Set[str] | None = None

@@ -1,6 +1,7 @@
 """Whose TracerProvider, MeterProvider and LoggerProvider is used.
 
-    argument  >  set globally by the application (never replaced, never set by us)  >  private, exporting OTLP by OTEL_*
+    argument  >  that of the spans to be scored, where others make them  >  set globally by the application (never replaced,
+    never set by us)  >  private, exporting OTLP by OTEL_*
 
 Chosen when the first root starts and not at construction, so that an application may set its own after the scorer exists.
 What the SDK does without a deadline (a flush or a shutdown with a dead collector takes 20 to 30 s) runs on a helper thread,
@@ -20,6 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
+from spanscore.otel.beside import provider_behind
 from spanscore.otel.exporters import OwnParts, exporter_name, otel_environment, sdk_disabled
 from spanscore.otel.quiet_exporter import SIGNALS, Signal
 from spanscore.otel.resolved import (
@@ -77,6 +79,7 @@ class Providers:
         logger_provider: LoggerProvider | None = None,
         service_name: str | None = None,
     ) -> None:
+        self._beside: Any = None
         self._arguments = {"traces": tracer_provider, "metrics": meter_provider, "logs": logger_provider}
         self._service_name = service_name
         self._lock = Lock()
@@ -100,13 +103,19 @@ class Providers:
         if self._warming is None and self._chosen is None:
             self._warming = start_daemon(self._build_ahead, "spanscore-warm-up")
 
-    def resolve(self) -> None:
-        """Choose, once and for good: to be called when the first root starts. Never raises. Instant after the first call."""
+    def resolve(self, beside: Any = None) -> None:
+        """Choose, once and for good: to be called when the first root starts. Never raises. Instant after the first call.
+
+        Args:
+            beside: a live span, where it is another's that is the first: what no argument says goes where that goes.
+        """
         if self._chosen is None:
             if self._warming is not None:
                 self._warming.join(WARM_UP_TIMEOUT_S)
             with self._lock:
                 if self._chosen is None:
+                    if beside is not None and self._arguments["traces"] is None:
+                        self._beside = provider_behind(beside)
                     self._chosen = self._choose()
 
     @property
@@ -271,6 +280,8 @@ class Providers:
     def _found(self, what: Signal) -> ResolvedProvider | None:
         if self._arguments[what] is not None:
             return ResolvedProvider(what, self._arguments[what], "given")
+        if what == "traces" and self._beside is not None:
+            return ResolvedProvider(what, self._beside, "given")
         provider = global_provider(what)
         return None if provider is None else ResolvedProvider(what, provider, "global")
 

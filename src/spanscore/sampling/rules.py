@@ -58,7 +58,7 @@ class Rule:
 
     def matches(self, facts: Facts) -> bool:
         """Whether it applies; a fact that is not known yet counts as a match, so that nothing is ruled out too early."""
-        if self.workflow is not None and facts.name != self.workflow:
+        if self.workflow is not None and facts.name is not None and facts.name != self.workflow:
             return False
         failed = facts.status == "error"
         if self.status is not None and facts.status is not None and failed != (self.status == "error"):
@@ -66,9 +66,12 @@ class Rule:
         least_s = self.slower_than
         if least_s is not None and facts.duration_ns is not None and facts.duration_ns < least_s * 1e9:
             return False
-        if not all(_equal(facts.metadata.get(key), value) for key, value in (self.metadata or {}).items()):
-            return False
-        return self._matches_inside(facts)
+        return self._matches_metadata(facts.metadata) and self._matches_inside(facts)
+
+    def _matches_metadata(self, known: Mapping[str, Any] | None) -> bool:
+        if known is None or not self.metadata:
+            return True
+        return all(_equal(known.get(key), value) for key, value in self.metadata.items())
 
     def _matches_inside(self, facts: Facts) -> bool:
         if self.any_error and facts.any_error is False:

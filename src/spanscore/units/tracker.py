@@ -141,11 +141,14 @@ class Units:
         """Keep the unit open until that span has ended."""
         self._assembler.started(key, span_id, now_ns)
 
-    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
+    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int) -> None:
         """Keep an ended span of a unit that may be scored."""
         self._assembler.ended(key, span, now_ns)
         if span.span_id == key.span_id:
             self.in_flight[key] = None
+        if pending is None:
+            return
+        if span.span_id == key.span_id:
             self._roots[key] = pending
         elif self._attach:
             self._hold.hold_child(key, pending, now_ns)

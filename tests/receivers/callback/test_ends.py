@@ -80,7 +80,7 @@ def test_a_task_is_over_when_it_is_done_or_forgotten_or_its_loop_is_closed():
 def goes_on(run: Any, roots: int = 1) -> bool:
     """Whether the roots are open still, once the span thread has looked for tasks that are over."""
     assert run.scorer.flush(5)
-    recorder = run.scorer._line.receivers[0]
+    recorder = run.scorer.handler.receiver
     return (len(recorder._open), recorder.in_flight()) == (roots, set())
 
 

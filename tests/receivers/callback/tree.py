@@ -55,7 +55,7 @@ class Captured:
     def clean(self) -> None:
         """Assert that nothing is open, held or remembered, and that the ledger adds up."""
         line, handler = self.scorer._line, self.scorer.handler
-        recorder = line.receivers[0]
+        recorder = handler.receiver
         assert (recorder._open, recorder.in_flight()) == ({}, set())
         assert (line.units.in_flight, len(line.assembler), len(line.hold), len(line.hold._running)) == ({}, 0, 0, 0)
         assert (open_roots(handler), handler.remembered()) == ([], 0)

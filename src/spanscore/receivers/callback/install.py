@@ -17,16 +17,20 @@ __all__ = ["Installation"]
 
 
 class Installation:
-    """A switch that puts one handler on every chain of the process. Safe to switch from any thread, any number of times."""
+    """A switch that puts one handler on every chain of the process. Safe to switch from any thread, any number of times.
+
+    Attributes:
+        on: whether it does.
+    """
 
     def __init__(self, handler: BaseCallbackHandler) -> None:
         self._handler = handler
-        self._on = False
+        self.on = False
         self._registered = False
 
     def get(self) -> BaseCallbackHandler | None:
         """What LangChain asks per configured run: the handler while installed, never inside a judge's call."""
-        return self._handler if self._on and not context.is_judging() else None
+        return self._handler if self.on and not context.is_judging() else None
 
     def install(self) -> None:
         """Attach to every chain that starts from now on."""
@@ -35,8 +39,8 @@ class Installation:
 
             self._registered = True
             register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)  # only get() is ever called
-        self._on = True
+        self.on = True
 
     def uninstall(self) -> None:
         """Attach to no further chain; runs under way are recorded to their end."""
-        self._on = False
+        self.on = False

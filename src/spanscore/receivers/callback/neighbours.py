@@ -7,11 +7,10 @@ itself is read: so a library is named only where it is active, not where it is m
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from types import FunctionType
 from typing import Any, Final
-
-from langchain_core.callbacks import BaseCallbackManager
 
 __all__ = ["announce", "neighbours", "who_counts"]
 
@@ -23,6 +22,7 @@ _KNOWN: Final = {
 _SPANS_ONLY: Final = "OpenInference "
 """Has no instruments; any other library that traces LangChain may have them, as OpenLLMetry does."""
 _HOME: Final = "langchain_core"
+_NOBODY: Final = frozenset({_HOME, "builtins"})
 _DEEPEST: Final = 32
 """Wrappers looked through: a wrapper that names itself as what it wraps must not hold up a root."""
 
@@ -34,7 +34,9 @@ def neighbours() -> list[str]:
 
     Empty where none does. Never raises; some microseconds, so not for every run.
     """
-    modules = [m for m in _modules(BaseCallbackManager.__dict__.get("__init__")) if m.split(".")[0] != _HOME]
+    callbacks = sys.modules.get(f"{_HOME}.callbacks")  # not loaded: there is nothing to trace
+    manager = getattr(callbacks, "BaseCallbackManager", object)
+    modules = [m for m in _modules(manager.__dict__.get("__init__")) if m.split(".")[0] not in _NOBODY]
     return [_named(module) for module in dict.fromkeys(modules)]
 
 
@@ -45,7 +47,7 @@ def announce(active: Sequence[str]) -> None:
             _said.add(name)
             _log.warning(
                 "%s also traces LangChain in this process. Its spans stay as they are; each run is scored once, on spanscore's"
-                " own span. OnlineScorer(capture=False) leaves tracing to it.",
+                " own span. OnlineScorer(capture=False) with a ScoringSpanProcessor scores on its spans instead.",
                 name,
             )
 

@@ -159,9 +159,10 @@ class _Port:
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         assert key in self.opened_units, "a span began in a unit that was not opened"
 
-    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan, now_ns: int) -> None:
+    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int) -> None:
         self.handed_on[key] += span.span_id == key.span_id
-        pending.end()
+        if pending is not None:
+            pending.end()
 
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         self.handed_on[facts.key] += 1

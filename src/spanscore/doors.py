@@ -1,0 +1,146 @@
+"""Doors: the ways by which units come into one scorer, each made when it is first asked for, as it may need a library."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from spanscore import semconv
+from spanscore.line.build import Line
+from spanscore.receivers.callback.model_metrics import ModelMetrics
+from spanscore.receivers.submitted import SubmittedSamples
+
+if TYPE_CHECKING:
+    from spanscore.receivers.callback.attachment import Attachment
+    from spanscore.receivers.processor.foreign_spans import ForeignSpans
+
+__all__ = ["Doors"]
+
+
+class Doors:
+    """The receivers of a line.
+
+    Args:
+        ready: called before the first unit of a door; a span is one of the provider by which its like leave.
+
+    Attributes:
+        models: counts the application's model runs; None = nobody does.
+        submitted: takes samples made by hand.
+        attachment: the callback; None while nobody asked for it.
+        foreign: takes the spans of others; None likewise.
+    """
+
+    def __init__(self, line: Line, *, ready: Callable[[Any], None]) -> None:
+        self._line = line
+        self._ready = ready
+        self._closed = False
+        self.attachment: Attachment | None = None
+        self.foreign: ForeignSpans | None = None
+        capture = line.options.capture and line.options.capture_metrics
+        self.models = ModelMetrics() if capture else None
+        line.prepared.append(self._count_models)
+        self.submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer)
+        line.receivers.append(self.submitted)
+        if line.telemetry is not None:
+            line.telemetry.gauges[semconv.CAPTURE_UNITS] = lambda: self.units
+            line.telemetry.gauges[semconv.CAPTURE_ABANDONED] = lambda: self.abandoned
+        self.reset()
+
+    def reset(self) -> None:
+        """Go on in a forked child; the line sees to the receivers."""
+        self._lock = threading.RLock()  # a signal handler may interrupt its holder
+
+    @property
+    def units(self) -> int:
+        """Roots that were let in."""
+        captured = 0 if self.attachment is None else self.attachment.handler.units
+        return captured + (0 if self.foreign is None else self.foreign.units)
+
+    @property
+    def abandoned(self) -> int:
+        """Runs of ours that ended as abandoned."""
+        return 0 if self.attachment is None else self.attachment.recorder.abandoned
+
+    def attached(self) -> Attachment:
+        """Return the callback."""
+        if self.attachment is None:
+            with self._lock:
+                if self.attachment is None:
+                    self.attachment = self._attach()
+        return self.attachment
+
+    def spans(self) -> ForeignSpans:
+        """Return what takes the spans of others."""
+        if self.foreign is None:
+            with self._lock:
+                if self.foreign is None:
+                    self.foreign = self._hear_others()
+        return self.foreign
+
+    def close(self) -> None:
+        """Let nothing further in, also by a door that is yet to be made."""
+        self._closed = True
+        for receiver in self._line.receivers:
+            receiver.close()
+
+    def notes(self) -> list[str]:
+        """Return what must be known of what came in, for ``status()``."""
+        return [
+            *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
+            *([] if self.foreign is None else self.foreign.notes()),
+        ]
+
+    def _attach(self) -> Attachment:
+        from spanscore.receivers.callback.attachment import Attachment
+
+        line, options = self._line, self._line.options
+        made = Attachment(
+            line.inbox,
+            line.units,
+            line.sampler,
+            line.ledger,
+            tracer=line.tracer,
+            ready=lambda: self._ready(None),
+            captures=options.capture,
+            content=line.content,
+            steps=options.steps,
+            models=self.models,
+            redactor=line.hooks.redactor,
+            box=line.box,
+            scores=line.most_scores,
+        )
+        self._let_in(made.recorder)
+        return made
+
+    def _hear_others(self) -> ForeignSpans:
+        from spanscore.dialects.translations.registry import Translator
+        from spanscore.receivers.processor.foreign_spans import ForeignSpans
+        from spanscore.receivers.processor.scopes import Scopes
+
+        line, options, translator = self._line, self._line.options, Translator()
+        made = ForeignSpans(
+            line.inbox,
+            line.units,
+            line.sampler,
+            line.ledger,
+            scopes=Scopes(
+                translator.knows, listed=options.scopes, ignored=options.ignore_scopes, captures=self._captures
+            ),
+            translator=translator,
+            ready=self._ready,
+        )
+        self._let_in(made)
+        return made
+
+    def _let_in(self, receiver: Any) -> None:
+        if self._closed:
+            receiver.close()
+        self._line.receivers.append(receiver)
+
+    def _captures(self) -> bool:
+        return self.attachment is not None and self.attachment.at_work
+
+    def _count_models(self) -> None:
+        if self.models is not None and not self._line.over:
+            self.models.start(self._line.tracer(), self._line.providers)

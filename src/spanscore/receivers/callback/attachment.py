@@ -1,0 +1,70 @@
+"""Attachment: what hangs on an application's chains, made when somebody first asks for it, as it needs ``langchain_core``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opentelemetry.trace import Tracer
+
+from spanscore.protocols import Admission, Receiver, Recorded, Redactor, Sampler
+from spanscore.receivers.callback.handler import SpanCallbackHandler
+from spanscore.receivers.callback.install import Installation
+from spanscore.receivers.callback.model_metrics import ModelMetrics
+from spanscore.receivers.callback.neighbours import announce, neighbours
+from spanscore.receivers.callback.recorder import Recorder
+from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.timebox import Timebox
+
+__all__ = ["Attachment"]
+
+
+class Attachment:
+    """The callback's parts, made for each other.
+
+    Args:
+        captures: whether runs are recorded at all.
+        models: counts the application's model runs; None = nobody does.
+        ready: called before the first root; the rest is what handler and recorder take.
+
+    Attributes:
+        handler: what an application attaches.
+        recorder: reads its events.
+        installation: attaches it to every chain.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox[Receiver],
+        port: Recorded,
+        sampler: Sampler,
+        admission: Admission,
+        *,
+        tracer: Callable[[], Tracer],
+        ready: Callable[[], None],
+        captures: bool,
+        content: bool,
+        steps: bool,
+        models: ModelMetrics | None,
+        redactor: Redactor | None,
+        box: Timebox,
+        scores: int,
+    ) -> None:
+        self._captures = captures
+        self._start = ready
+        self.handler = SpanCallbackHandler(
+            inbox, sampler, admission, tracer=tracer, ready=self._ready, content=content, steps=steps
+        )
+        if not captures:
+            self.handler.close()
+        self.recorder = Recorder(self.handler, port, redactor=redactor, box=box, models=models, scores=scores)
+        self.installation = Installation(self.handler)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether runs are recorded, or will be."""
+        return self._captures and (self.handler.units > 0 or self.installation.on)
+
+    def _ready(self) -> None:
+        self._start()
+        if self._captures:
+            announce(neighbours())

@@ -1,0 +1,1 @@
+"""The receiver of spans that other instrumentations make in this process."""

@@ -1,0 +1,312 @@
+"""ForeignSpans: spans that other instrumentations make in this process → units: the receiver of ``ScoringSpanProcessor``.
+
+When a span starts it is known which unit it belongs to, as its parent is. So a unit closes when its root has ended and no
+claimed span of it is open, and waits for nothing else. On the application's thread a span costs a look-up of its scope, one
+of its parent, and at its end, where its unit may be scored, one append; it is read and translated on the span thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import time_ns
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+
+from spanscore import context, semconv
+from spanscore.codec.sdk import span_data
+from spanscore.dialects.translations.registry import NOT_READ, Translator
+from spanscore.model.score import Outcome
+from spanscore.model.span import Facts, SpanData, UnitKey
+from spanscore.protocols import Admission, Receiver, Recorded, Sampler
+from spanscore.receivers.processor.foreign_unit import ForeignUnit, OpenUnits
+from spanscore.receivers.processor.held_span import HeldSpan, pass_on
+from spanscore.receivers.processor.scopes import Role, Scopes
+from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import log_internal_error
+
+__all__ = ["ForeignSpans"]
+
+_GRACE_NS: Final = 5_000_000_000
+"""How long an ended root waits for spans of its unit that are open: a stream is read on after its chain has returned, and some
+instrumentations never end the span of a run that was cancelled."""
+_SPAN_BYTES: Final = 2_000
+
+_CLAIMED: Final = frozenset({Role.CLAIMED, Role.MODEL_CLIENT})
+_NO_UNITS: Final = frozenset({"EMBEDDING", "RERANKER", "EVALUATOR", "GUARDRAIL"})
+"""Kinds of OpenInference that ask and answer nothing."""
+
+Event = tuple[ForeignUnit, ReadableSpan | None, Sequence[SpanProcessor], int]
+"""Whose the span is, the span, who is to have it, its size; without a span: the unit is given up."""
+
+
+class ForeignSpans:
+    """The receiver of all processors of one scorer.
+
+    Args:
+        inbox: the way to the span thread.
+        port: where units are handed on.
+        sampler: asked once per root whether the unit may be scored at all.
+        admission: counts the units that are turned away here.
+        scopes: whose spans are claimed.
+        translator: puts them into GenAI names.
+        ready: called with the first root (of each process): chooses providers, starts the span thread.
+
+    Attributes:
+        units: roots that were let in.
+        late: spans that came after their unit was closed; they went on as they are.
+        closed: no further unit is let in.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox[Receiver],
+        port: Recorded,
+        sampler: Sampler,
+        admission: Admission,
+        *,
+        scopes: Scopes,
+        translator: Translator,
+        ready: Callable[[Any], None],
+    ) -> None:
+        self._inbox = inbox
+        self._port = port
+        self._sampler = sampler
+        self._admission = admission
+        self.scopes = scopes
+        self.translator = translator
+        self._ready = ready
+        self.closed = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit, and count from zero: in a forked child, where spans that were open are the parent's."""
+        self._open = OpenUnits()
+        self._closing: dict[UnitKey, ForeignUnit] = {}
+        self.units = self.late = 0
+        self._read = 0
+
+    # --- the application's threads -----------------------------------------------------------------------------
+
+    def started(self, span: Any, front: object) -> None:
+        """Note that a span started: which unit it belongs to, or that it begins one."""
+        role = self.scopes.role(_scope(span))
+        if role is Role.OURS:
+            return
+        parent, ids = span.parent, span.context
+        unit = None if parent is None else self._open.of(parent)
+        if unit is None:
+            self._begin(span, ids, role, front)
+        elif self._open.of(ids) is None:  # else another processor has seen it
+            self._open.add(unit, ids)
+            if unit.may and self._claims(span, role):
+                unit.open[ids.span_id] = None
+
+    def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
+        """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
+        ids: Any = span.get_span_context()
+        unit = self._open.of(ids)
+        if unit is None:
+            return False
+        if ids.span_id == unit.key.span_id and not unit.ended:
+            self._end_root(unit, span)
+        if not unit.may or unit.done or (unit.front is not front and not exits):
+            return False
+        if ids.span_id != unit.key.span_id and not self._claims(span, self.scopes.role(_scope(span))):
+            return False
+        return self._put(unit, span, ids.span_id, exits)
+
+    def _begin(self, span: Any, ids: Any, role: Role, front: object) -> None:
+        if not self._claims(span, role) or self.closed or context.is_judging() or self._open.of(ids) is not None:
+            return
+        key = UnitKey(ids.trace_id, ids.span_id)
+        is_model = role is Role.MODEL_CLIENT or (role is Role.UNKNOWN and _operation(span) in semconv.MODEL_OPERATIONS)
+        counts = not (is_model and self.scopes.is_inner(_scope(span)))
+        unit = ForeignUnit(key, span, False, counts, front)
+        oldest = self._open.begin(unit)
+        if oldest is not None:
+            self._give_up(oldest)
+        if counts:
+            self._admit(unit, ids)
+
+    def _admit(self, unit: ForeignUnit, ids: Any) -> None:
+        if not self._inbox.admits():
+            unit.counts = False
+            self._admission.record_rejected(Outcome.REFUSED)
+            return
+        self._ready(unit.root)
+        state = ids.trace_state.to_header() if ids.trace_state else ""
+        if self._sampler.may(Facts(unit.key, unit.root.parent is None, state)):
+            unit.open[ids.span_id] = None
+            unit.may = True
+            self.units += 1
+
+    def _claims(self, span: ReadableSpan, role: Role) -> bool:
+        """Whether a span is read, if its unit is."""
+        return role in _CLAIMED or (role is Role.UNKNOWN and _operation(span) is not None)
+
+    def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
+        self._open.end(unit, time_ns())
+        if unit.counts and not unit.may and _may_be_unit(span.attributes or {}):
+            self._admission.record_rejected(Outcome.NOT_SAMPLED)
+
+    def _put(self, unit: ForeignUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
+        size = _SPAN_BYTES + _size_bytes(span)
+        if self._inbox.put(self, (unit, span, exits, size), size):
+            return bool(exits)
+        unit.broken = True
+        unit.open.pop(span_id, None)  # its end will not be read
+        if span_id == unit.key.span_id:
+            self._give_up(unit)
+        return False
+
+    def _give_up(self, unit: ForeignUnit) -> None:
+        if unit.may and not unit.done:
+            unit.broken = True
+            self._inbox.put(self, (unit, None, (), 0), must=True)
+
+    # --- Receiver ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now_ns: int) -> None:
+        """Read one span that ended."""
+        unit, span, exits, size = event
+        self._see(unit)
+        if span is None:
+            self._finish_as_it_is(unit, now_ns)
+            return
+        ids: Any = span.get_span_context()
+        if ids.span_id in unit.held:  # another processor has it, too
+            held = unit.held[ids.span_id]
+            if held is None or not held.also(exits):
+                pass_on(span, exits)
+            return
+        unit.open.pop(ids.span_id, None)
+        if unit.done:
+            self.late += 1
+            pass_on(span, exits)
+            return
+        self._end(unit, span, HeldSpan(span, exits, size) if exits else None, now_ns)
+
+    def due(self, now_ns: int) -> None:
+        """Finish the units whose open spans have been waited for long enough."""
+        for unit in list(self._closing.values()):
+            if now_ns < unit.closes_ns:
+                break
+            self._finish(unit, now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the first of these waits is over."""
+        return next((unit.closes_ns for unit in self._closing.values()), None)
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the units whose root has ended and that wait for spans that are open."""
+        return set(self._closing)
+
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
+        for unit in list(self._closing.values()):
+            self._finish(unit, now_ns)
+        running = [unit for unit in list(self._open.running.values()) if unit.may and not unit.done]
+        for unit in running:
+            self._see(unit)
+            unit.broken = True
+            self._finish_as_it_is(unit, now_ns)
+        return [unit.key for unit in running]
+
+    def unread(self) -> int:
+        """Return how many roots the span thread has not heard of. Any thread."""
+        return self.units - self._read
+
+    def close(self) -> None:
+        """Let no further unit in. Any thread."""
+        self.closed = True
+
+    def notes(self) -> list[str]:
+        """Return what must be known of spans that were not scored, for ``status()``."""
+        return []
+
+    def _see(self, unit: ForeignUnit) -> None:
+        self._read += not unit.seen
+        unit.seen = True
+
+    def _end(self, unit: ForeignUnit, span: ReadableSpan, held: HeldSpan | None, now_ns: int) -> None:
+        data = self._read_span(unit, span)
+        unit.held[data.span_id] = held
+        if data.span_id == unit.key.span_id:
+            unit.root_data, unit.closes_ns = data, now_ns + _GRACE_NS
+            self._closing[unit.key] = unit
+        elif unit.opened:
+            self._port.ended(unit.key, data, held, now_ns)
+        else:
+            unit.early.append((data, held))
+            if unit.is_unit:
+                self._hand_on_early(unit, now_ns)
+        if unit.root_data is not None and not unit.open:
+            self._finish(unit, now_ns)
+
+    def _read_span(self, unit: ForeignUnit, span: ReadableSpan) -> SpanData:
+        """Return a span in GenAI names; one that means nothing to them has no attributes."""
+        data = span_data(span)
+        try:
+            translated = self.translator.translate(data)
+        except Exception as error:  # noqa: BLE001  (the span is the application's: it leaves whatever is wrong with it)
+            log_internal_error("read a span", error)
+            translated, unit.broken = None, True
+        if translated is None:
+            return replace(data, attributes={}, events=())
+        unit.is_unit = True
+        return translated
+
+    def _hand_on_early(self, unit: ForeignUnit, now_ns: int) -> None:
+        unit.opened = True
+        self._port.opened(unit.key, now_ns)
+        early, unit.early = unit.early, []
+        for data, held in early:
+            self._port.ended(unit.key, data, held, now_ns)
+
+    def _finish_as_it_is(self, unit: ForeignUnit, now_ns: int) -> None:
+        """Finish a unit whose root has not ended, or was passed on unread."""
+        if not unit.done:
+            now = max(now_ns, unit.root.start_time or 0)
+            unit.is_unit = True
+            unit.root_data = replace(span_data(unit.root), end_ns=now, attributes={}, events=())
+            self._finish(unit, now_ns)
+
+    def _finish(self, unit: ForeignUnit, now_ns: int) -> None:
+        self._closing.pop(unit.key, None)
+        unit.done = True
+        root = unit.held.get(unit.key.span_id)
+        unit.held = {unit.key.span_id: root} if root is not None else {}
+        if not unit.is_unit:  # what a framework builds, or embeds: its spans leave, and nothing is counted
+            for held in (*(held for _, held in unit.early), root):
+                if held is not None:
+                    held.end()
+        else:
+            assert unit.root_data is not None  # it has ended, or stands in
+            if not unit.opened:
+                self._hand_on_early(unit, now_ns)
+            if unit.broken:
+                self._port.broken(unit.key, now_ns)
+            self._port.ended(unit.key, unit.root_data, root, now_ns)
+        unit.early, unit.root_data = [], None
+        unit.open.clear()
+
+
+def _scope(span: ReadableSpan) -> str:
+    scope = span.instrumentation_scope
+    return "" if scope is None else scope.name
+
+
+def _operation(span: ReadableSpan) -> Any:
+    return (span.attributes or {}).get(semconv.OPERATION_NAME)
+
+
+def _may_be_unit(attributes: Mapping[str, Any]) -> bool:
+    """Whether a root that nobody reads is a unit, as far as two look-ups tell: what is counted must not depend on the dice."""
+    is_none = attributes.get(semconv.OPERATION_NAME) in NOT_READ
+    return not is_none and attributes.get(semconv.OPENINFERENCE_KIND) not in _NO_UNITS
+
+
+def _size_bytes(span: ReadableSpan) -> int:
+    return sum(len(value) for value in (span.attributes or {}).values() if type(value) is str)

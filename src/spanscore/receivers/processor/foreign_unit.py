@@ -1,0 +1,100 @@
+"""ForeignUnit: what is remembered of a unit whose spans another library makes. OpenUnits: which of them a span belongs to."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spanscore.model.span import SpanData, UnitKey
+from spanscore.receivers.processor.held_span import HeldSpan
+
+__all__ = ["ForeignUnit", "OpenUnits"]
+
+_REMEMBERED_NS: Final = 30_000_000_000
+"""How long the spans of an ended root are remembered: one that starts late (a task left behind) must not become a root."""
+_MOST_UNITS: Final = 10_000
+_MOST_SPANS: Final = 200_000
+"""Spans remembered, some 0.2 kB each: past them those of ended roots are forgotten early, oldest first."""
+
+
+@dataclass(slots=True, eq=False)
+class ForeignUnit:
+    """One unit, from its root's start until its late spans are no longer awaited.
+
+    Attributes:
+        root: the live span.
+        may: it may be scored: only then is anything of it held or read.
+        counts: it counts as not sampled, once it is seen to be a unit at all.
+        front: the processor that saw it begin.
+        open: its spans that have not ended: the application's threads add them, the span thread takes them away.
+        ids: all of its spans.
+        ended: its root has.
+        broken: spans of it were passed on unread.
+        done: it was handed on, or given up: what comes is passed on at once.
+
+    The rest is the span thread's:
+        seen: an event of it was read.
+        opened: it was told that it began.
+        held: the spans that have ended → how they leave; None where they have left.
+        early: those that ended before anything told that it is a unit.
+    """
+
+    key: UnitKey
+    root: Any
+    may: bool
+    counts: bool
+    front: Any
+    open: dict[int, None] = field(default_factory=dict)
+    ids: list[tuple[int, int]] = field(default_factory=list)
+    ended: bool = False
+    broken: bool = False
+    done: bool = False
+    seen: bool = False
+    opened: bool = False
+    held: dict[int, HeldSpan | None] = field(default_factory=dict)
+    early: list[tuple[SpanData, HeldSpan | None]] = field(default_factory=list)
+    root_data: SpanData | None = None
+    is_unit: bool = False
+    closes_ns: int = 0
+
+
+class OpenUnits:
+    """Which unit a span belongs to, by its parent. Written by the application's threads, without a lock: a step is a dict's."""
+
+    def __init__(self) -> None:
+        self._spans: dict[tuple[int, int], ForeignUnit] = {}
+        self._ended: deque[tuple[int, ForeignUnit]] = deque()
+        self.running: OrderedDict[UnitKey, ForeignUnit] = OrderedDict()
+
+    def of(self, ids: Any) -> ForeignUnit | None:
+        """Return the unit of a span, None where it is of none."""
+        return self._spans.get((ids.trace_id, ids.span_id))
+
+    def begin(self, unit: ForeignUnit) -> ForeignUnit | None:
+        """Remember a unit by its root; return the one that has to make room, which is as good as ended."""
+        self.running[unit.key] = unit
+        self.add(unit, unit.root.context)
+        if len(self.running) <= _MOST_UNITS:
+            return None
+        _, oldest = self.running.popitem(last=False)
+        return oldest
+
+    def add(self, unit: ForeignUnit, ids: Any) -> None:
+        """Remember a span of a unit."""
+        key = ids.trace_id, ids.span_id
+        self._spans[key] = unit
+        unit.ids.append(key)
+
+    def end(self, unit: ForeignUnit, now_ns: int) -> None:
+        """Note that a root has ended, and forget those that ended long ago. Called once."""
+        unit.ended = True
+        self.running.pop(unit.key, None)
+        self._ended.append((now_ns, unit))
+        while self._ended and (now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self._spans) > _MOST_SPANS):
+            try:
+                _, oldest = self._ended.popleft()
+            except IndexError:  # another thread was faster
+                return
+            for key in oldest.ids:
+                self._spans.pop(key, None)

@@ -1,0 +1,51 @@
+"""HeldSpan: a ``PendingSpan`` that another library made and ended: it goes on to the processors that were to have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+
+from spanscore.codec.sdk import with_attributes
+from spanscore.runtime.log import log_internal_error
+
+__all__ = ["HeldSpan", "pass_on"]
+
+
+class HeldSpan:
+    """An ended span on its way to the processors that wait for it.
+
+    Args:
+        span: as the SDK gave it.
+        exits: who is given it, each once.
+        size: bytes held, roughly.
+    """
+
+    __slots__ = ("_exits", "_span", "ended", "size")
+
+    def __init__(self, span: ReadableSpan, exits: Sequence[SpanProcessor], size: int) -> None:
+        self._span = span
+        self._exits = list(exits)
+        self.size = size
+        self.ended = False
+
+    def also(self, exits: Sequence[SpanProcessor]) -> bool:
+        """Give it to these, too. False: it has left."""
+        if not self.ended:
+            self._exits += exits
+        return not self.ended
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Pass the span on: itself, or where it is given attributes its like with them."""
+        self.ended = True
+        pass_on(with_attributes(self._span, attributes) if attributes else self._span, self._exits)
+
+
+def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:
+    """Give a span to processors. Never raises: one that does keeps it from no other."""
+    for processor in exits:
+        try:
+            processor.on_end(span)
+        except BaseException as error:  # noqa: BLE001  (of the application; SystemExit would end our thread)
+            log_internal_error("pass a span on", error)

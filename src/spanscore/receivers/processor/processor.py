@@ -1,0 +1,99 @@
+"""ScoringSpanProcessor: what an application that is traced already adds to its tracer provider."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+
+from spanscore.receivers.processor.foreign_spans import ForeignSpans
+from spanscore.runtime.log import log_internal_error
+
+__all__ = ["ScoringSpanProcessor"]
+
+
+class SpanScorer(Protocol):
+    """What a processor asks of a scorer: ``OnlineScorer`` is one."""
+
+    @property
+    def foreign_spans(self) -> ForeignSpans:
+        """The receiver of its processors."""
+
+    def release_held(self, timeout: float) -> None:
+        """Let all spans that wait for their scores leave now. Blocks for at most ``timeout`` seconds."""
+
+
+class ScoringSpanProcessor(SpanProcessor):
+    """Scores what other instrumentations trace in this process: OpenInference, OpenLLMetry, an SDK's own spans.
+
+    With a processor to pass spans on to, those of a unit that may be scored wait there for their scores and leave with them,
+    each once::
+
+        provider.add_span_processor(ScoringSpanProcessor(scorer, BatchSpanProcessor(OTLPSpanExporter())))
+
+    Without one it observes: spans leave by the provider's own processors, at once and as they are, and scores come as
+    evaluation spans::
+
+        provider.add_span_processor(ScoringSpanProcessor(scorer))
+
+    All spans that belong to no unit, or to one that will not be scored, go on at once, untouched, on the thread that ended
+    them. Where the provider has another exporter already, each span would leave twice, once with its scores and once without:
+    it is said once, and this one observes, too. What it wraps still gets every span.
+
+    Args:
+        scorer: may have several processors, of one provider or of several.
+        processor: gets every span exactly once, from the span thread where it waited; None = observe.
+    """
+
+    def __init__(self, scorer: SpanScorer, processor: SpanProcessor | None = None) -> None:
+        self._scorer = scorer
+        self._spans = scorer.foreign_spans
+        self._processor = processor
+        self._exits = () if processor is None else (processor,)
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Note where a span belongs. Does not block."""
+        if self._processor is not None:
+            self._processor.on_start(span, parent_context)
+        try:
+            self._spans.started(span, self)
+        except Exception as error:  # noqa: BLE001
+            log_internal_error("note that a span began", error)
+
+    def _on_ending(self, span: Span) -> None:
+        """Hand on what the SDK tells from 1.40 on."""
+        if self._processor is not None:
+            getattr(self._processor, "_on_ending", _nothing)(span)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Take a span, or pass it on at once. Does not block."""
+        kept, exits = False, self._exits
+        if exits and (not span.context.trace_flags.sampled):
+            exits = ()
+        try:
+            kept = self._spans.ended(span, self, exits)
+        except Exception as error:  # noqa: BLE001
+            log_internal_error("take a span", error)
+        if not kept and self._processor is not None:
+            self._processor.on_end(span)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Send what has left. Spans that wait for their scores go on waiting: ``scorer.flush()`` waits for those."""
+        return True if self._processor is None else self._processor.force_flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        """Let the spans that wait leave as ``pending``, then shut down what they leave by."""
+        try:
+            self._scorer.release_held(_RELEASE_S)
+        except Exception as error:  # noqa: BLE001
+            log_internal_error("release spans", error)
+        if self._processor is not None:
+            self._processor.shutdown()
+
+
+_RELEASE_S = 2.0
+
+
+def _nothing(span: Any) -> None:
+    """Do as an SDK before 1.40 does."""
