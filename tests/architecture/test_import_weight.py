@@ -52,5 +52,16 @@ def _loaded_after(statement: str) -> list[str]:
     return answer.stdout.split()
 
 
+def test_a_scorer_with_a_processor_loads_no_langchain() -> None:
+    application = (
+        "from spanscore import OnlineScorer, ScoringSpanProcessor; from spanscore.metrics import ExactMatch;"
+        "from opentelemetry.sdk.trace import TracerProvider;"
+        "provider = TracerProvider(); scorer = OnlineScorer([ExactMatch()]);"
+        "provider.add_span_processor(ScoringSpanProcessor(scorer)); scorer.status(); scorer.shutdown()"
+    )
+
+    assert [name for name in _loaded_after(application) if name.startswith("langchain")] == []
+
+
 def test_the_line_loads_no_receiver_of_a_library() -> None:
     assert [name for name in _loaded_after("import spanscore.line.build") if name.startswith("langchain")] == []

@@ -109,9 +109,12 @@ class ForeignSpans:
         unit = self._open.of(ids)
         if unit is None:
             return False
+        if not ids.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
+            exits = ()
         if ids.span_id == unit.key.span_id and not unit.ended:
             self._end_root(unit, span)
         if not unit.may or unit.done or (unit.front is not front and not exits):
+            self.late += unit.may and unit.done and not self.closed
             return False
         if ids.span_id != unit.key.span_id and not self._claims(span, self.scopes.role(_scope(span))):
             return False
@@ -224,7 +227,18 @@ class ForeignSpans:
 
     def notes(self) -> list[str]:
         """Return what must be known of spans that were not scored, for ``status()``."""
-        return []
+        told = [
+            f"{runs:,} runs of {scope} are no units, as a framework is at work here whose model calls they may be; units.scopes"
+            " lists those that are"
+            for scope, runs in self.scopes.inner.copy().items()
+        ]
+        told += [f"{scope} is not read, as {by} traces the same" for scope, by in self.scopes.unheard.copy().items()]
+        told += [
+            f"{found.without_content:,} of {found.spans:,} spans of {name} are without content"
+            for name, found in self.translator.counted().items()
+            if found.without_content
+        ]
+        return [*told, *([f"{self.late:,} spans came after their unit was closed"] if self.late else [])]
 
     def _see(self, unit: ForeignUnit) -> None:
         self._read += not unit.seen

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
+from spanscore.model.foreign import type_name
+from spanscore.otel.beside import exporter_of, processors_beside
 from spanscore.receivers.processor.foreign_spans import ForeignSpans
-from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.log import log_internal_error, log_once
 
 __all__ = ["ScoringSpanProcessor"]
+
+_RELEASE_S: Final = 2.0
+"""Longest wait of a provider's shutdown for the spans that wait for their scores."""
+_KEEPS_NOTHING: Final = "ConsoleSpanExporter"
+"""Prints spans for a person: beside it nothing is stored twice."""
 
 
 class SpanScorer(Protocol):
@@ -41,6 +48,9 @@ class ScoringSpanProcessor(SpanProcessor):
     them. Where the provider has another exporter already, each span would leave twice, once with its scores and once without:
     it is said once, and this one observes, too. What it wraps still gets every span.
 
+    Spans of others leave as their writer made them, but for the scores: the scorer's redactor is applied to what judges are
+    asked and to evaluation spans.
+
     Args:
         scorer: may have several processors, of one provider or of several.
         processor: gets every span exactly once, from the span thread where it waited; None = observe.
@@ -50,13 +60,16 @@ class ScoringSpanProcessor(SpanProcessor):
         self._scorer = scorer
         self._spans = scorer.foreign_spans
         self._processor = processor
-        self._exits = () if processor is None else (processor,)
+        self._exits: tuple[SpanProcessor, ...] = () if processor is None else (processor,)
+        self._seen: dict[int, tuple[Any, ...]] = {}
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Note where a span belongs. Does not block."""
         if self._processor is not None:
             self._processor.on_start(span, parent_context)
         try:
+            if self._exits:
+                self._look_beside(processors_beside(span))
             self._spans.started(span, self)
         except Exception as error:  # noqa: BLE001
             log_internal_error("note that a span began", error)
@@ -68,11 +81,9 @@ class ScoringSpanProcessor(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Take a span, or pass it on at once. Does not block."""
-        kept, exits = False, self._exits
-        if exits and (not span.context.trace_flags.sampled):
-            exits = ()
+        kept = False
         try:
-            kept = self._spans.ended(span, self, exits)
+            kept = self._spans.ended(span, self, self._exits)
         except Exception as error:  # noqa: BLE001
             log_internal_error("take a span", error)
         if not kept and self._processor is not None:
@@ -91,8 +102,27 @@ class ScoringSpanProcessor(SpanProcessor):
         if self._processor is not None:
             self._processor.shutdown()
 
+    def _look_beside(self, processors: tuple[Any, ...]) -> None:
+        """Look who else is in the provider: a tuple that is new whenever one is added, and kept here, so that it stays one."""
+        if self._seen.get(id(processors)) is processors:
+            return
+        self._seen[id(processors)] = processors
+        for other in processors:
+            exporter = exporter_of(other)
+            if exporter is None or self._is_of_the_same(other) or type_name(exporter) == _KEEPS_NOTHING:
+                continue
+            self._exits = ()
+            own = exporter_of(self._processor)
+            log_once(
+                "another exporter",
+                f"the provider exports spans by {type_name(exporter)}, beside what is given to ScoringSpanProcessor"
+                f" ({type_name(self._processor if own is None else own)}): spans do not wait for their scores, which come as"
+                " evaluation spans. Give it the only exporter, or none",
+            )
+            return
 
-_RELEASE_S = 2.0
+    def _is_of_the_same(self, other: Any) -> bool:
+        return isinstance(other, ScoringSpanProcessor) and other._spans is self._spans
 
 
 def _nothing(span: Any) -> None:

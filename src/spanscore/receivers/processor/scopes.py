@@ -155,10 +155,12 @@ class Scopes:
             return True
         if heard != scope:
             self.unheard[scope] = heard
+            ours = heard == semconv.CAPTURE_SCOPE
+            way = "OnlineScorer(capture=False)" if ours else f"units.ignore_scopes with {heard!r}"
             log_once(
                 f"unheard {scope}",
                 f"{heard} and {scope} both trace {library} in this process; each run is scored once, on the spans of {heard}."
-                f" units.ignore_scopes with {heard!r} has those of {scope} scored",
+                f" {way} has those of {scope} scored",
             )
         return heard == scope
 
