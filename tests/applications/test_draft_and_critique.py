@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnablePassthrough
 from tests.applications.application import Judged, asked, sample, says
 
 QUESTION = "Why is the sky blue?"
+ALL = '{"draft":"It is scattered.","critique":"Say what is scattered.","final":"Blue light is scattered most."}'
 
 
 def revised(last: str) -> Any:
@@ -35,7 +36,13 @@ def test_without_one_all_that_models_said_is_given() -> None:
     assert asked(revised("final"), {"question": QUESTION}) == Judged(
         single=sample(
             QUESTION,
-            '{"draft":"It is scattered.","critique":"Say what is scattered.","final":"Blue light is scattered most."}',
+            ALL,
         ),
         source="object",
     )
+
+
+def test_a_question_that_is_asked_as_a_text_and_passed_through_is_no_part_of_the_answer() -> None:
+    taking_text = {"question": RunnablePassthrough()} | revised("final")
+
+    assert asked(taking_text, QUESTION) == Judged(single=sample(QUESTION, ALL), source="object")

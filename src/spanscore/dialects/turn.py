@@ -241,10 +241,11 @@ def _put_together(texts: Sequence[str], parts: Sequence[str], said: Said) -> str
 
 
 def _less(output: Any, input: Any) -> Any:
-    """Return the output without what came in with the state and is unchanged; as it is where nothing else is left."""
-    if not isinstance(output, dict) or not isinstance(input, dict):
+    """Return the output without what came in, with the state or as a text, and is unchanged; as it is where no more is left."""
+    if not isinstance(output, dict) or not input or not isinstance(input, (dict, str)):
         return output
-    own = {key: value for key, value in output.items() if key not in input or input[key] != value}
+    brought = input if isinstance(input, dict) else dict.fromkeys(output, input)
+    own = {key: value for key, value in output.items() if key not in brought or brought[key] != value}
     return own or output
 
 
