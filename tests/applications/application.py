@@ -6,7 +6,8 @@ what the test wants; what a person would want judged of them is written by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,14 +52,22 @@ def judged(run: Callable[[RunnableConfig], Any], **options: Any) -> list[Judged]
 
     ``run`` gets a config with the scorer's callback and a thread's id; ``options`` are the scorer's.
     """
-    sink, single, multi = MemorySink(), _Witness("single_turn"), _Witness("multi_turn")
-    with a_line(single, multi, sinks=[sink], **options) as (scorer, trace):
+    sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
+    with a_line(*witnesses, sinks=[sink], **options) as (scorer, trace):
         run({"callbacks": [scorer.handler], "configurable": {"thread_id": "t"}})
         assert scorer.flush(10)
-        reasons = scorer.status().reasons
-    scores = {unit.root.span_id: scores for unit, scores in sink.emitted if unit.root is not None}
-    began = sorted(trace.roots, key=lambda root: root.start_time)
-    return [_judged(root.attributes, scores.get(root.context.span_id, []), (single, multi), reasons) for root in began]
+        return seen_of(trace.roots, sink, witnesses, scorer.status().reasons)
+
+
+def seen_of(
+    roots: Iterable[Any], sink: MemorySink, witnesses: tuple[Witness, Witness], reasons: Mapping[str, str]
+) -> list[Judged]:
+    """Return what was judged of each of the requests that these spans are the roots of, in the order in which they began."""
+    scores: dict[int, list[Score]] = defaultdict(list)  # those of a unit may come in several calls
+    for unit, some in sink.emitted:
+        scores[unit.key.span_id] += some
+    began = sorted(roots, key=lambda root: root.start_time)
+    return [_judged(root.attributes, scores[root.context.span_id], witnesses, reasons) for root in began]
 
 
 def judged_once(run: Callable[[RunnableConfig], Any], **options: Any) -> Judged:
@@ -126,8 +135,8 @@ def calls(name: str, identity: str = "call-1", /, **arguments: Any) -> AIMessage
 # --- witnesses ----------------------------------------------------------------------------------------------------
 
 
-class _Witness(BaseMetric):
-    """Keeps what it is given; its score says which it was."""
+class Witness(BaseMetric):
+    """Keeps what it is given of one kind of sample; its score says which it was."""
 
     def __init__(self, kind: str) -> None:
         self.name = kind
@@ -147,7 +156,7 @@ class _Witness(BaseMetric):
 
 
 def _judged(
-    root: Mapping[str, Any], scores: Sequence[Score], witnesses: tuple[_Witness, _Witness], reasons: Mapping[str, str]
+    root: Mapping[str, Any], scores: Sequence[Score], witnesses: tuple[Witness, Witness], reasons: Mapping[str, str]
 ) -> Judged:
     single, multi = (witness.of(scores) for witness in witnesses)
     if single is None and multi is None:
