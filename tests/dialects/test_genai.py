@@ -155,3 +155,20 @@ def test_the_wire_changes_nothing(content: dict[str, Any]) -> None:
     again = {name: from_wire(value) if isinstance(value, str) else value for name, value in exported(clean).items()}
 
     assert samples(span(1, "invoke_agent", attributes=clean)) == samples(span(1, "invoke_agent", attributes=again))
+
+
+def test_documents_in_instructions_that_stand_apart_are_in_the_prompt() -> None:
+    found = [{"content": "Notes of the first page."}, {"content": "Notes of the second page."}]
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "Q? Notes of the second page."}]}]
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": "A."}]}]
+    instructions = [{"type": "text", "content": "Answer from: Notes of the first page."}]
+    prompt = {semconv.SYSTEM_INSTRUCTIONS: instructions, semconv.INPUT_MESSAGES: asked, semconv.OUTPUT_MESSAGES: said}
+
+    made = samples(
+        span(1, "invoke_workflow", attributes={semconv.INPUT_VALUE: "Q?", semconv.OUTPUT_VALUE: "A."}),
+        span(2, "retrieval", parent=1, attributes={semconv.RETRIEVAL_DOCUMENTS: found}),
+        span(3, "chat", parent=1, attributes=prompt),
+    )
+
+    assert made.single is not None
+    assert made.single.retrieved_contexts == ["Notes of the first page.", "Notes of the second page."]

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from spanscore import semconv
-from spanscore.codec.messages import is_message
+from spanscore.codec.messages import SYSTEM, is_message
 from spanscore.codec.text import as_text
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
@@ -136,7 +136,14 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
 
 def _model(span: SpanData, unit: Unit) -> ModelRun:
     asked, said = _messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES)
-    return ModelRun(asked, said, _agent_of(span, unit))
+    return ModelRun([*_instructions(span), *asked], said, _agent_of(span, unit))
+
+
+def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
+    """Return what a writer keeps apart of the messages, as the message that it is: what a prompt holds may stand there."""
+    parts = span.attributes.get(semconv.SYSTEM_INSTRUCTIONS)
+    parts = [{"type": "text", "content": parts}] if isinstance(parts, str) else parts
+    return [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
 
 
 def _agent_of(span: SpanData, unit: Unit) -> str | None:
