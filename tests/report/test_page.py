@@ -181,6 +181,16 @@ def test_what_a_fallback_judged_is_not_in_the_mean_and_is_said_to_be_missing() -
     assert own.excluded[0] == pytest.approx(2 / 3)
 
 
+def test_why_there_is_no_score_is_said_with_the_latest_trace_of_such(tmp_path: Path) -> None:
+    lacking = a_score(None, outcome=Outcome.MISSING_FIELD, missing=("retrieved_contexts",))
+    units = [a_unit_span(a_score(1.0)), a_unit_span(lacking, minute=1), a_unit_span(lacking, minute=2)]
+
+    write(units, tmp_path / "report.html")
+
+    why = "faithfulness a field the metric needs is missing: needs retrieved_contexts 2 "
+    assert f"{why}{units[2].trace_id:032x}" in words(tmp_path / "report.html")
+
+
 def test_what_the_judge_cost_is_said(tmp_path: Path) -> None:
     calls = Usage((JudgeCall(step="s", model="m", input_tokens=1200, output_tokens=34, cost_usd=0.004),))
     score = a_score(0.5, judge_model="small-judge", usage=calls)

@@ -117,9 +117,23 @@ def test_metric_that_was_never_begun_has_the_outcome_that_is_left() -> None:
     }
 
 
-def test_outcomes_that_cannot_be_told_apart_are_both_named() -> None:
+def test_each_metric_of_a_unit_has_the_outcome_that_its_span_says_of_it() -> None:
+    lacking = a_score(None, "recall", outcome=Outcome.MISSING_FIELD, missing=("reference",))
+    span = a_unit_span(a_score(1.0, "a"), lacking, others={"b": Outcome.NOT_SAMPLED, "c": Outcome.QUEUE_FULL})
     scored = a_unit_span(a_score(1.0, "a"), a_score(1.0, "b"))
-    span = a_unit_span(others={"a": Outcome.NOT_SAMPLED, "b": Outcome.MISSING_FIELD})
+
+    found = {row.metric: (row.outcome, row.reason) for row in read(scored, span) if row.value is None}
+
+    assert found == {
+        "recall": ("missing_field", "needs reference"),
+        "b": ("not_sampled", None),
+        "c": ("queue_full", None),
+    }
+
+
+def test_outcomes_that_an_older_span_does_not_tell_apart_are_both_named() -> None:
+    scored = a_unit_span(a_score(1.0, "a"), a_score(1.0, "b"))
+    span = a_unit_span(**{semconv.STATUS: "not_scored", semconv.REASON: "missing_field,not_sampled"})
 
     assert {row.outcome for row in read(scored, span) if row.value is None} == {"missing_field or not_sampled"}
 

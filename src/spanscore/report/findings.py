@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from spanscore.model.score import Kind
 from spanscore.report.rows import default_threshold
 from spanscore.report.summaries import MetricSummary, ReportSummary
+from spanscore.report.unscored import Unscored
 
 __all__ = [
     "clock",
@@ -23,6 +24,7 @@ __all__ = [
     "scored",
     "threshold",
     "value_among",
+    "why_unscored",
     "width_words",
 ]
 
@@ -175,6 +177,11 @@ def outcome_words(outcomes: Mapping[str, int]) -> str:
 def outcome_name(outcome: str) -> str:
     """Return an outcome in words; one that could not be told apart names each."""
     return " or ".join(_WORDS.get(part, readable(part)) for part in outcome.split(" or "))
+
+
+def why_unscored(why: Unscored) -> str:
+    """Return why there is no score, in words: "judge failed: unparseable"."""
+    return ": ".join(filter(None, (outcome_name(why.outcome), why.reason)))
 
 
 def threshold(kind: Kind, pass_at: Sequence[float]) -> str:

@@ -57,8 +57,8 @@ def page(summary: ReportSummary, tell: Callable[[Worst], Story], *, title: str) 
         width=say.width_words(summary.width_ns),
         funnel_finding=_funnel_finding(summary.steps),
         steps=[_step(step, summary.steps) for step in summary.steps],
-        errors=[(say.readable(metric.metric), safe_text(error), f"{count:,}")
-                for metric in metrics for error, count in sorted(metric.errors.items(), key=lambda one: -one[1])],
+        unscored=[(say.readable(metric.metric), safe_text(say.why_unscored(one)), f"{one.units:,}", one.latest)
+                  for metric in metrics for one in metric.unscored],
         worst_finding=_worst_finding(summary),
         worst_note=_worst_note(shown, every),
         units=units,
@@ -303,9 +303,7 @@ def _row(row: ReportRow) -> dict[str, str]:
         score += f" ({row.label})"
     if row.value is not None and row.quality is not None and abs(row.quality - row.value) > 1e-9:  # noqa: PLR2004
         score += f", quality {say.figure(row.quality)}"
-    why = row.explanation or (
-        f"error type {row.reason}" if row.reason else "not captured" if row.value is not None else "–"
-    )
+    why = row.explanation or row.reason or ("not captured" if row.value is not None else "–")
     return {"metric": say.readable(row.metric), "score": score, "explanation": safe_text(why)}
 
 

@@ -2,7 +2,8 @@
 
 A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
 judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
-outcome is what ``spanscore.reason`` of the unit names and no evaluation span accounts for.
+outcome is what the unit's span says of the metric (``spanscore.unscored.…``), or else what ``spanscore.reason`` names and
+nothing accounts for.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ __all__ = ["PENDING", "ReportRow", "Spans", "default_threshold", "name_within", 
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
 _PAIR = 2
+_TURNS: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
+"""What a metric may need in the place of a field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,10 +177,10 @@ class Spans:
         return found | {name: _guessed(given) for name, given in values.items()}
 
     def _metrics_of_services(self) -> dict[Any, dict[str, None]]:
-        """Return service → its metrics, in the order of their first score: another service's metrics are not missing here."""
+        """Return service → its metrics, in the order of their first mention: another service's metrics are not missing here."""
         found: dict[Any, dict[str, None]] = {}
         for span in self.units.values():
-            found.setdefault(_service(span), {}).update(dict.fromkeys(_scored(span)))
+            found.setdefault(_service(span), {}).update(dict.fromkeys([*_scored(span), *_unscored(span)]))
         for of_unit in self.evaluations.values():
             for metric, span in of_unit.items():
                 found.setdefault(_service(span), {})[metric] = None
@@ -190,18 +193,26 @@ class Spans:
         evaluations = self.evaluations.get(key, {})
         for metric, evaluation in evaluations.items():
             yield _from_evaluation(key, metric, evaluation, span)
-        if span is None:
-            return
-        scored = _scored(span)
-        for metric in scored:
-            if metric not in evaluations:
-                yield _from_unit(key, metric, span, scales[metric])
-        outcome = _left_over(span, evaluations.values())
-        if outcome is not None:
-            own = metrics.get(_service(span), {})
-            rest = [name for name in own if name not in evaluations and name not in scored]
-            for metric in rest if own else [""]:
-                yield ReportRow(unit=unit_name(key), metric=safe_text(metric), outcome=outcome, **_where(key, span))
+        if span is not None:
+            yield from _on_span_alone(key, span, evaluations, scales, metrics.get(_service(span), {}))
+
+
+def _on_span_alone(
+    key: UnitKey,
+    span: SpanData,
+    evaluations: Mapping[str, SpanData],
+    scales: Mapping[str, Scale],
+    metrics: Mapping[str, None],
+) -> Iterator[ReportRow]:
+    """Yield a row for each metric of a unit's service of which only the unit's own span tells."""
+    said = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _scored(span)}
+    said |= {metric: _without_score(key, span, metric, *why) for metric, why in _unscored(span).items()}
+    yield from (row for metric, row in said.items() if metric not in evaluations)
+    left = _left_over(span, evaluations.values())
+    known = {*evaluations, *said}
+    if left is not None:
+        others = [metric for metric in metrics if metric not in known] if known or metrics else [""]
+        yield from (_without_score(key, span, metric, left) for metric in others)
 
 
 def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
@@ -231,11 +242,18 @@ def _scored(span: SpanData) -> list[str]:
             and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _finite(plain[name]) is not None]  # fmt: skip
 
 
+def _unscored(span: SpanData) -> dict[str, tuple[str, str]]:
+    """Return metric → outcome and missing fields, as a unit's span says of those that it names."""
+    plain = span.without_content().attributes
+    said = {name: as_text(why).partition(" ") for name, why in plain.items() if name.startswith(semconv.UNSCORED)}
+    return {name.removeprefix(semconv.UNSCORED): (outcome, fields) for name, (outcome, _, fields) in said.items()}
+
+
 def _left_over(span: SpanData, evaluations: Iterable[SpanData]) -> str | None:
-    """Return how the metrics of a unit that left no other trace ended; None when nothing says that there are any."""
+    """Return how the metrics of a unit of which nothing tells by name ended; None when nothing says that there are any."""
     reasons = {reason for reason in as_text(span.attributes.get(semconv.REASON) or "").split(",") if reason}
     explained = {as_text(evaluation.attributes.get(semconv.REASON) or "") for evaluation in evaluations}
-    left = sorted(reasons - explained)
+    left = sorted(reasons - explained - {outcome for outcome, _ in _unscored(span).values()})
     if span.attributes.get(semconv.STATUS) == PENDING and not left:
         return PENDING
     return " or ".join(left) or None
@@ -270,6 +288,12 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
         **_where(key, unit or span),
     )
+
+
+def _without_score(key: UnitKey, span: SpanData, metric: str, outcome: str, missing: str = "") -> ReportRow:
+    needed = _TURNS.get(missing, missing.replace(",", ", "))
+    reason = f"needs {needed}" if needed else None
+    return ReportRow(unit=unit_name(key), metric=safe_text(metric), outcome=outcome, reason=reason, **_where(key, span))
 
 
 def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> ReportRow:

@@ -15,6 +15,7 @@ from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.ranking import Fall, Worst, ranked
 from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.stretch import Stretch, worst_stretch
+from spanscore.report.unscored import TURNED_AWAY, Unscored, unscored
 
 __all__ = ["Bucket", "FunnelStep", "MetricSummary", "ReportSummary", "summarize"]
 
@@ -34,12 +35,11 @@ _Z = 1.96
 _Pair: TypeAlias = tuple[float, float]  # weight, quality
 _Scale: TypeAlias = Literal["binary", "unit", "open"]
 
-_NOT_CHOSEN = frozenset({"not_sampled", "filtered", "not_exported", "refused"})
+_NOT_CHOSEN = TURNED_AWAY | {"refused"}
 _NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete", "too_late"})
-_NOT_WANTED = frozenset({"not_sampled", "filtered", "not_exported"})
 _NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "undefined", "pending"})
 """These are no fault: an agent's turn without retrieval has no faithfulness."""
-_HARMLESS = _NOT_WANTED | _NOTHING_TO_SCORE
+_HARMLESS = TURNED_AWAY | _NOTHING_TO_SCORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Bucket:
         """How many were to be scored and had nothing that the metric could be about."""
         return sum(
             count for outcome, count in self.outcomes.items()
-            if _parts(outcome) <= _HARMLESS and not _parts(outcome) <= _NOT_WANTED
+            if _parts(outcome) <= _HARMLESS and not _parts(outcome) <= TURNED_AWAY
         )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ class MetricSummary:
         pass_share: weighted share of ``pass`` among the labelled; None without labels.
         pass_at: the lowest quality that passes, ascending where it was changed; empty where it is not known.
         outcomes: outcome → units, ``scored`` among them.
-        errors: error type → units, of evaluations that failed.
+        unscored: why units have no score, the most frequent reason first.
         buckets: neighbours in time, without holes; empty when no row has a time.
         stretch: indices into ``buckets``; None when no stretch stands out.
         cost_usd: None when no price is known.
@@ -118,7 +118,7 @@ class MetricSummary:
     pass_at: tuple[float, ...]
     points: tuple[tuple[float, float, float], ...]
     outcomes: Mapping[str, int]
-    errors: Mapping[str, int]
+    unscored: tuple[Unscored, ...]
     buckets: tuple[Bucket, ...]
     stretch: Stretch | None
     judges: tuple[str, ...]
@@ -267,7 +267,7 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         pass_at=_thresholds(scored),
         points=points,
         outcomes=Counter(row.outcome for row in rows),
-        errors=_errors(rows),
+        unscored=unscored(rows),
         buckets=buckets,
         stretch=None if scale == "open" else worst_stretch(pairs),
         judges=_judges(rows),
@@ -312,10 +312,6 @@ def _pass_share(scored: Sequence[ReportRow]) -> float | None:
 
 def _thresholds(scored: Sequence[ReportRow]) -> tuple[float, ...]:
     return tuple(sorted({row.pass_at for row in scored if row.pass_at is not None and row.label}))
-
-
-def _errors(rows: Sequence[ReportRow]) -> Counter[str]:
-    return Counter(row.reason for row in rows if row.value is None and row.reason)
 
 
 def _judges(rows: Sequence[ReportRow]) -> tuple[str, ...]:
