@@ -55,7 +55,7 @@ def words_by_place(**options: Any) -> dict[str, set[str]]:
     critic = AspectCritic(judge, name="polite", definition="The response is polite.")
     providers = {name: getattr(memory, name) for name in ("tracer_provider", "meter_provider", "logger_provider")}
     with (
-        OnlineScorer([critic, ContextRelevance(judge)], **providers, **options) as scorer,
+        OnlineScorer([critic, ContextRelevance(judge)], trace_judges=True, **providers, **options) as scorer,
         expected(reference="REFERRED"),
     ):
         metadata = {"thread_id": "CONVERSED", "tier": "TIER"}
