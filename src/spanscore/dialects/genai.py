@@ -93,7 +93,8 @@ def _asks(span: SpanData) -> bool:
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     tools = _of(unit, {semconv.EXECUTE_TOOL})
-    callers = sorted(_of(unit, semconv.MODEL_OPERATIONS), key=lambda span: span.end_ns)
+    models = [span for span in _of(unit, semconv.MODEL_OPERATIONS) if span.no_content is None]
+    callers = sorted(models, key=lambda span: span.end_ns)
     read = {span.span_id: _model(span, unit) for span in callers}
     expected = root.attributes.get(semconv.EXPECTED)
     top = unit.speaker or root

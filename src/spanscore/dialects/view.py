@@ -122,7 +122,11 @@ class View:
     @property
     def goes_on(self) -> bool:
         """Whether a graph was resumed, or run on from a checkpoint: what the user gave came with an earlier request."""
-        return is_resume(self.input.value) or (self.input.value is None and not self.input.messages)
+        root = self.unit.root
+        is_silent = (
+            root is not None and root.no_content is not None
+        )  # nothing of it can be read: it may have been given any
+        return is_resume(self.input.value) or (self.input.value is None and not self.input.messages and not is_silent)
 
     def thread(self) -> list[GenAIMessage]:
         """Return the root's conversation; a LangGraph output holds the whole thread, other outputs only the answer."""

@@ -163,6 +163,33 @@ def test_a_model_without_flat_messages_is_read_of_what_there_is(given: dict[str,
     assert samples_of(of("LLM", given)).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
 
 
+def test_a_root_that_shows_pythons_objects_alone_leaves_the_word_to_its_models() -> None:
+    shows = {
+        "input.value": '{"start_event": "AgentWorkflowStartEvent()", "init_state": {"is_running": false}}',
+        "input.mime_type": "application/json",
+        "output.value": "StopEvent(result=AgentOutput(response=ChatMessage(role=<MessageRole.ASSISTANT...",
+    }
+    root = of("CHAIN", shows, "openinference.instrumentation.llama_index", span_id=1, trace_id=1)
+
+    made = samples_of(root, foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
+
+    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+def test_a_model_span_around_another_says_what_that_one_says() -> None:
+    shows = {
+        "input.value": "{\"messages\": [\"ChatMessage(role=<MessageRole.USER: 'user'>, blocks=[TextBlock(text='q')])\"]}",
+        "input.mime_type": "application/json",
+        "output.value": '{"message": {"role": "assistant", "blocks": [{"text": "a"}]}}',
+        "output.mime_type": "application/json",
+    }
+    outer = of("LLM", shows, span_id=1, trace_id=1)
+
+    made = samples_of(outer, foreign(OPENINFERENCE_CHAT, span_id=2, trace_id=1, parent_id=1))
+
+    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
 def test_what_is_hidden_is_not_there() -> None:
     hidden = {"input.value": QUESTION, "output.value": "__REDACTED__"}
 

@@ -107,6 +107,16 @@ def test_steps_of_a_workflow_keep_none_of_the_text_that_their_neighbours_have() 
     assert (translated.operation, content_of(step), translated.no_content) == ("execute_task", {}, None)
 
 
+def test_metadata_are_read_where_older_releases_have_them() -> None:
+    given = {"inputs": QUESTION, "tags": [], "metadata": {"thread_id": "t-1", "lc_agent_name": "guide"}, "kwargs": {}}
+
+    translated = Translator().translate(of("workflow", given, ANSWER, {"traceloop.entity.name": "guide"}))
+
+    assert translated is not None
+    assert translated.metadata == given["metadata"]
+    assert (translated.operation, translated.attributes[semconv.CONVERSATION_ID]) == ("invoke_agent", "t-1")
+
+
 def test_a_model_is_known_by_what_langchain_knows_of_it() -> None:
     unknown = {**GENAI_CHAT, "gen_ai.request.model": "unknown", "traceloop.workflow.name": "capital"}
 

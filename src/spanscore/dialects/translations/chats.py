@@ -12,17 +12,22 @@ from spanscore.codec.messages import ASSISTANT, TOOL, role_of, text_message
 
 __all__ = ["agent_of_model", "answers_in", "prompts_in", "spoken_by"]
 
-_ASKED = ("messages", "prompts", "prompt", "input", "contents")
-_SAID = ("choices", "generations", "messages", "message", "output", "content")
+_MESSAGES = "messages"
+_ASKED = ("prompts", "prompt", "input", "contents")
+_SAID = ("choices", "generations", "message", "output", "content")
 
 
 def prompts_in(value: Any) -> list[dict[str, Any]]:
     """Return what a parsed prompt asks: messages, a request that has them, or texts, which are a user's."""
+    if isinstance(value, dict) and _MESSAGES in value:
+        return _messages(value)
     return messages_from(unfolded(_first_of_batch(_under(value, _ASKED))), loose=True)
 
 
 def answers_in(value: Any) -> list[dict[str, Any]]:
     """Return what a parsed answer says: messages, a response that has choices or generations, or texts, the assistant's."""
+    if isinstance(value, dict) and _MESSAGES in value:
+        return _messages(value)
     said = _first_of_batch(_under(value, _SAID))
     read = (_answer(one) for one in (said if isinstance(said, list) else [said]))
     return [message for answer in read for message in messages_from(unfolded(answer))]
@@ -45,6 +50,11 @@ def agent_of_model(metadata: Mapping[str, Any]) -> str | None:
         return name
     above = namespace.split("|")[:-1] if isinstance(namespace, str) else ()
     return above[-1].partition(":")[0] if above else None
+
+
+def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages of a dict that has them; texts among them show objects of the client, LlamaIndex's mostly."""
+    return messages_from(unfolded(_first_of_batch(value[_MESSAGES])))
 
 
 def _under(value: Any, keys: Sequence[str]) -> Any:

@@ -147,6 +147,7 @@ def _older_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
         semconv.PROVIDER_NAME: raw.get(semconv.SYSTEM),
         semconv.USAGE_INPUT_TOKENS: raw.get(semconv.USAGE_PROMPT_TOKENS),
         semconv.USAGE_OUTPUT_TOKENS: raw.get(semconv.USAGE_COMPLETION_TOKENS),
+        semconv.USAGE_CACHE_READ_INPUT_TOKENS: raw.get(semconv.USAGE_CACHE_READ_TOKENS),
     }
 
 

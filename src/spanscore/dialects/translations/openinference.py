@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.codec.blocks import joined
 from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
 from spanscore.codec.messages import ASSISTANT
 from spanscore.codec.text import as_text, from_wire
@@ -23,7 +24,7 @@ from spanscore.dialects.translations.building import (
 )
 from spanscore.dialects.translations.chats import agent_of_model, answers_in, prompts_in, spoken_by
 from spanscore.dialects.translations.flat import positions
-from spanscore.dialects.translations.python_text import value_of
+from spanscore.dialects.translations.python_text import arguments_in, value_of
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OpenInference"]
@@ -38,6 +39,10 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     semconv.OPENINFERENCE_EVALUATOR: semconv.EVALUATION,
 }
 """Kind → operation; any other kind, and none that is known, is a step, which at the top of a unit is its workflow."""
+_FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
+_LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
+_OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
+"""How Python shows an object of LlamaIndex's workflows: ``StopEvent(result=AgentOutput(…``."""
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _NOTHING: Final = NoContent(
     "content is not on the spans (openinference)",
@@ -91,7 +96,7 @@ class OpenInference:
         return in_genai_names(
             span,
             _described(span, raw, operation, metadata),
-            quoted if quoted.keys() - _MIME_TYPES else {},
+            quoted if _can_be_read(quoted, operation, span.scope) else {},
             _RENDERERS.get(operation, _root),
             nothing=_NOTHING,
             metadata=metadata,
@@ -99,6 +104,16 @@ class OpenInference:
 
 
 _MIME_TYPES: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
+
+
+def _can_be_read(quoted: Mapping[str, Any], operation: str, scope: str) -> bool:
+    """Whether there is content; what only shows Python's objects is none, as the spans below say the same in words."""
+    if not quoted.keys() - _MIME_TYPES:
+        return False
+    if operation == semconv.CHAT and not any(name.startswith(_FLAT) for name in quoted):
+        return any(_chat(quoted).values())
+    output = quoted.get(semconv.OUTPUT_VALUE)
+    return not (scope == _LLAMA_INDEX and isinstance(output, str) and _OBJECT.match(output))
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,9 +230,12 @@ def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    result, documents, _ = tool_answer(_output(quoted))
+    output = _output(quoted)
+    if isinstance(output, dict) and "tool_name" in output and "blocks" in output:  # LlamaIndex's ToolOutput
+        output = joined(output["blocks"])
+    result, documents, _ = tool_answer(output)
     return {
-        semconv.TOOL_CALL_ARGUMENTS: unfolded(value_of(_input(quoted))),
+        semconv.TOOL_CALL_ARGUMENTS: unfolded(arguments_in(value_of(_input(quoted)))),
         semconv.TOOL_CALL_RESULT: result,
         semconv.RETRIEVAL_DOCUMENTS: documents or None,
     }

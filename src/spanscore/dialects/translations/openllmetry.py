@@ -25,7 +25,7 @@ from spanscore.dialects.translations.building import (
 )
 from spanscore.dialects.translations.chats import agent_of_model
 from spanscore.dialects.translations.genai import conventional
-from spanscore.dialects.translations.python_text import value_of
+from spanscore.dialects.translations.python_text import arguments_in, value_of
 from spanscore.model.span import Attributes, NoContent, SpanData
 
 __all__ = ["OpenLLMetry"]
@@ -85,9 +85,16 @@ class OpenLLMetry:
         )
 
 
-def _metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     prefix = semconv.TRACELOOP_PROPERTIES
-    return {name[len(prefix) :]: value for name, value in raw.items() if name.startswith(prefix)}
+    known = {name[len(prefix) :]: value for name, value in raw.items() if name.startswith(prefix)}
+    given = raw.get(semconv.TRACELOOP_INPUT)
+    if known or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(given, str):
+        return known
+    if '"metadata": {"' not in given:  # releases before 0.50 have it nowhere else
+        return known
+    held = _under(from_wire(given), "metadata")
+    return held if isinstance(held, dict) else known
 
 
 def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
@@ -156,19 +163,9 @@ def _of(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
     given, gave = _of(quoted, _INPUTS), _of(quoted, _OUTPUTS)
     return {
-        **side(_given(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(arguments_in(_under(given, "inputs")), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **side(_under(gave, "outputs"), semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
-
-
-def _given(value: Any) -> Any:
-    """Return what a run was given: a callback's inputs, or the arguments of a decorated function."""
-    if not isinstance(value, dict) or value.keys() != {"args", "kwargs"}:
-        return _under(value, "inputs")
-    args, named = value["args"], value["kwargs"]
-    if not args:
-        return named
-    return args[0] if not named and isinstance(args, list) and len(args) == 1 else value
 
 
 def _under(value: Any, key: str) -> Any:
@@ -190,7 +187,7 @@ def _arguments(given: Any) -> Any:
         return value_of(given)
     if "input_str" in given:
         return given["inputs"] if given.get("inputs") is not None else value_of(given["input_str"])
-    return _given(given)
+    return arguments_in(_under(given, "inputs"))
 
 
 def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:

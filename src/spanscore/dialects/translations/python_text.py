@@ -8,12 +8,22 @@ from typing import Any, Final
 
 from spanscore.codec.text import from_wire, jsonable
 
-__all__ = ["value_of"]
+__all__ = ["arguments_in", "value_of"]
 
 _LONGEST: Final = 20_000
 """Characters that are read as Python: 2 ms."""
 _AS_PRINTED: Final = re.compile(r"(?:[^\\]|\\[\\'nrtxuU])*")
 """Escapes as ``repr`` writes them; of any other Python warns on stderr."""
+
+
+def arguments_in(value: Any) -> Any:
+    """Return what a function was given of ``{"args", "kwargs"}``: names with values, or its only argument; else the value."""
+    if not isinstance(value, dict) or not value or value.keys() - {"args", "kwargs"}:
+        return value
+    args, named = value.get("args"), value.get("kwargs")
+    if not args:
+        return named
+    return args[0] if not named and isinstance(args, list) and len(args) == 1 else value
 
 
 def value_of(text: Any) -> Any:
