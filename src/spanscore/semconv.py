@@ -101,13 +101,12 @@ GENERATE_CONTENT: Final = "generate_content"
 RETRIEVAL: Final = "retrieval"
 EMBEDDINGS: Final = "embeddings"
 EXECUTE_TOOL: Final = "execute_tool"
+CREATE_AGENT: Final = "create_agent"
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 EVALUATION: Final = "evaluation"
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """A model is asked and answers."""
-
-CREATE_AGENT: Final = "create_agent"
 
 PLAIN_ATTRIBUTES: Final = frozenset(
     {

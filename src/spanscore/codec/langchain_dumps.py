@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,12 +18,14 @@ from spanscore.codec.message_dicts import call_part, dict_message, response_part
 from spanscore.codec.messages import MADE, TOOL, USER, is_message, role_of, text_message
 from spanscore.codec.text import MAX_DEPTH
 
-__all__ = ["documents_of", "message_from", "messages_from", "side", "tool_answer", "unfolded"]
+__all__ = ["call_id_in", "documents_of", "message_from", "messages_from", "side", "tool_answer", "unfolded"]
 
 _MESSAGES_KEY: Final = "messages"
 _COMMAND: Final = frozenset({"graph", "update", "resume", "goto"})
 _SUFFIXES: Final = ("MessageChunk", "Message")
 _PAIR: Final = 2
+_CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
+"""A text inside of a dump has its quotes escaped."""
 
 
 def unfolded(value: Any, depth: int = MAX_DEPTH) -> Any:
@@ -101,6 +104,12 @@ def tool_answer(value: Any) -> tuple[Any, list[dict[str, Any]], str | None]:
         return _command_answer(value)
     shown = unfolded(value)
     return shown, documents_of(shown), None
+
+
+def call_id_in(dump: Any) -> str | None:
+    """Return the id of the call that the dump of a tool's message answers, unparsed; None of anything else."""
+    found = _CALL_ID.search(dump) if isinstance(dump, str) else None
+    return found[1] if found else None
 
 
 def documents_of(value: Any, depth: int = 3) -> list[dict[str, Any]]:

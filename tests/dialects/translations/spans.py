@@ -180,6 +180,13 @@ def samples_of(*spans: SpanData) -> Samples:
     return GenAIDialect().samples(unit)
 
 
+def is_sound(samples: Samples) -> bool:
+    """Whether there is either a sample that can be sent, or an outcome with its reason."""
+    there = [sample for sample in (samples.single, samples.multi) if sample is not None]
+    assert all(sample.model_dump_json().encode() for sample in there)
+    return bool(there) == (samples.outcome is None) and (bool(there) or bool(samples.reason))
+
+
 def content_of(span: SpanData) -> dict[str, Any]:
     """What a claimed span quotes, in GenAI names."""
     translated = Translator().translate(span)

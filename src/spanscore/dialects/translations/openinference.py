@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
-from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
+from spanscore.codec.langchain_dumps import call_id_in, documents_of, side, tool_answer, unfolded
 from spanscore.codec.messages import ASSISTANT
 from spanscore.codec.text import as_text, from_wire
 from spanscore.dialects.translations.building import (
@@ -36,9 +36,10 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "TOOL": semconv.EXECUTE_TOOL,
     "AGENT": semconv.INVOKE_AGENT,
     "EMBEDDING": semconv.EMBEDDINGS,
+    "GUARDRAIL": semconv.EVALUATION,
     semconv.OPENINFERENCE_EVALUATOR: semconv.EVALUATION,
 }
-"""Kind → operation; any other kind, and none that is known, is a step, which at the top of a unit is its workflow."""
+"""Kind → operation; a guardrail judges, too. Any other kind is a step, which at the top of a unit is its workflow."""
 _FLAT: Final = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES)
 _LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
 _OBJECT: Final = re.compile(r"[A-Z]\w*\(\w+=")
@@ -70,8 +71,6 @@ _RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.USAGE_CACHE_WRITE_INPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}prompt_details.cache_write",),
     semconv.USAGE_REASONING_OUTPUT_TOKENS: (f"{semconv.LLM_TOKEN_COUNT}completion_details.reasoning",),
 }
-_CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
-"""In the dump of a tool's message; a text inside of it has its quotes escaped."""
 
 
 class OpenInference:
@@ -154,9 +153,7 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
 def _call_id(raw: Mapping[str, Any]) -> Any:
     """Return the id of the call a tool answers; LangChain has it in the answer only."""
     named = next((raw[name] for name in semconv.OPENINFERENCE_TOOL_CALL_IDS if name in raw), None)
-    output = raw.get(semconv.OUTPUT_VALUE)
-    found = _CALL_ID.search(output) if named is None and isinstance(output, str) else None
-    return found[1] if found else named
+    return call_id_in(raw.get(semconv.OUTPUT_VALUE)) if named is None else named
 
 
 def _value(quoted: Mapping[str, Any], name: str, mime_type: str) -> Any:

@@ -6,14 +6,13 @@ its callback's arguments, its tags and its metadata.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
+from spanscore.codec.langchain_dumps import call_id_in, documents_of, side, tool_answer, unfolded
 from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.building import (
     Render,
@@ -47,8 +46,6 @@ _ON_EVENTS: Final = NoContent(
 _INPUTS: Final = (semconv.TRACELOOP_INPUT, semconv.TASK_INPUT)
 _OUTPUTS: Final = (semconv.TRACELOOP_OUTPUT, semconv.TASK_OUTPUT)
 _QUOTING: Final = frozenset({*_INPUTS, *_OUTPUTS})
-_CALL_ID: Final = re.compile(r'"tool_call_id":\s*"([^"\\]+)"')
-"""In the dump of a tool's message; a text inside of it has its quotes escaped."""
 _UNKNOWN: Final = "unknown"
 
 
@@ -119,9 +116,7 @@ def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata:
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     if operation == semconv.EXECUTE_TOOL:
         plain[semconv.TOOL_NAME] = raw.get(semconv.TOOL_NAME) or _name(span, raw)
-        output = raw.get(semconv.TRACELOOP_OUTPUT)
-        found = _CALL_ID.search(output) if isinstance(output, str) else None
-        plain[semconv.TOOL_CALL_ID] = found[1] if found else raw.get(semconv.TOOL_CALL_ID)
+        plain[semconv.TOOL_CALL_ID] = call_id_in(raw.get(semconv.TRACELOOP_OUTPUT)) or raw.get(semconv.TOOL_CALL_ID)
     elif operation == semconv.INVOKE_AGENT:
         plain[semconv.AGENT_NAME] = _name(span, raw)
     elif operation == semconv.INVOKE_WORKFLOW:
