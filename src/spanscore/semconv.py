@@ -176,6 +176,8 @@ EVENT_CONTENT: Final = "gen_ai.event.content"
 PROMPT_EVENT: Final = "gen_ai.content.prompt"
 COMPLETION_EVENT: Final = "gen_ai.content.completion"
 CHOICE_EVENT: Final = "gen_ai.choice"
+DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
+"""Its attributes have the names that content has on spans; a log event by the conventions, a span event of Strands."""
 MESSAGE_EVENTS: Final[Mapping[str, str]] = {
     f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")
 }

@@ -78,6 +78,10 @@ EVENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("gen_ai.user.message", {"content": QUESTION}),
         ("gen_ai.choice", {"message": ANSWER, "index": 0}),
     ],
+    "details (Strands, experimental)": [
+        (semconv.DETAILS_EVENT, {"gen_ai.input.messages": json.dumps([ASKED])}),
+        (semconv.DETAILS_EVENT, {"gen_ai.output.messages": json.dumps([SAID])}),
+    ],
     "content blocks (Strands)": [
         ("gen_ai.user.message", {"content": json.dumps([{"text": QUESTION}])}),
         ("gen_ai.choice", {"message": json.dumps([{"text": ANSWER}]), "finish_reason": "end_turn"}),
@@ -142,6 +146,33 @@ def test_a_strands_agents_tools_are_read_of_its_events() -> None:
 
     assert made.multi is not None
     assert [said.content for said in made.multi.user_input] == ["What is 2 plus 3?", "", "5", "5."]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [
+            ("gen_ai.tool.message", {"role": "tool", "content": '{"a": 2}', "id": "t-1"}),
+            ("gen_ai.choice", {"message": '[{"text": "5"}]', "id": "t-1"}),
+        ],
+        [
+            (
+                semconv.DETAILS_EVENT,
+                {"gen_ai.input.messages": json.dumps([{"role": "tool", "parts": [{"arguments": {"a": 2}}]}])},
+            ),
+            (
+                semconv.DETAILS_EVENT,
+                {"gen_ai.output.messages": json.dumps([{"role": "tool", "parts": [{"response": "5"}]}])},
+            ),
+        ],
+    ],
+)
+def test_a_strands_tool_is_read_of_its_events(events: list[tuple[str, dict[str, Any]]]) -> None:
+    tool = foreign({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "add"}, events=events)
+
+    found = content_of(tool)
+
+    assert (found[semconv.TOOL_CALL_ARGUMENTS], found[semconv.TOOL_CALL_RESULT]) == ({"a": 2}, "5")
 
 
 def test_langsmiths_retriever_is_one_though_it_says_embeddings() -> None:
@@ -216,8 +247,12 @@ NAMES = st.sampled_from(
 JSON = (payloads(6) | st.lists(MESSAGES, max_size=3)).map(lambda value: json.dumps(value, default=str))
 VALUES = SCALARS | JSON | st.lists(JSON, max_size=2)
 OPERATIONS = st.sampled_from(["chat", "invoke_agent", "execute_tool", "retrieval", "chat.completions", "odd"])
-EVENT_NAMES = st.sampled_from(["gen_ai.content.prompt", "gen_ai.user.message", "gen_ai.tool.message", "gen_ai.choice"])
-EVENT_KEYS = st.sampled_from(["gen_ai.event.content", "gen_ai.prompt", "content", "message", "id"])
+EVENT_NAMES = st.sampled_from(
+    [semconv.DETAILS_EVENT, "gen_ai.content.prompt", "gen_ai.user.message", "gen_ai.tool.message", "gen_ai.choice"]
+)
+EVENT_KEYS = st.sampled_from(
+    ["gen_ai.input.messages", "gen_ai.event.content", "gen_ai.prompt", "content", "message", "id"]
+)
 SPANS = st.tuples(
     OPERATIONS,
     st.dictionaries(NAMES, VALUES, max_size=6),

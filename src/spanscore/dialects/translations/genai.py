@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.codec.blocks import joined
 from spanscore.codec.sdk import structured
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
 from spanscore.dialects.translations.older import (
-    EVENTS,
-    OLDER,
-    is_older,
+    Events,
     older_chat,
+    older_content,
     older_retrieval,
     older_root,
     older_tool,
@@ -117,15 +117,19 @@ def conventional(span: SpanData, *, nothing: NoContent) -> SpanData:
     return in_genai_names(span, plain, _quoted(raw, span.events), render, nothing=nothing, metadata=metadata or None)
 
 
-def _quoted(raw: Mapping[str, Any], events: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+def _quoted(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
     """Return what quotes, older forms only where there is none of the newest; nothing where nobody asked or said anything."""
-    quoted = {name: value for name, value in raw.items() if name.startswith("gen_ai.") and semconv.is_content(name)}
-    if quoted.keys() - _NO_TALK:
-        return quoted
-    quoted |= {name: value for name, value in raw.items() if is_older(name)}
-    talk = [(name, dict(held)) for name, held in events if name in EVENTS and held]
-    quoted |= {OLDER: talk} if talk else {}
+    quoted = _newest(raw)
+    for name, held in events:
+        if name == semconv.DETAILS_EVENT:
+            quoted |= _newest(held)
+    if not quoted.keys() - _NO_TALK:
+        quoted |= older_content(raw, events)
     return quoted if quoted.keys() - _NO_TALK else {}
+
+
+def _newest(held: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in held.items() if name.startswith("gen_ai.") and semconv.is_content(name)}
 
 
 _NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
@@ -162,6 +166,26 @@ def _nothing() -> NoContent:
     return _ON_EVENTS if switch in _ON_EVENTS_VALUES else _OFF
 
 
+def _tool(quoted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a tool was given and gave; Strands has it as messages of one part."""
+    content = _conventional(quoted)
+    parts = [
+        part for name in _TALKS for message in _listed(content.get(name)) for part in _listed(message.get("parts"))
+    ]
+    told = {
+        semconv.TOOL_CALL_ARGUMENTS: next((part["arguments"] for part in parts if "arguments" in part), None),
+        semconv.TOOL_CALL_RESULT: next((joined(part["response"]) for part in parts if "response" in part), None),
+    }
+    return {**told, **content} if content else older_tool(quoted)
+
+
+def _listed(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+_TALKS: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
+
+
 def _rendering(older: Render) -> Render:
     return lambda quoted: _conventional(quoted) or older(quoted)
 
@@ -169,7 +193,7 @@ def _rendering(older: Render) -> Render:
 def _conventional(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return content that has the conventions' own names, messages as lists."""
     content = {name: value for name, value in structured(quoted).items() if semconv.is_content(name)}
-    for name in (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES):
+    for name in _TALKS:
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}
             content[name] = listed.get("messages", [listed])
@@ -179,7 +203,7 @@ def _conventional(quoted: Mapping[str, Any]) -> dict[str, Any]:
 _ROOT: Final = _rendering(older_root)
 _RENDERERS: Final[Mapping[str, Render]] = {
     **dict.fromkeys(semconv.MODEL_OPERATIONS, _rendering(older_chat)),
-    semconv.EXECUTE_TOOL: _rendering(older_tool),
+    semconv.EXECUTE_TOOL: _tool,
     semconv.RETRIEVAL: _rendering(older_retrieval),
 }
 """Operation → what makes its content; of any other span it is that of a root."""

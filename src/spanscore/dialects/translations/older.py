@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
+from spanscore.codec.blocks import joined
 from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
-from spanscore.codec.messages import ASSISTANT, USER
+from spanscore.codec.messages import ASSISTANT, TOOL, USER
 from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.chats import answers_in, prompts_in, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import value_of
 
-__all__ = ["EVENTS", "OLDER", "is_older", "older_chat", "older_retrieval", "older_root", "older_tool"]
+__all__ = ["Events", "older_chat", "older_content", "older_retrieval", "older_root", "older_tool"]
 
-OLDER: Final = "events"
+_ON_EVENTS: Final = "events"
 """Key of the span events among what is quoted."""
-EVENTS: Final = frozenset(
+_EVENTS: Final = frozenset(
     {semconv.PROMPT_EVENT, semconv.COMPLETION_EVENT, semconv.CHOICE_EVENT, *semconv.MESSAGE_EVENTS}
 )
 """Span events that hold content."""
 _BODIES: Final = (semconv.EVENT_CONTENT, semconv.PROMPT, semconv.COMPLETION, "content", "message")
 """Attributes of a span event that hold it, the first that is there."""
+Events = Sequence[tuple[str, Mapping[str, Any]]]
+"""Name and attributes of each event of a span."""
+_QUOTING: Final = re.compile(rf"(?:{semconv.PROMPT}|{semconv.COMPLETION})(?:$|\.\d)")
+"""Not ``gen_ai.prompt.version``."""
 _Turns = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
-def is_older(name: str) -> bool:
-    """Whether an attribute is one that held content."""
-    return name.startswith((semconv.PROMPT, semconv.COMPLETION)) and name not in semconv.PLAIN_ATTRIBUTES
+def older_content(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
+    """Return what quotes of a span's attributes and of its events."""
+    quoted: dict[str, Any] = {name: value for name, value in raw.items() if _QUOTING.match(name)}
+    talk = [(name, dict(held)) for name, held in events if name in _EVENTS and held]
+    return {**quoted, _ON_EVENTS: talk} if talk else quoted
 
 
 def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +50,7 @@ def older_chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run was given, and what it gave."""
-    if OLDER in quoted:
+    if _ON_EVENTS in quoted:
         return older_chat(quoted)
     return {
         **side(_given(quoted, "input"), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
@@ -52,6 +60,9 @@ def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a tool was given, and what it gave."""
+    if _ON_EVENTS in quoted:
+        given, gave = _events_of_tool(quoted[_ON_EVENTS])
+        return {semconv.TOOL_CALL_ARGUMENTS: given, semconv.TOOL_CALL_RESULT: gave}
     result, documents, _ = tool_answer(_gave(quoted, "output"))
     return {
         semconv.TOOL_CALL_ARGUMENTS: unfolded(value_of(_given(quoted, "input"))),
@@ -98,13 +109,20 @@ def _whole(quoted: Mapping[str, Any]) -> _Turns:
 def _on_events(quoted: Mapping[str, Any]) -> _Turns:
     asked: list[dict[str, Any]] = []
     said: list[dict[str, Any]] = []
-    for name, held in quoted.get(OLDER, ()):
+    for name, held in quoted.get(_ON_EVENTS, ()):
         body = _parsed(next((held[key] for key in _BODIES if key in held), None))
         if name in {semconv.CHOICE_EVENT, semconv.COMPLETION_EVENT}:
             said += answers_in(_blocks_of(body, ASSISTANT, held))
         elif body is not None or name in semconv.MESSAGE_EVENTS:
             asked += prompts_in(_blocks_of(body, semconv.MESSAGE_EVENTS.get(name, USER), held))
     return asked, said
+
+
+def _events_of_tool(events: Events) -> tuple[Any, Any]:
+    """Return what the events of a tool's span say: its message brings the arguments, its choice the result (Strands)."""
+    said = {name: _parsed(next((held[key] for key in _BODIES if key in held), None)) for name, held in events}
+    given = next((said[name] for name, role in semconv.MESSAGE_EVENTS.items() if role == TOOL and name in said), None)
+    return given, joined(said.get(semconv.CHOICE_EVENT))
 
 
 def _blocks_of(body: Any, role: str, held: Mapping[str, Any]) -> Any:
