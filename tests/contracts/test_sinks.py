@@ -18,6 +18,7 @@ from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.evaluation_span import EvaluationSpans
 from spanscore.sinks.event import Events
 from spanscore.sinks.instruments import Instruments
+from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.testing import MemorySink, SinkContract
 
 MADE: dict[type, Callable[[Memory], Sink]] = {
@@ -25,6 +26,7 @@ MADE: dict[type, Callable[[Memory], Sink]] = {
     EvaluationSpans: lambda memory: EvaluationSpans(memory.providers),
     Events: lambda memory: Events(memory.providers),
     Instruments: lambda memory: Instruments(telemetry_of(memory)),
+    JudgeSpans: lambda memory: JudgeSpans(memory.providers),
 }
 """How each is made, so that the memory, or ``written``, sees what it writes."""
 
@@ -40,7 +42,9 @@ class TestSinks(SinkContract):
         self.memory = Memory()
         return MADE[self.kind](self.memory)
 
-    def written(self) -> str:
+    def written(self) -> str | None:
+        if self.kind is JudgeSpans:  # it writes the calls of scores: these have none
+            return None
         spans = [span.to_json() for span in self.memory.spans]
         events = [f"{event.body} {event.attributes}" for event in self.memory.events]
         return "".join([*spans, *events, str(self.memory.values("spanscore.scored"))])

@@ -57,7 +57,7 @@ class GoogleADK:
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": raw.get("gcp.vertex.agent.session_id")})
         if operation == semconv.INVOKE_AGENT:
             plain[semconv.AGENT_NAME] = raw.get(semconv.AGENT_NAME) or rest.strip("[]")
-        quoted = {name: value for name, value in raw.items() if name in _QUOTING and value not in _LEFT_OUT}
+        quoted = {name: value for name, value in raw.items() if name in _QUOTING and str(value) not in _LEFT_OUT}
         return in_genai_names(span, plain, quoted, _RENDERERS.get(str(operation), _model), nothing=_NOTHING)
 
 
