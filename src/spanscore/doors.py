@@ -118,7 +118,7 @@ class Doors:
         from spanscore.receivers.processor.foreign_spans import ForeignSpans
         from spanscore.receivers.processor.scopes import Scopes
 
-        line, options, translator = self._line, self._line.options, Translator()
+        line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
         made = ForeignSpans(
             line.inbox,
             line.units,

@@ -21,7 +21,7 @@ from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
 from spanscore.line.options import Options
 from spanscore.model.sample import Sample
 from spanscore.otel.providers import Providers
-from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
+from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
 from spanscore.receivers.callback.neighbours import neighbours
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.plugins import Entry
@@ -107,6 +107,8 @@ class OnlineScorer:
         scopes: beginnings of instrumentation scopes whose spans a ``ScoringSpanProcessor`` reads beside those it knows; what
             stands alone of them is a unit also where a framework's instrumentation is at work.
         ignore_scopes: beginnings of scopes whose spans it leaves alone.
+        translations: of your own, which put spans of a library that nobody knows into GenAI names; likewise. They are asked
+            before the built-in ones, on spanscore's span thread.
 
     Raises:
         ConfigurationError: a metric is none, two share a name, or a rate is outside [0, 1].
@@ -154,6 +156,7 @@ class OnlineScorer:
         segments: Mapping[str, Sequence[str]] | None = None,
         scopes: Sequence[str] = (),
         ignore_scopes: Sequence[str] = (),
+        translations: Sequence[Translation | Entry] = (),
     ) -> None:
         options = Options.of(locals())  # the parameters: nothing else has a name yet
         self._providers = Providers(tracer_provider, meter_provider, logger_provider, service_name)

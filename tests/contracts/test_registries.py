@@ -6,20 +6,20 @@ import pytest
 from tests.contracts.found import implementations
 
 from spanscore.dialects.registry import DIALECTS
+from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.runtime.plugins import Registry
 from spanscore.scoring.queues import QUEUES
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.sinks.registry import SINKS
 
+ROOMS = [(SINKS, "sinks"), (DIALECTS, "dialects"), (TRANSLATIONS, "dialects"), (QUEUES, "scoring")]
 
 NO_PLACE = {CompositeSink, JudgeSpans}
 """What holds the others, and what ``judge.trace`` switches on: scores land in neither."""
 
 
-@pytest.mark.parametrize(
-    ("registry", "room"), [(SINKS, "sinks"), (DIALECTS, "dialects"), (QUEUES, "scoring")], ids=lambda one: str(one)[:9]
-)
+@pytest.mark.parametrize(("registry", "room"), ROOMS, ids=lambda one: getattr(one, "kind", one))
 def test_every_part_of_a_room_has_a_name_and_every_name_a_part(registry: Registry, room: str) -> None:
     named = [registry.found(name) for name in registry.built_in]
 

@@ -86,6 +86,7 @@ UNUSUAL: dict[str, Any] = {
     "units.ignore_scopes": ["unusual"],
     "sinks": ["spanscore.testing:MemorySink"],
     "dialects": ["genai"],
+    "units.translations": ["openinference"],
     "queue": {"memory": {"capacity": 4_321}},
 }
 """Where any number or text will not do."""

@@ -16,6 +16,7 @@ from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._series import StandIn, series_problems
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.registry import DIALECTS
+from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
@@ -360,7 +361,12 @@ def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
 # --- what the scorer's parts refuse -------------------------------------------------------------------------------
 
 
-_NAMED: Mapping[str, Registry] = {"sinks": SINKS, "dialects": DIALECTS, "queue": QUEUES}
+_NAMED: Mapping[str, Registry] = {
+    "sinks": SINKS,
+    "dialects": DIALECTS,
+    "queue": QUEUES,
+    "units.translations": TRANSLATIONS,
+}
 """Key → where the parts are found that it names."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
-from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink
+from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
@@ -110,6 +110,7 @@ class Options:
     segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
     scopes: Annotated[Sequence[str], Key("units.scopes", list[str])] = ()
     ignore_scopes: Annotated[Sequence[str], Key("units.ignore_scopes", list[str])] = ()
+    translations: Annotated[Sequence[Translation | Entry], Key("units.translations", list[Named])] = ()
 
     def __post_init__(self) -> None:
         checked_share(self.share)

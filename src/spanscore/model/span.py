@@ -210,19 +210,17 @@ class Unit:
     def facts(self) -> Facts:
         """Return what a sampler may look at now that the unit has closed."""
         root, speaker = self.root, self.speaker
-        if root is None:
+        if root is None or speaker is None:
             return Facts(key=self.key)
         return Facts(
             key=self.key,
             is_trace_root=root.parent_id is None,
             trace_state=root.trace_state,
             name=_name_of(root),
-            operation=root.operation,
+            operation=speaker.operation,
             status=root.status,
             duration_ns=root.end_ns - root.start_ns,
-            metadata={**root.metadata, **speaker.metadata}
-            if speaker is not None and speaker is not root
-            else root.metadata,
+            metadata=root.metadata if speaker is root else {**root.metadata, **speaker.metadata},
             any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
             tool_calls=sum(span.operation == semconv.EXECUTE_TOOL for span in self.spans),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},

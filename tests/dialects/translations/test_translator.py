@@ -20,7 +20,9 @@ from tests.dialects.translations.spans import (
 
 from spanscore import semconv
 from spanscore.dialects import GenAIDialect
+from spanscore.dialects.translations.openinference import OpenInference
 from spanscore.dialects.translations.registry import TRANSLATIONS, Translated, Translator
+from spanscore.errors import ConfigurationError
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Outcome
 from spanscore.testing import a_span
@@ -80,8 +82,26 @@ def test_scopes_are_known_before_anything_else_is() -> None:
     ] * 3
 
 
-def test_no_two_translations_have_one_name() -> None:
-    assert len({translation.name for translation in TRANSLATIONS}) == len(TRANSLATIONS)
+def test_each_is_called_by_its_name() -> None:
+    assert [TRANSLATIONS.made(name, {}).name for name in TRANSLATIONS.built_in] == [*TRANSLATIONS.built_in]
+
+
+def test_ones_own_is_asked_first_and_its_scopes_are_known() -> None:
+    class Shop(OpenInference):
+        name = "shop"
+        scopes = ("shop",)
+
+    translator = Translator([Shop()])
+
+    translator.translate(foreign(OPENINFERENCE_CHAT, "shop"))
+
+    assert translator.knows("shop.checkout")
+    assert translator.counted() == {"shop": Translated(1, 0)}
+
+
+def test_what_is_no_translation_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="translation"):
+        Translator(["openinferense"])
 
 
 def test_spans_of_several_dialects_in_one_trace_are_one_unit() -> None:
@@ -102,6 +122,7 @@ def test_a_root_without_content_lets_its_only_child_of_the_same_kind_speak() -> 
     (unit,) = units_of([workflow, root])
 
     assert GenAIDialect().samples(unit).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert (unit.facts().operation, unit.facts().name) == ("invoke_workflow", "LangGraph")
     assert unit.facts().metadata == {"thread_id": "t-1"}
 
 

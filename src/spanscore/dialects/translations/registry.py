@@ -10,30 +10,29 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.dialects.translations.genai import GenAITranslation
-from spanscore.dialects.translations.google_adk import GoogleADK
-from spanscore.dialects.translations.langfuse import Langfuse
-from spanscore.dialects.translations.mlflow import MLflow
-from spanscore.dialects.translations.openinference import OpenInference
-from spanscore.dialects.translations.openllmetry import OpenLLMetry
-from spanscore.dialects.translations.pydantic_ai import PydanticAI
-from spanscore.dialects.translations.vercel_ai import VercelAI
 from spanscore.model.span import SpanData
 from spanscore.protocols import Translation
+from spanscore.runtime.plugins import Entry, Registry
 
 __all__ = ["NOT_READ", "TRANSLATIONS", "Translated", "Translator"]
 
-TRANSLATIONS: Final[Sequence[Translation]] = (
-    GenAITranslation(),
-    OpenInference(),
-    OpenLLMetry(),
-    VercelAI(),
-    PydanticAI(),
-    GoogleADK(),
-    Langfuse(),
-    MLflow(),
+_ROOM: Final = "spanscore.dialects.translations"
+TRANSLATIONS: Final = Registry(
+    kind="translation",
+    protocol=Translation,
+    outside="my_pkg.translations:MyTranslation",
+    built_in={
+        "genai": f"{_ROOM}.genai:GenAITranslation",
+        "openinference": f"{_ROOM}.openinference:OpenInference",
+        "openllmetry": f"{_ROOM}.openllmetry:OpenLLMetry",
+        "vercel_ai": f"{_ROOM}.vercel_ai:VercelAI",
+        "pydantic_ai": f"{_ROOM}.pydantic_ai:PydanticAI",
+        "google_adk": f"{_ROOM}.google_adk:GoogleADK",
+        "langfuse": f"{_ROOM}.langfuse:Langfuse",
+        "mlflow": f"{_ROOM}.mlflow:MLflow",
+    },
 )
-"""The first that claims a span and finds content on it translates it."""
+"""In the order in which they are asked: the first that claims a span and finds content on it translates it."""
 NOT_READ: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.EMBEDDINGS})
 """Operations that ask and answer nothing: they are no units, and nothing of a unit."""
 
@@ -49,12 +48,15 @@ class Translator:
     """Translates spans by the first translation that finds content on them. Owned by one thread; ``knows`` is any thread's.
 
     Args:
-        translations: in the order in which they are asked.
+        own: a user's, which are asked before the built-in ones.
+
+    Raises:
+        ConfigurationError: one of ``own`` is none, or cannot be made.
     """
 
-    def __init__(self, translations: Sequence[Translation] = TRANSLATIONS) -> None:
-        self._translations = tuple(translations)
-        self._scopes = frozenset(scope for translation in translations for scope in translation.scopes)
+    def __init__(self, own: Sequence[Translation | Entry] = ()) -> None:
+        self._translations: Sequence[Translation] = TRANSLATIONS.each([*own, *TRANSLATIONS.built_in])
+        self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
         self._prefixes = tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in self._scopes)
         self._spans: Counter[str] = Counter()
         self._without: Counter[str] = Counter()

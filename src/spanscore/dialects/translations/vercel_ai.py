@@ -57,18 +57,23 @@ class VercelAI:
         operation = _operation(str(raw[_CALL]))
         start = len(_METADATA)
         metadata = {name[start:]: value for name, value in raw.items() if name.startswith(_METADATA)}
-        plain = {name: next((raw[old] for old in known if old in raw), None) for name, known in _RENAMED.items()}
-        plain |= plain_of(raw)
-        plain[semconv.OPERATION_NAME] = operation
         said = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
+        plain = _described(raw, operation)
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
-        if operation == semconv.EXECUTE_TOOL:
-            plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
-        elif operation == semconv.INVOKE_WORKFLOW:
-            plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[_CALL]
         quoted = {name: value for name, value in raw.items() if name in _QUOTING}
         render = _RENDERERS.get(operation, _run)
         return in_genai_names(span, plain, quoted, render, nothing=_NOTHING, metadata=metadata)
+
+
+def _described(raw: Mapping[str, Any], operation: str) -> dict[str, Any]:
+    plain = {name: next((raw[old] for old in known if old in raw), None) for name, known in _RENAMED.items()}
+    plain |= plain_of(raw)
+    plain[semconv.OPERATION_NAME] = operation
+    if operation == semconv.EXECUTE_TOOL:
+        plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
+    elif operation == semconv.INVOKE_WORKFLOW:
+        plain[semconv.WORKFLOW_NAME] = raw.get(_FUNCTION) or raw[_CALL]
+    return plain
 
 
 def _operation(called: str) -> str:
@@ -106,13 +111,17 @@ _RENDERERS: Final[Mapping[str, Render]] = {semconv.CHAT: _model, semconv.EXECUTE
 def _said(quoted: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return what was answered, as one message: reasoning, text (or an object's JSON) and calls; None where nothing was."""
     text = next((quoted[name] for name in _TEXT if name in quoted), None)
+    said = [*_thought(quoted.get(_REASONING)), *parts(text), *_calls(quoted)]
+    return [{"role": ASSISTANT, "parts": said}] if said or text is not None else None
+
+
+def _thought(text: Any) -> list[dict[str, Any]]:
+    return [{"type": "reasoning", "content": text}] if isinstance(text, str) and text else []
+
+
+def _calls(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
     called = _read(quoted, next((name for name in _CALLED if name in quoted), ""))
-    calls = [_call(call) for call in called if isinstance(call, dict)] if isinstance(called, list) else []
-    thought = quoted.get(_REASONING)
-    said = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
-    if text is None and not said and not calls:
-        return None
-    return [{"role": ASSISTANT, "parts": [*said, *parts(text), *calls]}]
+    return [_call(call) for call in called if isinstance(call, dict)] if isinstance(called, list) else []
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
