@@ -64,6 +64,15 @@ def test_of_several_that_claim_a_span_the_first_that_finds_content_translates_it
     assert translator.counted() == {"openinference": Translated(1, 0), "genai": Translated(1, 0)}
 
 
+def test_steps_which_have_no_text_of_their_own_are_not_counted() -> None:
+    translator = Translator()
+
+    translator.translate(foreign({"traceloop.span.kind": "task", "traceloop.workflow.name": "capital"}, LANGCHAIN))
+    translator.translate(foreign({"traceloop.span.kind": "workflow"}, LANGCHAIN))
+
+    assert translator.counted() == {"openllmetry": Translated(1, 1)}
+
+
 def test_where_none_finds_content_the_one_that_knows_the_writer_best_says_so() -> None:
     silent = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 

@@ -38,7 +38,7 @@ NOT_READ: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.E
 
 
 class Translated(NamedTuple):
-    """How many spans a translation has read, and on how many of them it found no content."""
+    """How many spans that ask and answer a translation has read, steps aside, and on how many of them it found no content."""
 
     spans: int
     without_content: int
@@ -75,10 +75,13 @@ class Translator:
                     break
         if found is None or str(found[1].operation) in NOT_READ:
             return None
-        translation, translated = found
-        self._spans[translation.name] += 1
-        self._without[translation.name] += translated.no_content is not None
-        return translated
+        self._count(*found)
+        return found[1]
+
+    def _count(self, translation: Translation, translated: SpanData) -> None:
+        if translated.operation != semconv.EXECUTE_TASK:
+            self._spans[translation.name] += 1
+            self._without[translation.name] += translated.no_content is not None
 
     def counted(self) -> Mapping[str, Translated]:
         """Return what came of each translation that read a span. Any thread."""

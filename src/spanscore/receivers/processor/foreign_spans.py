@@ -234,9 +234,9 @@ class ForeignSpans:
         ]
         told += [f"{scope} is not read, as {by} traces the same" for scope, by in self.scopes.unheard.copy().items()]
         told += [
-            f"{found.without_content:,} of {found.spans:,} spans of {name} are without content"
+            f"no span of {name} has content, {found.spans:,} were read"
             for name, found in self.translator.counted().items()
-            if found.without_content
+            if found.without_content == found.spans
         ]
         return [*told, *([f"{self.late:,} spans came after their unit was closed"] if self.late else [])]
 
