@@ -32,10 +32,8 @@ def named(cell: str) -> list[str]:
 
 
 DECISIONS = [
-    (metric, int(calls), int(tokens))
-    for _, _, use, calls, tokens in rows(
-        "choose-metrics.md", "what you have", "what you want to know", "use", "calls", "tokens"
-    )
+    (metric, *map(int, cost.split(" · ")))
+    for _, use, cost in rows("choose-metrics.md", "you have: you want to know", "use", "calls · tokens")
     for metric in named(use)
 ]
 
