@@ -762,6 +762,20 @@ def test_a_forked_child_exports_its_own_spans(own: Providers, receiver: OtlpRece
     )
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_forked_children_are_instances_of_their_own(own: Providers, receiver: OtlpReceiver) -> None:
+    own.warm_up()  # as a scorer does that is made before the workers are forked
+
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            own.tracer().start_span("child").end()
+            os._exit(0 if own.force_flush(DEADLINE_S) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+    assert len({(span.resource or {})["service.instance.id"] for span in receiver.spans}) == 2
+
+
 def test_importing_loads_nothing_heavy() -> None:
     found = answer("""
         import sys

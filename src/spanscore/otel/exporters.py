@@ -70,6 +70,10 @@ class OwnParts:
             return resource
         return resource.merge(Resource({"service.instance.id": str(uuid.uuid4())}))
 
+    def reset(self) -> None:
+        """Be another instance: in a forked child, for what is built from now on. Its parent's counters are not its own."""
+        self.__dict__.pop("resource", None)
+
     def exporter(self, what: Signal) -> QuietExporter | None:
         """Return the exporter of a signal; None where ``OTEL_*_EXPORTER`` is ``none``.
 

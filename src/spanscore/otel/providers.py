@@ -316,6 +316,8 @@ class Providers:
     def reset(self) -> None:
         """Go on without the threads: in a forked child. What was chosen stays."""
         self._lock, self._warming, self._helper, self._at = Lock(), None, SerialThread("spanscore-flush"), None
+        if self._parts is not None:
+            self._parts.reset()
         if self._chosen is not None and not self._closed:
             self._helper.start()
 
