@@ -64,7 +64,7 @@ def _section(entry: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
     ((title, index),) = entry.items()
-    if not isinstance(index, str):
+    if not isinstance(index, str) or "/" not in index:
         return entry
     folder = posixpath.dirname(index) + "/"
     below = [_in_site(path) for path in _linked(_in_repository(index)) if path.endswith(".md") and _is_shown(path)]
