@@ -29,6 +29,21 @@ def test_every_block_of_a_page_runs(page: str, desk: None) -> None:
     assert [name for name, suite in reader.namespace.items() if name.startswith("Test") and failing(suite)] == []
 
 
+def test_what_another_instrumentation_traces_is_scored_as_the_page_says(
+    desk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_SDK_DISABLED")
+    reader = Reader("docs/start/already-traced.md", chain=rag(), question=QUESTION)
+
+    reader.read()
+    (scorer,) = reader.scorers
+    whole = scorer.shutdown()
+    reader.namespace["provider"].shutdown()
+
+    assert whole
+    assert scorer.status().outcomes == {"faithfulness": {"scored": 2}}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_says_what_it_is(page: str) -> None:
     assert {language for language, _ in blocks(page)} <= {"python", "yaml", "json", "sh"} | SHOWN
@@ -48,6 +63,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with OpenAIServer(judged) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         yield
+    if instrumentation := sys.modules.get("openinference.instrumentation.langchain"):
+        instrumentation.LangChainInstrumentor().uninstrument()
     for name in {*sys.modules} - before:
         if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
             del sys.modules[name]
