@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from langchain_openai import ChatOpenAI
 from opentelemetry import metrics, trace
 from opentelemetry.util._once import Once
 from tests.contracts.found import failing
-from tests.docs.page import PAGES, Reader, blocks
+from tests.docs.page import PAGES, ROOT, Reader, blocks
 from tests.live import QUESTION, rag
 from tests.servers.openai_api import OpenAIServer, judged
+
+from spanscore.dialects.translations.registry import TRANSLATIONS
 
 SHOWN = {"text", "floors", "promql", "traceql", "dockerfile", "toml", "ini", "html"}
 """Languages whose blocks are only looked at."""
@@ -42,6 +45,12 @@ def test_what_another_instrumentation_traces_is_scored_as_the_page_says(
 
     assert whole
     assert scorer.status().outcomes == {"faithfulness": {"scored": 2}}
+
+
+def test_every_instrumentation_whose_spans_are_read_stands_on_the_page() -> None:
+    page = (ROOT / "docs/start/already-traced.md").read_text("utf-8")
+
+    assert {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == {translation.name for translation in TRANSLATIONS}
 
 
 @pytest.mark.parametrize("page", PAGES)
