@@ -55,7 +55,7 @@ def check(folder: Path) -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```", README.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     (folder / "spanscore.yaml").write_text(blocks[0])
     said = _spanscore("check", "spanscore.yaml", *A_MILLION, folder=folder)
-    shown = said[said.index("a day of") :]
+    shown = said[said.rindex("a day of") :]
     (HERE / "check.svg").write_text(
         svg(Text.from_ansi(shown), " ".join(["spanscore check spanscore.yaml", *A_MILLION]))
     )
