@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,38 @@ def test_help_says_no_word_in_pieces_at_80_columns(command: str) -> None:
     assert told.exit_code == 0
     assert max(map(len, told.stdout.splitlines())) <= 80
     assert not re.search(r"[\w-]…", told.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["score", "nowhere.jsonl", "-m", "exact_match"], "Scoring nowhere.jsonl: loading what it takes …"),
+        (["demo", "--requests", "3"], "Loading LangChain and OpenTelemetry; then 3 requests are answered and scored …"),
+    ],
+    ids=["score", "demo"],
+)
+def test_the_first_line_is_there_before_anything_heavy_is_loaded(arguments: list[str], line: str) -> None:
+    loads = [sys.executable, "-X", "importtime", "-c", "from spanscore.cli.main import main; main()"]
+
+    before, found, after = in_a_terminal([*loads, *arguments]).partition(line)
+
+    heavy = [f" {name}\n" for name in ("langchain_core", "opentelemetry.sdk", "numpy", "spanscore.metrics")]
+    assert found
+    assert not [name for name in heavy if name in before]
+    assert [name for name in heavy if name in after]
+
+
+def in_a_terminal(command: list[str]) -> str:
+    """Return what a command writes to a terminal, both streams in their order."""
+    mine, its = pytest.importorskip("pty").openpty()
+    text = bytearray()
+    with subprocess.Popen(command, stdout=its, stderr=its, env={**os.environ, "COLUMNS": "200"}):
+        os.close(its)
+        with suppress(OSError):  # its end
+            while read := os.read(mine, 65_536):
+                text += read
+    os.close(mine)
+    return text.decode().replace("\r\n", "\n")
 
 
 OWN = "from spanscore.metrics import metric\n\n@metric(requires=['response'])\ndef brief(sample) -> bool:\n    return True\n"

@@ -111,7 +111,7 @@ def test_a_page_is_written_with_the_worst_samples(samples: Path, tmp_path: Path)
 
     told = ran(samples, "-m", "faithfulness,exact_match", "--report", page)
 
-    assert str(page) in told.stderr
+    assert f"The page of 2 rows is {page}; open {page.as_uri()}" in told.stderr
     text = page.read_text("utf-8")
     assert all(words in text for words in ("exact match", "It is in Rome.", "Where?", "samples.jsonl"))
 
@@ -124,6 +124,12 @@ def test_a_page_is_written_with_the_worst_samples(samples: Path, tmp_path: Path)
         (["-m", "exact_match", "--judge", "nonesuch:x"], "nonesuch"),
         (["-m", "exact_match", "--judge", "opnai:x"], "--judge: 'opnai:x' .*did you mean 'openai:x'"),
         (["-m", "exact_match", "--judge", "openai:x"], "OPENAI_API_KEY is not set; --judge 'openai:x' needs it"),
+        (["-m", "exact_match", "--judge", "gpt-4o"], "--judge: 'gpt-4o' names no provider; write 'provider:model'"),
+        (["-m", "exact_match", "--embeddings", "opnai:x"], "--embeddings: 'opnai:x' .*did you mean 'openai:x'"),
+        (
+            ["-m", "exact_match", "--embeddings", "openai:x"],
+            "OPENAI_API_KEY is not set; --embeddings 'openai:x' needs it",
+        ),
         (["-m", "exact_match", "--out", "scores.xml"], r"\.jsonl or \.csv"),
         (["-m", "exact_match", "--report", "nowhere/page.html"], "cannot be written"),
         (["-m", "exact_match", "--config", "nowhere.yaml"], r"nowhere\.yaml"),
@@ -165,7 +171,7 @@ def test_a_file_without_a_sample_is_an_error_before_anything_runs(tmp_path: Path
 
     assert isinstance(told.exception, SampleError)
     assert "none of 2 records is a sample:\n  line 1: not valid JSON" in str(told.exception)
-    assert told.output == ""  # no bar, no note about the judge
+    assert told.output.count("\n") == 1  # that it begins: no bar, no note about the judge
 
 
 def test_no_word_is_cut_at_80_columns(tmp_path: Path) -> None:
@@ -235,3 +241,23 @@ def test_the_name_that_a_metric_had_before_picks_it_with_its_parameters(samples:
     assert [(row["metric"], row["version"]) for row in rows] == [
         ("answer_accuracy", AnswerAccuracy("lexical", pass_at=0.1).version)
     ] * 2
+
+
+def test_embeddings_that_are_missing_are_named_with_the_option_that_gives_them(samples: Path, tmp_path: Path) -> None:
+    config = tmp_path / "spanscore.yaml"
+    config.write_text("metrics: [semantic_similarity]\njudge: {model: 'openai:m', base_url: 'http://127.0.0.1:1/v1'}")
+
+    without, configured = (
+        ran(samples, *more)
+        for more in (["-m", "semantic_similarity", "--config", config, "--judge", "openai:m"], ["--config", config])
+    )
+
+    assert "semantic_similarity needs embeddings" in str(configured.exception)
+    assert str(configured.exception).endswith("here: --embeddings provider:model")
+    assert without.exit_code != 0
+
+
+def test_samples_at_once_are_bounded(samples: Path) -> None:
+    told = ran(samples, "-m", "exact_match", "--concurrency", "1000000000")
+
+    assert told.exit_code == 2

@@ -38,7 +38,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def samples(source: str | Path) -> list[Sample | Bad]:
-    return [sample for _, sample in read_samples(source)]
+    return [read.sample for read in read_samples(source)]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -66,9 +66,23 @@ def test_a_bad_line_is_named_and_passed_over(tmp_path: Path) -> None:
 def test_a_csv_row_is_named_by_the_line_it_begins_on(tmp_path: Path) -> None:
     file = written(tmp_path, "a.csv", "question,contexts\n\"1\n?\",['C']\n2?,['C\n3?,['C']\n")
 
-    lines = [(line, isinstance(sample, Bad)) for line, sample in read_samples(file)]
+    lines = [(read.line, isinstance(read.sample, Bad)) for read in read_samples(file)]
 
     assert lines == [(2, False), (4, True), (5, False)]
+
+
+WITH_IDS = {
+    "a.jsonl": '{"id": "q-1", "question": "1?"}\n{"id": 7, "question": "2?"}\n{"id": {}, "question": "3?"}\n',
+    "a.csv": "id,question\nq-1,1?\n7,2?\n,3?\n",
+    "a.json": '{"id": ["q-1", 7, null], "question": ["1?", "2?", "3?"]}',
+}
+
+
+@pytest.mark.parametrize("name", WITH_IDS)
+def test_a_record_keeps_its_own_id(tmp_path: Path, name: str) -> None:
+    found = [read.id for read in read_samples(written(tmp_path, name, WITH_IDS[name]))]
+
+    assert found[:3] == ["q-1", "7" if name == "a.csv" else 7, None]
 
 
 def test_a_cell_may_be_long(tmp_path: Path) -> None:

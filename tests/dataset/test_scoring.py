@@ -132,6 +132,19 @@ async def test_what_was_paid_for_is_taken_over(tmp_path: Path, name: str) -> Non
     assert told(again)[2:] == [(2, "faithfulness", "scored", 1.0), (2, "exact_match", "scored", 1.0)]
 
 
+@pytest.mark.parametrize("name", ["scores.jsonl", "scores.csv"])
+async def test_a_row_has_the_id_of_its_record_also_when_it_is_taken_over(tmp_path: Path, name: str) -> None:
+    out, record = tmp_path / name, {"response": "Rome", "reference": "Rome"}
+
+    first = await evaluate([{"id": "q-1", **record}], ["exact_match"], out=out)
+    again = await evaluate([{"id": "q-2", **record}, record], ["exact_match"], out=out)
+
+    assert [row.id for row in first.rows] == ["q-1"]
+    assert [(row.line, row.id) for row in again.rows] == [(1, "q-2"), (2, None)]
+    assert again.taken_over == 1
+    assert "q-2" in out.read_text()
+
+
 async def test_a_failure_is_tried_again(tmp_path: Path) -> None:
     out = tmp_path / "scores.jsonl"
     await evaluate([TRUE], [Failing(JudgeError("gone"), "m")], out=out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -63,6 +64,9 @@ def demo(
 
     No key, no server, no network. Ctrl-C ends it with what there is.
     """
+    _check_folders(out, report, svg)
+    if sys.stderr.isatty():  # seconds, in which it would be blank
+        typer.echo(f"Loading LangChain and OpenTelemetry; then {requests} requests are answered and scored …", err=True)
     from spanscore.codec.otlp import json_line
     from spanscore.codec.sdk import span_data
     from spanscore.demo.results import results
@@ -73,7 +77,6 @@ def demo(
     from spanscore.line.terminal import Terminal
     from spanscore.report import write
 
-    _check_folders(out, report, svg)
     options = DemoOptions(requests=requests, seed=seed, seconds=seconds, model=model, rate=rate, otlp=otlp)
     with Demo(options) as playing:
         if metrics_port is not None:

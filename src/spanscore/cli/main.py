@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -23,8 +23,12 @@ _ORDER = ("demo", "check", "metrics", "score", "report", "baseline", "rules")
 """From the first five minutes to production; a command that is not listed stands behind them, by name."""
 
 
-def app() -> typer.Typer:
-    """Return the whole command line, made anew."""
+def app(only: str | None = None) -> typer.Typer:
+    """Return the command line, made anew.
+
+    Args:
+        only: the one command that will run: the others take a second to load. None = all, as their help needs.
+    """
     made = typer.Typer(
         name="spanscore",
         help="Score the live traces of an LLM application, and see the scores on the spans.\n\n"
@@ -35,7 +39,7 @@ def app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_top)  # keeps a single command a subcommand
-    for name in _commands():
+    for name in [only] if only else _commands():
         command = getattr(import_module(f"{cli.__name__}.{name}"), name)
         made.command(name, help=_flowing(command))(command)
     return made
@@ -49,7 +53,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     _find_modules_here()
     try:
-        app()()
+        app(_asked(sys.argv[1:]))()
     except SpanscoreError as error:
         typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
         sys.exit(_USAGE_ERROR)
@@ -64,6 +68,11 @@ def _find_modules_here() -> None:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
+
+
+def _asked(arguments: Sequence[str]) -> str | None:
+    """Return the command of a command line; None where it begins with none."""
+    return next((name for name in arguments[:1] if name in _commands()), None)
 
 
 def _top() -> None: ...

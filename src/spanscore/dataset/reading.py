@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from spanscore.dataset.fields import KNOWN, sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.model.sample import Sample
 
-__all__ = ["Bad", "none_is_a_sample", "read_samples"]
+__all__ = ["Bad", "Read", "id_of", "none_is_a_sample", "read_samples"]
 
+ID = "id"
 _NAMED = 3
 """Bad records that an error names."""
 _WIDEST_CELL = 2**31 - 1
@@ -40,14 +41,33 @@ class Bad:
         return f"line {self.line}: {self.reason}"
 
 
+class Read(NamedTuple):
+    """A record that was read.
+
+    Attributes:
+        line: where, as of a ``Bad``.
+        id: the record's own, None where it has none.
+    """
+
+    line: int
+    sample: Sample | Bad
+    id: str | int | None = None
+
+
+def id_of(record: Any) -> str | int | None:
+    """Return what a record calls itself under ``id``; None where it has none, or one that is neither text nor whole number."""
+    own = record.get(ID) if isinstance(record, Mapping) else None
+    return own if isinstance(own, str | int) and own != "" and not isinstance(own, bool) else None
+
+
 def none_is_a_sample(bad: Sequence[Bad]) -> SampleError:
     """Return the error for records of which none can be scored; it names the first few."""
     named = "\n".join(f"  {one}" for one in bad[:_NAMED])
     return SampleError(f"none of {len(bad)} records is a sample:\n{named}")
 
 
-def read_samples(path: str | Path) -> Iterator[tuple[int, Sample | Bad]]:
-    """Yield the samples of a file with the line each stands in, in order; what cannot be read as a ``Bad``.
+def read_samples(path: str | Path) -> Iterator[Read]:
+    """Yield the samples of a file with the line each stands in and its id, in order; what cannot be read as a ``Bad``.
 
     JSON lines and CSV are read as they are asked for; JSON (a list of records, or one object of columns) as a whole. The
     ending tells which it is; without a known one (and for ``-``, standard input), the first character does.
@@ -109,18 +129,18 @@ def _is_object(line: str) -> bool:
     return isinstance(found, dict) and _held_by(found) is None
 
 
-def _of_lines(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:
+def _of_lines(lines: Iterator[str]) -> Iterator[Read]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 record = json.loads(line)
             except ValueError as error:
-                yield number, Bad(number, f"not valid JSON: {getattr(error, 'msg', 'it cannot be read')}")
+                yield Read(number, Bad(number, f"not valid JSON: {getattr(error, 'msg', 'it cannot be read')}"))
             else:
-                yield number, _sample(number, record)
+                yield _read(number, record)
 
 
-def _of_cells(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:
+def _of_cells(lines: Iterator[str]) -> Iterator[Read]:
     csv.field_size_limit(_WIDEST_CELL)
     rows = csv.DictReader(lines)
     if not KNOWN & set(rows.fieldnames or ()):
@@ -132,14 +152,14 @@ def _of_cells(lines: Iterator[str]) -> Iterator[tuple[int, Sample | Bad]]:
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield number, Bad(number, f"not valid CSV: {error}")
+            yield Read(number, Bad(number, f"not valid CSV: {error}"))
             continue
         if row is None:
             return
-        yield number, _sample(number, {name: cell for name, cell in row.items() if name}, texts=True)
+        yield _read(number, {name: cell for name, cell in row.items() if name}, texts=True)
 
 
-def _of_json(text: str, name: str) -> Iterator[tuple[int, Sample | Bad]]:
+def _of_json(text: str, name: str) -> Iterator[Read]:
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -148,7 +168,7 @@ def _of_json(text: str, name: str) -> Iterator[tuple[int, Sample | Bad]]:
         held = _held_by(found)
         found = [found] if held is None else held
     for place, record in enumerate(found if isinstance(found, list) else [found], 1):
-        yield place, _sample(place, record)
+        yield _read(place, record)
 
 
 def _held_by(found: Mapping[str, Any]) -> list[Any] | None:
@@ -159,7 +179,7 @@ def _held_by(found: Mapping[str, Any]) -> list[Any] | None:
 
 def _columns(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the records of ``{"question": […], "answer": […]}``, as a data set's ``to_dict`` gives them; None for others."""
-    columns = {name: cells for name, cells in found.items() if name in KNOWN}
+    columns = {name: cells for name, cells in found.items() if name in KNOWN or name == ID}
     answers = [name for name in ("question", "answer", "response") if name in columns]
     if not answers or not all(isinstance(cells, list) for cells in columns.values()):
         return None
@@ -170,8 +190,8 @@ def _columns(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
-def _sample(place: int, record: Any, *, texts: bool = False) -> Sample | Bad:
+def _read(place: int, record: Any, *, texts: bool = False) -> Read:
     try:
-        return sample_of(record, texts=texts)
+        return Read(place, sample_of(record, texts=texts), id_of(record))
     except SampleError as error:
-        return Bad(place, str(error))
+        return Read(place, Bad(place, str(error)), id_of(record))

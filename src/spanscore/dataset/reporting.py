@@ -43,7 +43,7 @@ def write_report(result: Result, path: Path, *, source: str | Path | None = None
         ConfigurationError: the page cannot be written, or a library is missing.
     """
     samples = () if source is None or str(source) == "-" else read_samples(source)
-    texts = {line: _shown(sample) for line, sample in samples if not isinstance(sample, Bad)}
+    texts = {read.line: _shown(read.sample) for read in samples if not isinstance(read.sample, Bad)}
     with writing(path):
         write_scores(
             _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")
@@ -66,7 +66,7 @@ def _rows(result: Result, texts: dict[int, dict[str, Any]]) -> Iterator[ReportRo
         scale = result.scales[row.metric]
         yield ReportRow(
             unit=f"line {row.line}",
-            name=f"line {row.line}",
+            name=f"line {row.line}" if row.id is None else f"{row.id} (line {row.line})",
             metric=name_within(row.metric, row.stratum),
             outcome=row.outcome.value,
             value=row.value,

@@ -27,6 +27,7 @@ class Row:
 
     Attributes:
         line: of the sample: its line in the file, or its place, from 1.
+        id: the sample's own, where its record has one under ``id``.
         key: 32 hex digits, the same for the same sample, metric version, judge model and votes; of equal samples each has
             its own. By it a later run knows what was paid for.
         value: on the metric's own scale; None unless ``outcome`` is ``scored``.
@@ -39,6 +40,7 @@ class Row:
     """
 
     line: int
+    id: str | int | None = None
     key: str
     metric: str
     version: str
@@ -59,11 +61,12 @@ class Row:
     duration_s: float = 0.0
 
     @classmethod
-    def of(cls, score: Score, *, line: int, key: str) -> Self:
+    def of(cls, score: Score, *, line: int, key: str, own_id: str | int | None = None) -> Self:
         """Return the row of a score."""
         usage = score.usage
         return cls(
             line=line,
+            id=own_id,
             key=key,
             metric=score.metric,
             version=score.version,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from spanscore.dataset.fields import sample_of
-from spanscore.dataset.reading import Bad, none_is_a_sample, read_samples
+from spanscore.dataset.reading import Bad, Read, id_of, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
 from spanscore.errors import ConfigurationError, SampleError
@@ -37,6 +37,8 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 Source: TypeAlias = Iterable[Any] | str | Path
 CONCURRENCY = 32
 TIMEOUT_S = 60.0
+_MOST_AT_ONCE = 10_000
+"""Each is a task of the loop, made at the start."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule="data set")
 _LAST_ROWS_S = 5.0
 """An interrupted run gets so long to write its rows."""
@@ -116,8 +118,8 @@ class Scoring:
         fresh: bool = False,
         cache: bool = True,
     ) -> None:
-        if concurrency < 1:
-            raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 or more")
+        if not 1 <= concurrency <= _MOST_AT_ONCE:
+            raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {_MOST_AT_ONCE:,}")
         if timeout <= 0:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
         self._metrics = _made(metrics)
@@ -178,29 +180,32 @@ class Scoring:
 
     async def _work(self, records: _Records) -> None:
         while (found := await records.next()) is not None:
-            place, line, sample = found
-            if isinstance(sample, Bad):
-                self._bad.append(sample)
+            place, read = found
+            if isinstance(read.sample, Bad):
+                self._bad.append(read.sample)
             else:
-                rows = await self._scored(line, sample)
+                rows = await self._scored(read, read.sample)
                 self._rows.append((place, rows))
             if self._progress is not None:
                 self._progress(len(self._rows) + len(self._bad), self._total)
             await asyncio.sleep(0)  # a data set that is taken over as a whole never waits for anything
 
-    async def _scored(self, line: int, sample: Sample) -> list[Row]:
+    async def _scored(self, read: Read, sample: Sample) -> list[Row]:
         content = content_hash(sample)
         digest = bytes.fromhex(content)
         occurrence = self._seen[digest]  # equal samples that came before
         self._seen[digest] += 1
         keys = {name: row_key(content, occurrence, name, metric.series) for name, metric in self._metrics.items()}
         earlier = {} if self._file is None else {name: self._file.settled(key) for name, key in keys.items()}
-        rows = {name: replace(row, line=line) for name, row in earlier.items() if row is not None}
+        rows = {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
         self._taken_over += len(rows)
         wanted = [name for name in keys if name not in rows]
         if wanted:
             scores = await self._evaluation.scores(_job(sample, content, occurrence, wanted))
-            new = {name: Row.of(score, line=line, key=keys[name]) for name, score in zip(wanted, scores, strict=True)}
+            new = {
+                name: Row.of(score, line=read.line, key=keys[name], own_id=read.id)
+                for name, score in zip(wanted, scores, strict=True)
+            }
             if self._file is not None:
                 self._file.add(new.values())
             rows |= new
@@ -223,25 +228,23 @@ class _Records:
         self._waits = str(samples) == "-" if isinstance(samples, str | Path) else False
         self._turn = asyncio.Lock()
 
-    async def next(self) -> tuple[int, int, Sample | Bad] | None:
-        """Return the next one; None when there is no more."""
+    async def next(self) -> tuple[int, Read] | None:
+        """Return the next one with its place; None when there is no more."""
         if self._waits:
             async with self._turn:
-                found = await asyncio.to_thread(next, self._records, None)
-        else:
-            found = next(self._records, None)
-        return None if found is None else (found[0], *found[1])
+                return await asyncio.to_thread(next, self._records, None)
+        return next(self._records, None)
 
 
-def _records(samples: Source) -> Iterator[tuple[int, Sample | Bad]]:
+def _records(samples: Source) -> Iterator[Read]:
     if isinstance(samples, str | Path):
         yield from read_samples(samples)
         return
     for place, record in enumerate(samples, 1):
         try:
-            yield place, sample_of(record)
+            yield Read(place, sample_of(record), id_of(record))
         except SampleError as error:
-            yield place, Bad(place, str(error))
+            yield Read(place, Bad(place, str(error)))
 
 
 def _job(sample: Sample, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
