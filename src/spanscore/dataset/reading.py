@@ -19,6 +19,7 @@ from spanscore.model.sample import Sample
 __all__ = ["Bad", "Read", "id_of", "none_is_a_sample", "read_samples"]
 
 ID = "id"
+_COLUMNS = KNOWN | {ID}
 _NAMED = 3
 """Bad records that an error names."""
 _WIDEST_CELL = 2**31 - 1
@@ -179,7 +180,7 @@ def _held_by(found: Mapping[str, Any]) -> list[Any] | None:
 
 def _columns(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the records of ``{"question": […], "answer": […]}``, as a data set's ``to_dict`` gives them; None for others."""
-    columns = {name: cells for name, cells in found.items() if name in KNOWN or name == ID}
+    columns = {name: cells for name, cells in found.items() if name in _COLUMNS}
     answers = [name for name in ("question", "answer", "response") if name in columns]
     if not answers or not all(isinstance(cells, list) for cells in columns.values()):
         return None
