@@ -25,7 +25,7 @@ from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import PLACES, Options, rules_in
 from spanscore.line.screens import check_screens
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in
-from spanscore.metrics.catalog.registry import create, under_current_names
+from spanscore.metrics.catalog.registry import create, current_name, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.model.score import refuse_taken_name
 from spanscore.monitoring.drops import plans_of
@@ -56,6 +56,7 @@ class ConfigReport:
     Attributes:
         settings: with the defaults where something is wrong.
         metrics: those that can be made, by the offline judge: good for their names, scales and fields.
+        unmade: names of those that cannot, as they are wrong, or lack a library here.
         errors: what is wrong in the file, a line each.
         missing: what this environment lacks of it, a line each.
         as_written: makes of what is told what may be shown.
@@ -63,6 +64,7 @@ class ConfigReport:
 
     settings: Settings
     metrics: Sequence[Metric]
+    unmade: tuple[str, ...]
     errors: tuple[str, ...]
     missing: tuple[str, ...]
     as_written: AsWritten
@@ -71,6 +73,16 @@ class ConfigReport:
     def options(self) -> Options:
         """Those of a scorer; where there is no error."""
         return Options.of(given_in(self.settings))
+
+    @property
+    def of_metrics(self) -> Settings:
+        """The settings without the metrics that cannot be made: an entry for each of ``metrics``, in their order."""
+        made = [
+            {name: dict(parameters)}
+            for name, parameters in plugins.entries(self.settings.metrics)
+            if str(parameters.get("name", current_name(name))) not in self.unmade
+        ]
+        return self.settings.model_copy(update={"metrics": made})
 
 
 def valid(config: Path, *, judge: bool = True, embeddings: bool = True) -> ConfigReport:
@@ -119,6 +131,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     return ConfigReport(
         settings=settings,
         metrics=made,
+        unmade=tuple(unmade),
         errors=(*read.errors, *map(read.as_written, wrong)),
         missing=tuple(map(read.as_written, missing)),
         as_written=read.as_written,

@@ -161,8 +161,8 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
     """
     settings, options, metrics = report.settings, report.options, report.metrics
     rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics}
-    costs = costs_of(settings, [*rates], sizes)
-    shadow_costs = shadow_costs_of(settings, [*rates], sizes)
+    costs = costs_of(report.of_metrics, [*rates], sizes)
+    shadow_costs = shadow_costs_of(report.of_metrics, [*rates], sizes)
     own = shadow_budget_of(settings, tuple(options.budget))
     shadow_budgets = options.budget if own is None else own
     requests = 0.0 if traffic is None else traffic.per_day

@@ -1,0 +1,23 @@
+"""What a machine lacks of a configuration is a warning: all that can be told is told."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+
+
+def test_a_metric_that_lacks_its_library_here_keeps_none_of_the_others_from_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    file = tmp_path / "spanscore.yaml"
+    file.write_text("metrics: [non_llm_string_similarity, {faithfulness: {name: loyal}}]")
+
+    told = CliRunner().invoke(app(), ["check", str(file), "--requests-per-day", "1000"], catch_exceptions=False)
+
+    assert (told.exit_code, "spanscore[text]" in told.output, "loyal" in told.output) == (0, True, True)
