@@ -25,7 +25,7 @@ _HEADER: Final = """\
 # ${NAME} in a text is what the environment holds; SPANSCORE_SAMPLING__RATE=0.2 there is sampling.rate.
 """
 _GIVEN: Final[Mapping[str, str]] = {
-    "metrics": "\n  - faithfulness\n  - non_llm_string_similarity",
+    "metrics": "\n  - faithfulness\n  - string_presence",
     "metrics[].<metric>.shadow.model": '"openai:gpt-5-mini"',
     "metrics[].<metric>.shadow.budget[].calls": "1000",
     "metrics[].<metric>.shadow.budget[].per": "1d",
@@ -35,7 +35,7 @@ _GIVEN: Final[Mapping[str, str]] = {
     "judge.budget[].calls": "10000",
     "judge.budget[].per": "1h",
     "sampling.rules[].rate": "0.5",
-    "sampling.rules[].when.score.metric": "non_llm_string_similarity",
+    "sampling.rules[].when.score.metric": "string_presence",
     "sampling.rules[].when.score.below": "0.5",
     "alerts.<metric>.baseline": "0.85",
 }

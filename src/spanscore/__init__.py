@@ -43,7 +43,7 @@ _PUBLIC = {
     "JudgeError": "spanscore.errors",
     "MultiTurnSample": "spanscore.model.sample",
     "OnlineScorer": "spanscore.scorer",
-    "Outcome": "spanscore.model.score",
+    "Outcome": "spanscore.model.outcome",
     "Rule": "spanscore.sampling.rules",
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",

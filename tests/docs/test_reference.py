@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,32 @@ def test_every_outcome_and_every_parameter_of_a_metric_says_what_it_is() -> None
     assert re.findall(r"^\| `(\w+)` \| `[^|]*` \|  \|$", WRITTEN["docs/reference/metrics.md"], re.MULTILINE) == []
 
 
+# --- compatibility ---
+
+
+def test_the_versions_that_are_said_to_be_tested_are_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    page = (ROOT / "docs/reference/compatibility.md").read_text("utf-8")
+    (lowest,) = [line for line in page.splitlines() if line.startswith("|") and "1.38" in line]
+    named = [*project["dependencies"], *project["optional-dependencies"]["demo"]]
+    floors = [
+        one.partition(">=")[2]
+        for name in ("langchain-core", "opentelemetry-sdk", "langgraph")
+        for one in named
+        if one.startswith(f"{name}>=")
+    ]
+
+    assert [cell.strip() for cell in lowest.split("|")[2:5]] == floors
+    assert {*re.findall(r"3\.\d+", page)} >= {kind[-4:] for kind in project["classifiers"] if "Python :: 3." in kind}
+    assert project["version"].rpartition(".")[0] in (ROOT / "SECURITY.md").read_text("utf-8")
+
+
 # --- the example ---
 
 
 def test_the_example_does_what_its_metrics_alone_would_do(tmp_path: Path) -> None:
     alone = tmp_path / "alone.yaml"
-    alone.write_text("metrics: [faithfulness, non_llm_string_similarity]")
+    alone.write_text("metrics: [faithfulness, string_presence]")
 
     assert _read(tmp_path, EXAMPLE) == read_settings(alone, Configuration).settings.model_dump()
 
