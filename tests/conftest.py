@@ -14,6 +14,7 @@ from tests.servers import alertmanager as alertmanager_server
 from tests.servers import chromium as chromium_server
 from tests.servers import collector as collector_server
 from tests.servers import jaeger as jaeger_server
+from tests.servers import kubernetes as kubernetes_schemas
 from tests.servers import phoenix as phoenix_server
 from tests.servers import prometheus as prometheus_server
 from tests.servers import zipkin as zipkin_server
@@ -96,6 +97,14 @@ def collector() -> ModuleType:
     if not collector_server.installed():
         _absent(f"the Collector of {collector_server.MANIFEST.name} {HOW}")
     return collector_server
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> ModuleType:
+    """Kubernetes' schemas: ``kubernetes.refused(objects)``; skipped or a failure likewise."""
+    if not kubernetes_schemas.installed():
+        _absent(f"what validates objects of Kubernetes {kubernetes_schemas.VERSION} {HOW}")
+    return kubernetes_schemas
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
-"""Programs built with Go, once, into the cache."""
+"""Programs built with Go, once, into the cache; and the files of Go's modules."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["building", "obstacle"]
+__all__ = ["building", "module", "obstacle"]
 
 
 def obstacle(name: str) -> str | None:
@@ -32,6 +33,14 @@ def building(binary: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
         (work / binary.name).replace(binary)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def module(name: str) -> Path:
+    """Return the folder with the files of a module, ``path@version``; fetched where it is not there."""
+    asked = ["go", "mod", "download", "-json", name]
+    environment = {**os.environ, "GOPROXY": _proxy(), "GOFLAGS": "-mod=mod"}
+    told = subprocess.run(asked, capture_output=True, check=True, text=True, env=environment, cwd="/").stdout
+    return Path(json.loads(told)["Dir"])
 
 
 def _proxy() -> str:
