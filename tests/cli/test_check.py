@@ -400,8 +400,8 @@ alerts: {faithfulness: {baseline: 0.85, min_drop: 0.1}}
 def test_what_a_score_costs_and_what_a_budget_buys_is_told(tmp_path: Path) -> None:
     told = ran(tmp_path, PAID).stdout
 
-    assert "faithfulness: 2 questions, " in told
-    assert "harmless: 1 question, " in told
+    assert " USD per 1,000; 2 questions, " in told
+    assert " USD per 1,000; 1 question, " in told
     assert "exact_match: " not in told
     assert "budget of 0.02 usd per 1h: " in told
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,28 @@ def test_what_is_no_rate_is_refused_with_the_forms_that_are_allowed(tmp_path: Pa
 
     assert (told.exit_code, told.stdout) == (2, "")
     assert "is no rate of requests; write for example 1e6, 1_000_000, 500k" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        (["--requests-per-day", "1e6"], r"a day of 1,000,000 requests costs [\d.]+ USD, [\d.]+ USD per 1,000 requests"),
+        ([], r"1,000 units with all their scores cost [\d.]+ USD"),
+    ],
+)
+def test_money_comes_first(tmp_path: Path, given: list[str], first: str) -> None:
+    assert re.fullmatch(first, ran(tmp_path, PAID, *given, columns=200).stdout.splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    ("config", "first"),
+    [
+        ("judge: openai:m\nmetrics: [faithfulness]", "what judging costs is not known: faithfulness has no price"),
+        ("judge: lexical\nmetrics: [faithfulness]", "judging costs nothing: no metric asks a model"),
+    ],
+)
+def test_what_is_not_known_is_no_zero(tmp_path: Path, config: str, first: str) -> None:
+    assert ran(tmp_path, config.replace("judge: ", "judge: {model: ").replace("\n", "}\n", 1)).stdout.startswith(first)
 
 
 def test_without_the_traffic_one_line_says_how_to_ask(tmp_path: Path) -> None:
@@ -149,8 +172,10 @@ def test_what_scores_cost_before_is_believed_before_the_card(tmp_path: Path) -> 
 
     told = ran(tmp_path, PAID, "--from", str(tmp_path / "spans.jsonl"), columns=200).stdout
 
-    assert "faithfulness: 2 questions, 6,000 tokens read and 80 written, 0.00095 USD (measured on 2 scores)" in told
-    assert "harmless: 1 question, 3" in told
+    assert (
+        "faithfulness: 0.95 USD per 1,000; 2 questions, 6,000 tokens read and 80 written (measured on 2 scores)" in told
+    )
+    assert " USD per 1,000; 1 question, 3" in told
 
 
 @pytest.mark.parametrize(("content", "wrong"), [("", "it holds no score of"), ("{}\n[", "2"), (None, "No such file")])

@@ -114,6 +114,21 @@ def test_a_metric_from_outside_is_told_as_far_as_it_tells_itself() -> None:
     )
 
 
+def test_with_a_price_a_thousand_scores_have_a_cost(rows: dict[str, Any]) -> None:
+    cost = rows["faithfulness"]["cost"]
+
+    priced = json.loads(ran("--metric", "faithfulness", "--price", "1,2", "--json").stdout)["usd_per_1000"]
+
+    assert priced == pytest.approx((cost["input_tokens"] + 2 * cost["output_tokens"]) * 1_000 / 1e6)
+    assert rows["faithfulness"]["usd_per_1000"] is None
+    assert f"{priced:.2g} USD per 1,000 scores" in ran("--metric", "faithfulness", "--price", "1,2").stdout
+
+
+@pytest.mark.parametrize("price", ["cheap", "1", "1,-2", "1,2,3", "nan,1", "1,inf"])
+def test_what_is_no_price_is_refused(price: str) -> None:
+    assert ran("--price", price).exit_code == 2
+
+
 def test_an_unknown_name_is_answered_with_close_ones() -> None:
     told = ran("--metric", "faithfulnes")
 

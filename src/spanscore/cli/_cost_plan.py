@@ -26,6 +26,7 @@ __all__ = [
     "cost_lines",
     "costs_of",
     "days_of",
+    "money_line",
     "price_in",
     "shadow_costs_of",
     "shadow_days_of",
@@ -150,12 +151,43 @@ def cost_lines(
     if paid:
         yield f"what a score costs, {sizes}:"
     for cost in paid:
-        money = "" if cost.usd is None else f", {cost.usd:.2g} USD"
+        money = "no price" if cost.usd is None else f"{_usd_told(1_000 * cost.usd)} per 1,000"
         tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
-        yield f"  {cost.metric}: {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{money}{measured}"
+        yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}"
     for budget in budgets:
         yield f"budget of {budget}: {_bought(budget, costs)}"
+
+
+def money_line(
+    metrics: Sequence[str], costs: Sequence[CostPlan], days: Sequence[DayPlan], requests: float | None
+) -> str:
+    """Return what judging costs, in a sentence: a day of the stated traffic, else 1,000 units with all their scores.
+
+    Args:
+        metrics: their names.
+        costs: of one score, those of second judges too.
+        days: likewise; empty where no traffic is stated.
+        requests: units a day; None likewise.
+    """
+    uncounted = [metric for metric in metrics if metric not in {cost.metric for cost in costs}]
+    if not uncounted and not any(cost.calls for cost in costs):
+        return "judging costs nothing: no metric asks a model"
+    if unknown := dict.fromkeys([cost.metric for cost in costs if cost.usd is None] + uncounted):
+        return f"what judging costs is not known: {', '.join(unknown)} has no price in judge.prices, or is not counted"
+    if requests is None:
+        return f"1,000 units with all their scores cost {_usd_told(1_000 * _together(costs))}"
+    day = _together(days)
+    return f"a day of {requests:,.0f} requests costs {_usd_told(day)}, {_usd_told(1_000 * day / requests)} per 1,000 requests"
+
+
+def _together(costs: Iterable[CostPlan | DayPlan]) -> float:
+    """Return the sum of costs that are all known."""
+    return sum(one.usd or 0.0 for one in costs)
+
+
+def _usd_told(usd: float) -> str:
+    return f"{usd:,.2f} USD" if usd >= 1 or not usd else f"{usd:.2g} USD"
 
 
 def asked_model(asked: AskedSettings) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from spanscore import semconv
 from spanscore.cli._config_report import ConfigReport, config_report
-from spanscore.cli._cost_plan import DayPlan
+from spanscore.cli._cost_plan import DayPlan, money_line
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
 from spanscore.cli._sizes import Sizes, measured_in
 from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
@@ -157,6 +157,7 @@ def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
             notes.print(Text(error), soft_wrap=True)
     else:
         console = Terminal()
+        console.print(Text(_money_first(plan), style="bold"))
         console.print(_table(plan))
         console.print(Text("\nfields: where a live trace holds them"))
         console.print(_fields(plan))
@@ -167,6 +168,11 @@ def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
         console.print(Text(f"{config} has no fault." if report.missing else f"{config} can be used."))
     for lacking in report.missing:
         notes.print(Text(f"not ready here: {lacking}", style="yellow"), soft_wrap=True)
+
+
+def _money_first(plan: ConfigPlan) -> str:
+    metrics, days = [metric.name for metric in plan.metrics], (*plan.days, *plan.shadow_days)
+    return money_line(metrics, (*plan.costs, *plan.shadow_costs), days, plan.requests_per_day)
 
 
 def _table(plan: ConfigPlan) -> Table:
@@ -211,7 +217,7 @@ def _day(plan: ConfigPlan) -> Iterator[Any]:
     """Yield what a day of the stated traffic comes to, and which drops are seen in it."""
     if plan.requests_per_day is None:
         return
-    headers = ("metric", "rate", "budgets buy", "scores", "judge calls", "tokens", "USD")
+    headers = ("metric", "USD", "rate", "budgets buy", "scores", "judge calls", "tokens")
     beside = [replace(day, metric=name_within(day.metric, semconv.STRATUM_SHADOW)) for day in plan.shadow_days]
     days = [*plan.days, *beside]
     yield ""
@@ -237,13 +243,13 @@ def _smallest_drops(alerts: Sequence[AlertPlan]) -> Iterator[Any]:
 def _of_day(day: DayPlan) -> tuple[str, ...]:
     lowered = f"{day.rate:g}\n→ {day.rate * day.factor:.2g}" if day.factor < 1 else f"{day.rate:g}"
     bought = "–" if day.bought is None else f"{day.bought:.2g}"
-    return day.metric, lowered, bought, f"{day.scores:,.0f}", *map(_amount, (day.calls, day.tokens)), _money(day.usd)
+    return day.metric, _money(day.usd), lowered, bought, f"{day.scores:,.0f}", *map(_amount, (day.calls, day.tokens))
 
 
 def _all_together(days: Sequence[DayPlan]) -> tuple[str, ...]:
     sums = ([getattr(day, name) for day in days] for name in ("calls", "tokens", "usd"))
     calls, tokens, usd = (None if None in column else sum(column) for column in sums)
-    return "all", "", "", f"{sum(day.scores for day in days):,.0f}", _amount(calls), _amount(tokens), _money(usd)
+    return "all", _money(usd), "", "", f"{sum(day.scores for day in days):,.0f}", _amount(calls), _amount(tokens)
 
 
 def _amount(number: float | None) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import inf
 from typing import Annotated, Any
 
 import typer
@@ -41,6 +42,19 @@ _PAIR = {"response", "reference"}
 _NOT_PARAMETERS = frozenset({"self", "judge", "embeddings", "classifier"})
 
 
+def _price_in(text: str) -> tuple[float, float]:
+    """Return what a price on the command line says."""
+    try:
+        read, written = map(float, text.split(","))
+    except ValueError:
+        read = written = -1.0
+    if not 0 <= min(read, written) <= max(read, written) < inf:
+        raise typer.BadParameter(
+            f"{text!r} is no price; write USD per million tokens read and written: 0.15,0.60", param_hint="--price"
+        )
+    return read, written
+
+
 def metrics(
     metric: Annotated[
         str,
@@ -51,18 +65,28 @@ def metrics(
     online: Annotated[
         bool, typer.Option("--online", help="Only those that can score live traffic: no reference is needed.")
     ] = False,
+    price: Annotated[
+        str,
+        typer.Option(
+            metavar="READ,WRITTEN",
+            help="USD per million tokens that a judge reads and writes, 0.15,0.60: then 1,000 scores have a cost, too.",
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
     """List the metrics: the question each answers, its range, the fields it needs, judge calls and tokens per score.
 
     They stand in groups by what a sample needs; [bold]spanscore metrics --online[/bold] shows those that need no reference.
 
+    What a day of your own configuration costs says [bold]spanscore check CONFIG --requests-per-day 1e6[/bold].
+
     Calls and tokens are counted on a fixed sample: a question with three short contexts, or a conversation with one tool call.
 
     [bold]spanscore metrics --metric faithfulness[/bold] tells its formula, its blind spot, its source and where it deviates.
     """
     names = [own_name(metric)] if metric else sorted(built_ins())
-    rows = [row for row in map(_row, names) if row["group"] == ONLINE or metric or not online]
+    prices = _price_in(price) if price else None
+    rows = [row for row in (_row(name, prices) for name in names) if row["group"] == ONLINE or metric or not online]
     if as_json:
         typer.echo(json.dumps(rows[0] if metric else rows, indent=2))
     elif metric:
@@ -71,7 +95,7 @@ def metrics(
         Terminal().print(_table(rows))
 
 
-def _row(name: str) -> dict[str, Any]:
+def _row(name: str, price: tuple[float, float] | None) -> dict[str, Any]:
     kind = found(name)
     cost, why = _cost(name)
     requires = {turns: list(fields) for turns, fields in getattr(kind, "requires", {}).items()}
@@ -85,6 +109,7 @@ def _row(name: str) -> dict[str, Any]:
         "parameters": _parameters(kind),
         "cost": None if cost is None else asdict(cost),
         "cost_unknown": why,
+        "usd_per_1000": None if cost is None or price is None else _usd_per_1000(cost, price),
     }
 
 
@@ -103,6 +128,11 @@ def _cost(name: str) -> tuple[Cost | None, str | None]:
         return cost_of(name), None
     except ConfigurationError as error:  # a library that is not installed, mostly
         return None, str(error)
+
+
+def _usd_per_1000(cost: Cost, price: tuple[float, float]) -> float:
+    """Return what 1,000 scores cost: a thousand of them, at prices per million tokens."""
+    return (cost.input_tokens * price[0] + cost.output_tokens * price[1]) / 1_000
 
 
 def _parameters(kind: Any) -> dict[str, Any]:
@@ -130,6 +160,7 @@ def _table(rows: list[dict[str, Any]]) -> Group:
         Text(
             f"calls, tokens: of the judge for one score on a fixed short sample ({counter().name}); '–': see --metric."
         ),
+        Text("USD: of 1,000 scores, by --price 0.15,0.60 (per million tokens read, written)."),
         Text("↓: lower is better. All about one: spanscore metrics --metric NAME"),
     )
 
@@ -142,12 +173,14 @@ def _group_table(title: str, rows: list[dict[str, Any]]) -> Table:
     )
     table.add_column("metric: question, fields it needs", ratio=1, overflow="fold")  # a narrow terminal cuts no name
     table.add_column("range", width=_RANGE_WIDTH)
-    for name in ("calls", "tokens"):
+    is_priced = any(row["usd_per_1000"] is not None for row in rows)
+    for name in (*(("USD",) if is_priced else ()), "calls", "tokens"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         told = Text.assemble(row["question"], "\n", (_needs(row["requires"]), "dim"))
         asked = Group(Text.assemble((row["name"], "bold"), _also(row)), Padding(told, (0, 0, 0, 2)))
-        table.add_row(asked, _range(row), *_price(row["cost"]))
+        money = (_usd(row["usd_per_1000"]),) if is_priced else ()
+        table.add_row(asked, _range(row), *money, *_price(row["cost"]))
     return table
 
 
@@ -166,6 +199,10 @@ def _needs(requires: Mapping[str, list[str]]) -> str:
     """Return the fields, of either kind of sample; a conversation's ``user_input`` is its messages."""
     names = {"single_turn": "one turn: " if len(requires) > 1 else "", "multi_turn": "conversation: "}
     return "; ".join(names[turns] + (", ".join(fields) or "any field") for turns, fields in requires.items())
+
+
+def _usd(usd: float | None) -> str:
+    return "–" if usd is None else f"{usd:.2g}"
 
 
 def _price(cost: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -194,7 +231,8 @@ def _cost_told(row: Mapping[str, Any]) -> str:
         return f"not counted: {row['cost_unknown']}"
     if not cost["calls"]:
         return "no judge, no tokens"
+    money = "" if row["usd_per_1000"] is None else f"{_usd(row['usd_per_1000'])} USD per 1,000 scores: "
     return (
-        f"{counted(cost['calls'], 'judge call')}, {cost['input_tokens']:,} tokens read and "
+        f"{money}{counted(cost['calls'], 'judge call')}, {cost['input_tokens']:,} tokens read and "
         f"{cost['output_tokens']:,} written on a fixed short sample ({cost['counted_by']})"
     )
