@@ -13,6 +13,7 @@ from panels import (
     RED,
     SHARE,
     USD,
+    address,
     as_buckets,
     at_end,
     board,
@@ -22,6 +23,7 @@ from panels import (
     lines,
     link,
     number,
+    outside,
     over_time,
     source,
     spread,
@@ -45,6 +47,12 @@ WORST = (
     f" | select({', '.join(f'span.{name}' for name in _SHOWN)})"
 )
 """Asks the evaluation spans: they carry quality, one direction for all metrics, also of scores that came late."""
+FAILED_IN_JAEGER = (
+    "${jaeger}/search?service=${service}&lookback=2d&limit=50&tags=%7B"
+    f"%22{semconv.EVALUATION_NAME}%22%3A%22${{metric}}%22%2C%22{semconv.EVALUATION_SCORE_LABEL}%22%3A%22fail%22%7D"
+)
+"""Jaeger's own search, by the tags of its README: its data source in Grafana knows no metric's scores to sort by."""
+_CHOOSE = "Write the address of Jaeger's page above, and choose one service: Jaeger searches one at a time."
 ALL = ()
 
 
@@ -54,13 +62,15 @@ def one_metric() -> Dashboard:
     variables = [
         source("datasource", "prometheus", "Metrics"),
         source("traces", "tempo", "Traces"),
+        address("jaeger", "Jaeger's page"),
         choice("service", "Service", f"label_values({entered}, {q.SERVICE})"),
         choice("metric", "Metric", f"label_values({entered}{{{q.OF_SERVICE}}}, {promql.METRIC})", several=False),
         window(),
     ]
     parts = {"Now": _now(), "Distribution": _distribution(), "Where it differs": _differs(), "Traces": _traces()}
     about = "One metric in full. The dots of the heatmap are traces: a click opens one."
-    return board("spanscore: one metric", ONE_METRIC, about, variables, [link("Overview", UID)], parts)
+    links = [link("Overview", UID), outside("Failed ones in Jaeger", FAILED_IN_JAEGER, _CHOOSE)]
+    return board("spanscore: one metric", ONE_METRIC, about, variables, links, parts)
 
 
 def _now() -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import queries as q
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from panels import (
+    COUNT,
     GREEN,
     RED,
     SECONDS,
@@ -63,6 +64,11 @@ def _quality() -> list[Any]:
         ("high", high),
         ("pass rate", q.pass_rate(q.RANGE)),
     ]
+    by_series = (promql.METRIC, q.SERVICE, q.SERIES)
+    behind = [
+        ("scores", q.counted(semconv.SCORED, by=by_series)),
+        ("mean", promql.mean(q.sums(q.RANGE, by=by_series))),
+    ]
     low, high = promql.interval(q.sums())
     return [
         rows(
@@ -70,6 +76,14 @@ def _quality() -> list[Any]:
             "Weighted mean quality (1 is good, whatever the metric's own scale) with its 95 % interval. Means whose intervals"
             " overlap may well be the same. A low mean: open *One metric* for this metric and read its worst traces.",
             columns,
+        ),
+        rows(
+            "The judges and series behind these means",
+            "A series is the metric's version, the judge's model and its votes. Two rows of one metric and service: the measure"
+            " changed within the selected time, and the panels here show both together. Choose a time with one of them, or"
+            " see *By series* in *One metric*.",
+            behind,
+            unit=COUNT,
         ),
         lines(
             "Weighted mean with 95 % interval",

@@ -189,6 +189,17 @@ def window() -> dashboard.CustomVariable:
     return dashboard.CustomVariable("window").label("Window").values("5m,15m,1h,6h,1d").current(hour)
 
 
+def address(name: str, label: str) -> dashboard.TextBoxVariable:
+    """Return a field for an address, empty by default."""
+    return dashboard.TextBoxVariable(name).label(label).default_value("")
+
+
+def outside(title: str, url: str, about: str) -> dashboard.DashboardLink:
+    """Return a link to another page; variables in its address are filled in."""
+    to = dashboard.DashboardLink(title).type(DashboardLinkType.LINK).url(url).tooltip(about)
+    return to.target_blank(True).icon("external link")
+
+
 def link(title: str, uid: str) -> dashboard.DashboardLink:
     """Return a link to another dashboard that takes the choices and the time along."""
     to = dashboard.DashboardLink(title).type(DashboardLinkType.LINK).url(f"/d/{uid}")

@@ -61,7 +61,7 @@ def test_every_variable_that_is_used_is_there(uid: str) -> None:
     dashboard = dashboards()[uid]
     defined = {variable["name"] for variable in dashboard["templating"]["list"]}
 
-    used = set(re.findall(r"\$\{?(\w+)", json.dumps(dashboard["panels"])))
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps([dashboard["panels"], dashboard["links"]])))
 
     assert used - GRAFANAS_OWN <= defined
     assert defined <= used | {"traces"}

@@ -12,7 +12,9 @@ PROVISIONING = INTEGRATIONS / "grafana" / "provisioning"
 
 
 def _sources() -> dict[str, dict[str, Any]]:
-    text = (PROVISIONING / "datasources" / "spanscore.yaml").read_text(encoding="utf-8")
+    text = (
+        (PROVISIONING / "datasources" / "spanscore.yaml").read_text(encoding="utf-8").replace("${TRACES_TYPE}", "tempo")
+    )
     return {source["uid"]: source for source in yaml.safe_load(text)["datasources"]}
 
 
