@@ -109,16 +109,20 @@ class ForeignSpans:
         unit = self._open.of(ids)
         if unit is None:
             return False
+        is_root = ids.span_id == unit.key.span_id
+        if is_root and not unit.ended:
+            self._end_root(unit, span)
+        if not unit.may:
+            return False
+        if unit.done:
+            self.late += not self.closed
+            return False
         if not ids.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
             exits = ()
-        if ids.span_id == unit.key.span_id and not unit.ended:
-            self._end_root(unit, span)
-        if not unit.may or unit.done or (unit.front is not front and not exits):
-            self.late += unit.may and unit.done and not self.closed
+        if not exits and unit.front is not front:  # another processor has it read
             return False
-        if ids.span_id != unit.key.span_id and not self._claims(span, self.scopes.role(_scope(span))):
-            return False
-        return self._put(unit, span, ids.span_id, exits)
+        is_read = is_root or self._claims(span, self.scopes.role(_scope(span)))
+        return is_read and self._put(unit, span, ids.span_id, exits)
 
     def _begin(self, span: Any, ids: Any, role: Role, front: object) -> None:
         if not self._claims(span, role) or self.closed or context.is_judging() or self._open.of(ids) is not None:
