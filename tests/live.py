@@ -29,6 +29,10 @@ ANSWER = "Paris is the capital of France."
 CONTEXT = "Paris has been the capital of France since 987."
 
 
+FOREIGN = "opentelemetry.util.genai.handler"
+"""A scope that writes the GenAI conventions, and is not ours."""
+
+
 class Grounded(BaseMetric):
     """Instant: 1 when the answer's first word is in the contexts."""
 
@@ -127,7 +131,7 @@ class Trace:
 
     @property
     def roots(self) -> list[Any]:
-        captured = [s for s in self.spans if s.instrumentation_scope.name == "spanscore.capture"]
+        captured = [s for s in self.spans if s.instrumentation_scope.name in ("spanscore.capture", FOREIGN)]
         ids = {s.context.span_id for s in captured}
         return [s for s in captured if s.parent is None or s.parent.span_id not in ids]
 

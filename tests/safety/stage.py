@@ -7,6 +7,7 @@ of ours per cause; answers, exceptions, stdout and stderr may not, and no unit m
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
-from tests.live import QUESTION, Grounded, a_trace, rag
+from opentelemetry.sdk.trace import SynchronousMultiSpanProcessor, TracerProvider
+from tests.live import CONTEXT, FOREIGN, QUESTION, Grounded, a_trace, rag
 
-from spanscore import OnlineScorer
+from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.runtime import log
 
 EXIT_S = 5.0
@@ -36,6 +38,7 @@ class Hazard:
         outcomes: of each metric's units, where it is known beforehand.
         told: how the one log line that is due begins; empty = none, or one that depends on when the end comes.
         calls: extra work of the host, after its runs.
+        traced: another instrumentation traces the host, and the scorer stands behind that, by a ``ScoringSpanProcessor``.
     """
 
     metrics: Callable[[], Sequence[Any]] = lambda: [Grounded()]
@@ -46,6 +49,7 @@ class Hazard:
     told: str = ""
     own_providers: bool = False
     quick: bool = False
+    traced: bool = False
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -118,6 +122,8 @@ def _assert_nothing_lost(hazard: Hazard, status: Any) -> None:
 def _scored(hazard: Hazard, stack: ExitStack) -> Seen:
     options = dict(hazard.options(stack))
     trace = options.pop("trace", None) or a_trace()
+    if hazard.traced:
+        return _scored_behind(hazard, trace, options)
     if not hazard.own_providers:
         options = {"tracer_provider": trace.provider, "meter_provider": MeterProvider(), **options}
     scorer = OnlineScorer(list(hazard.metrics()), **options)
@@ -129,6 +135,44 @@ def _scored(hazard: Hazard, stack: ExitStack) -> Seen:
         scorer.shutdown(timeout=1.5)
         took_s = time.monotonic() - began
     return Seen(answers, ("", ""), [], scorer.status(), took_s, trace)
+
+
+def _scored_behind(hazard: Hazard, trace: Any, options: dict[str, Any]) -> Seen:
+    """Play a host that is traced already: what its provider had to export to, the processor has now."""
+    exits = SynchronousMultiSpanProcessor()
+    for processor in trace.provider._active_span_processor._span_processors:
+        exits.add_span_processor(processor)
+    provider = TracerProvider()
+    scorer = OnlineScorer(list(hazard.metrics()), tracer_provider=provider, meter_provider=MeterProvider(), **options)
+    provider.add_span_processor(ScoringSpanProcessor(scorer, exits))
+    try:
+        answers = _traced_answers(hazard, provider.get_tracer(FOREIGN))
+        scorer.flush(0.3 if hazard.quick else 3.0)
+    finally:
+        began = time.monotonic()
+        scorer.shutdown(timeout=1.5)
+        took_s = time.monotonic() - began
+    return Seen(answers, ("", ""), [], scorer.status(), took_s, trace)
+
+
+def _traced_answers(hazard: Hazard, tracer: Any) -> list[Any]:
+    chain = hazard.chain()
+    return [_answer(lambda given=given: _traced(tracer, chain, given, hazard.more)) for given in hazard.inputs]
+
+
+def _traced(tracer: Any, chain: Any, given: Any, more: dict[str, Any]) -> Any:
+    """Run as an instrumentation does that writes the GenAI conventions: the turn on the root, what was found on a retriever."""
+    with tracer.start_as_current_span("chain", attributes={semconv.OPERATION_NAME: semconv.INVOKE_WORKFLOW}) as root:
+        with tracer.start_as_current_span("found", attributes={semconv.OPERATION_NAME: semconv.RETRIEVAL}) as found:
+            found.set_attribute(semconv.RETRIEVAL_DOCUMENTS, json.dumps([{"content": CONTEXT, "id": "doc-1"}]))
+        answer = chain.invoke(given, config={**more})
+        root.set_attribute(semconv.INPUT_MESSAGES, _said("user", given))
+        root.set_attribute(semconv.OUTPUT_MESSAGES, _said("assistant", answer))
+        return answer
+
+
+def _said(role: str, text: Any) -> str:
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": str(text)}]}])
 
 
 def _answers(hazard: Hazard, scorer: OnlineScorer | None) -> list[Any]:

@@ -11,7 +11,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from tests.live import Failing, Grounded, Slow, Trace, a_trace
+from tests.live import ANSWER, Failing, Grounded, Slow, Trace, a_trace
 from tests.safety.stage import Hazard, assert_unharmed
 from tests.servers.openai_api import OpenAIServer
 from tests.servers.otlp import OtlpReceiver
@@ -95,6 +95,13 @@ def served(answer, **limits):
 
 class LATER:
     url = ""
+
+
+class Answers:
+    """A chain that says the same, whatever it is asked."""
+
+    def invoke(self, given, config=None):
+        return ANSWER
 
 
 class Broken(BaseMetric):

@@ -11,13 +11,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Tracer
-from tests.live import ANSWER, QUESTION
+from tests.live import ANSWER, FOREIGN, QUESTION
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.metrics import BaseMetric, Finding
 
-SCOPE = "opentelemetry.util.genai.handler"
-"""Of the conventions' own writer: claimed, and no library's."""
+SCOPE = FOREIGN
 
 
 class Answered(BaseMetric):
