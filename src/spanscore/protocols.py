@@ -112,11 +112,14 @@ class Recorded(Protocol):
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         """Say that a span of a unit that may be scored began."""
 
-    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int) -> None:
+    def ended(
+        self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
+    ) -> None:
         """Hand over an ended span of a unit that may be scored; who gets ``pending`` must end it, once.
 
         Args:
             pending: None where the span has left already: it is read, and nothing is put onto it.
+            size_bytes: of its content, roughly, where the receiver knows.
         """
 
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:

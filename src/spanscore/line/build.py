@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["Line"]
 
 _REMEMBERED = 250
-"""Closed units remembered: the recorder lets no span of ours come late, so they are few."""
+"""Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
 _PER_METRIC = 3
 """Attributes of a score on a unit's span: value, label and probability."""
 

@@ -8,6 +8,7 @@ unit. Pure: the clock is an argument.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -21,6 +22,7 @@ class _Open:
     last_ns: int
     open_ids: set[int] = field(default_factory=set)
     spans: list[SpanData] = field(default_factory=list)
+    size_bytes: int = 0
     root_ended: bool = False
     broken: bool = False
 
@@ -37,7 +39,8 @@ class Assembler:
         max_age_ns: a unit older than this closes incomplete.
         max_spans: a unit with more spans than this closes incomplete.
         max_units: the oldest open unit closes incomplete when there are more.
-        remembered: how many closed units are remembered.
+        max_bytes: of the spans of open units; likewise.
+        remembered: how many closed units are remembered: as many as may close before the latest of a unit's spans has come.
     """
 
     def __init__(
@@ -47,19 +50,23 @@ class Assembler:
         max_age_ns: int = 3_600_000_000_000,
         max_spans: int = 2_000,
         max_units: int = 10_000,
+        max_bytes: int = 256_000_000,
         remembered: int = 10_000,
     ) -> None:
         self._quiet_ns = quiet_ns
         self._max_age_ns = max_age_ns
         self._max_spans = max_spans
         self._max_units = max_units
+        self._max_bytes = max_bytes
         self._remembered = remembered
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._units: OrderedDict[UnitKey, _Open] = OrderedDict()
-        self._ready: list[UnitKey] = []
+        self._whole: OrderedDict[UnitKey, None] = OrderedDict()  # by their last span, and so as they fall due
+        self._full: dict[UnitKey, None] = {}
+        self._bytes = 0
         self._closed: OrderedDict[UnitKey, None] = OrderedDict()
         self.late = 0
 
@@ -71,9 +78,14 @@ class Assembler:
         unit = self._unit(key, now_ns)
         if unit is not None:
             unit.open_ids.add(span_id)
+            self._whole.pop(key, None)
 
-    def ended(self, key: UnitKey, span: SpanData, now_ns: int) -> bool:
-        """Add an ended span. False: its unit has closed already, the span is counted as late."""
+    def ended(self, key: UnitKey, span: SpanData, now_ns: int, *, size_bytes: int = 0) -> bool:
+        """Add an ended span. False: its unit has closed already, the span is counted as late.
+
+        Args:
+            size_bytes: what it holds, roughly, where that is bounded nowhere else.
+        """
         unit = self._unit(key, now_ns)
         if unit is None:
             self.late += 1
@@ -81,9 +93,14 @@ class Assembler:
         unit.open_ids.discard(span.span_id)
         unit.spans.append(span)
         unit.last_ns = now_ns
+        unit.size_bytes += size_bytes
+        self._bytes += size_bytes
         unit.root_ended = unit.root_ended or span.span_id == key.span_id
-        if unit.root_ended or len(unit.spans) >= self._max_spans:
-            self._ready.append(key)
+        if unit.is_whole:
+            self._whole[key] = None
+            self._whole.move_to_end(key)
+        if len(unit.spans) >= self._max_spans:
+            self._full[key] = None
         return True
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
@@ -98,17 +115,19 @@ class Assembler:
 
     def due(self, now_ns: int) -> list[Unit]:
         """Close and return the units whose time has come, in the order in which they became ready."""
-        return [
-            self._close(key) for key in self._candidates(now_ns) if key in self._units and self._is_due(key, now_ns)
-        ]
+        due = [*self._quiet(now_ns), *self._full]
+        closed = [self._close(key) for key in dict.fromkeys(due)]
+        while self._units and self._must_close_oldest(now_ns):
+            closed.append(self._close(next(iter(self._units))))
+        return closed
 
     def next_due_ns(self) -> int | None:
         """Return when the next unit closes if no further span comes, None when no unit is open."""
-        oldest = next(iter(self._units.values()), None)
+        oldest, first = next(iter(self._units.values()), None), next(iter(self._whole), None)
         if oldest is None:
             return None
-        ended = [unit for key in self._ready if (unit := self._units.get(key)) is not None and unit.is_whole]
-        return min([oldest.since_ns + self._max_age_ns, *(unit.last_ns + self._quiet_ns for unit in ended)])
+        by_age = oldest.since_ns + self._max_age_ns
+        return by_age if first is None else min(by_age, self._units[first].last_ns + self._quiet_ns)
 
     def _unit(self, key: UnitKey, now_ns: int) -> _Open | None:
         unit = self._units.get(key)
@@ -116,27 +135,22 @@ class Assembler:
             unit = self._units[key] = _Open(since_ns=now_ns, last_ns=now_ns)
         return unit
 
-    def _candidates(self, now_ns: int) -> list[UnitKey]:
-        ready, self._ready = self._ready, []
-        self._ready = [key for key in dict.fromkeys(ready) if key in self._units and not self._is_due(key, now_ns)]
-        aged: list[UnitKey] = []
-        for key, unit in self._units.items():  # in order of age: stops at the first young one
-            if now_ns - unit.since_ns < self._max_age_ns and len(self._units) - len(aged) <= self._max_units:
-                break
-            aged.append(key)
-        return list(dict.fromkeys([*ready, *aged]))
+    def _quiet(self, now_ns: int) -> Iterator[UnitKey]:
+        for key in self._whole:
+            if now_ns - self._units[key].last_ns < self._quiet_ns:
+                return
+            yield key
 
-    def _is_due(self, key: UnitKey, now_ns: int) -> bool:
-        unit = self._units[key]
-        return (
-            (unit.is_whole and now_ns - unit.last_ns >= self._quiet_ns)
-            or now_ns - unit.since_ns >= self._max_age_ns  # from here on: given up
-            or len(unit.spans) >= self._max_spans
-            or len(self._units) > self._max_units
-        )
+    def _must_close_oldest(self, now_ns: int) -> bool:
+        oldest = next(iter(self._units.values()))
+        is_old = now_ns - oldest.since_ns >= self._max_age_ns
+        return is_old or len(self._units) > self._max_units or self._bytes > self._max_bytes
 
     def _close(self, key: UnitKey) -> Unit:
         unit = self._units.pop(key)
+        self._whole.pop(key, None)
+        self._full.pop(key, None)
+        self._bytes -= unit.size_bytes
         self._closed[key] = None
         if len(self._closed) > self._remembered:
             self._closed.popitem(last=False)

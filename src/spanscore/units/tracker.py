@@ -141,9 +141,11 @@ class Units:
         """Keep the unit open until that span has ended."""
         self._assembler.started(key, span_id, now_ns)
 
-    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int) -> None:
+    def ended(
+        self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
+    ) -> None:
         """Keep an ended span of a unit that may be scored."""
-        self._assembler.ended(key, span, now_ns)
+        self._assembler.ended(key, span, now_ns, size_bytes=size_bytes)
         if span.span_id == key.span_id:
             self.in_flight[key] = None
         if pending is None:

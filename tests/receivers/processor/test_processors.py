@@ -200,7 +200,7 @@ def test_a_processor_beside_an_exporter_says_so_once_and_observes(caplog: pytest
     assert sorted(exported.names) == sorted(second.names) == ["agent"] * 2 + ["agent chat 0"] * 2
     assert not any(semconv.STATUS in span.attributes for span in (*exported.spans, *second.spans))
     assert len(exported.evaluations) == 2
-    (line,) = [told for told in caplog.messages if "Exported" in told]
+    (line,) = [line for line in caplog.messages if "exports spans by" in line]
     assert line.count("Exported") == 2
 
 

@@ -265,3 +265,16 @@ def test_spans_of_a_scope_that_is_listed_are_read_and_of_one_that_is_ignored_are
             assert scorer.flush(5)
 
             assert scorer.status().eligible == {"answered": eligible}
+
+
+def test_a_unit_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanscore.receivers.processor.foreign_spans._MAX_AGE_NS", 0)
+    with scoring() as (scorer, exported, provider):
+        root = started(provider.get_tracer(SCOPE))
+        assert scorer.flush(5)
+        assert scorer.flush(5)
+        assert scorer.status().outcomes == {"answered": {"incomplete": 1}}
+        root.end()
+
+    assert exported.names == ["agent"]
+    assert scorer.status().eligible == {"answered": 1}

@@ -34,7 +34,11 @@ _PROVIDERS: Final = (
     *("llamaindex", "mistralai", "ollama", "openai.", "replicate", "sagemaker", "together", "transformers", "vertexai"),
     *("watsonx", "writer", "mcp", "agno"),
 )
-_SCOPES: Final = (*(f"opentelemetry.instrumentation.{name}" for name in _PROVIDERS), "traceloop.tracer", "@traceloop/")
+_SCOPES: Final = (
+    *(f"opentelemetry.instrumentation.{name}" for name in _PROVIDERS),
+    "traceloop.tracer",
+    "@traceloop/instrumentation-",
+)
 _OFF: Final = NoContent(
     "content is not on the spans (openllmetry)",
     "OpenLLMetry writes it unless TRACELOOP_TRACE_CONTENT=false: unset that for the traced application",

@@ -31,6 +31,10 @@ __all__ = ["ForeignSpans"]
 _GRACE_NS: Final = 5_000_000_000
 """How long an ended root waits for spans of its unit that are open: a stream is read on after its chain has returned, and some
 instrumentations never end the span of a run that was cancelled."""
+_MAX_AGE_NS: Final = 3_600_000_000_000
+"""A root that has not ended by then is given up."""
+_MOST_EARLY: Final = 100
+"""Spans that mean nothing and are kept until it is known what they belong to; with more it is a unit."""
 _SPAN_BYTES: Final = 2_000
 
 _CLAIMED: Final = frozenset({Role.CLAIMED, Role.MODEL_CLIENT})
@@ -193,14 +197,20 @@ class ForeignSpans:
             self.late += 1
             pass_on(span, exits)
             return
-        self._end(unit, span, HeldSpan(span, exits, size) if exits else None, now_ns)
+        self._end(unit, span, HeldSpan(span, exits, size) if exits else None, size, now_ns)
 
     def due(self, now_ns: int) -> None:
-        """Finish the units whose open spans have been waited for long enough."""
+        """Finish the units whose open spans have been waited for long enough, and give up those that never end."""
         for unit in list(self._closing.values()):
             if now_ns < unit.closes_ns:
                 break
             self._finish(unit, now_ns)
+        while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
+            self._open.end(oldest, now_ns)
+            if oldest.may:
+                self._see(oldest)
+                oldest.broken = True
+                self._finish_as_it_is(oldest, now_ns)
 
     def next_due_ns(self) -> int | None:
         """Return when the first of these waits is over."""
@@ -248,19 +258,20 @@ class ForeignSpans:
         self._read += not unit.seen
         unit.seen = True
 
-    def _end(self, unit: ForeignUnit, span: ReadableSpan, held: HeldSpan | None, now_ns: int) -> None:
+    def _end(self, unit: ForeignUnit, span: ReadableSpan, held: HeldSpan | None, size: int, now_ns: int) -> None:
         data = self._read_span(unit, span)
         unit.held[data.span_id] = held
         if data.span_id == unit.key.span_id:
-            unit.root_data, unit.closes_ns = data, now_ns + _GRACE_NS
+            unit.root_ended, unit.closes_ns = (data, held, size), now_ns + _GRACE_NS
             self._closing[unit.key] = unit
         elif unit.opened:
-            self._port.ended(unit.key, data, held, now_ns)
+            self._port.ended(unit.key, data, held, now_ns, size_bytes=size)
         else:
-            unit.early.append((data, held))
+            unit.early.append((data, held, size))
+            unit.is_unit = unit.is_unit or len(unit.early) >= _MOST_EARLY
             if unit.is_unit:
                 self._hand_on_early(unit, now_ns)
-        if unit.root_data is not None and not unit.open:
+        if unit.root_ended is not None and not unit.open:
             self._finish(unit, now_ns)
 
     def _read_span(self, unit: ForeignUnit, span: ReadableSpan) -> SpanData:
@@ -280,34 +291,34 @@ class ForeignSpans:
         unit.opened = True
         self._port.opened(unit.key, now_ns)
         early, unit.early = unit.early, []
-        for data, held in early:
-            self._port.ended(unit.key, data, held, now_ns)
+        for data, held, size in early:
+            self._port.ended(unit.key, data, held, now_ns, size_bytes=size)
 
     def _finish_as_it_is(self, unit: ForeignUnit, now_ns: int) -> None:
         """Finish a unit whose root has not ended, or was passed on unread."""
         if not unit.done:
-            now = max(now_ns, unit.root.start_time or 0)
-            unit.is_unit = True
-            unit.root_data = replace(span_data(unit.root), end_ns=now, attributes={}, events=())
+            root = span_data(unit.root)
+            root = replace(root, end_ns=max(now_ns, root.start_ns), attributes={}, events=())
+            unit.is_unit, unit.root_ended = True, (root, None, 0)
             self._finish(unit, now_ns)
 
     def _finish(self, unit: ForeignUnit, now_ns: int) -> None:
+        assert unit.root_ended is not None  # or something stands in for it
+        data, held, size = unit.root_ended
         self._closing.pop(unit.key, None)
         unit.done = True
-        root = unit.held.get(unit.key.span_id)
-        unit.held = {unit.key.span_id: root} if root is not None else {}
-        if not unit.is_unit:  # what a framework builds, or embeds: its spans leave, and nothing is counted
-            for held in (*(held for _, held in unit.early), root):
-                if held is not None:
-                    held.end()
-        else:
-            assert unit.root_data is not None  # it has ended, or stands in
+        unit.held = {data.span_id: held}  # another processor may bring it yet
+        if unit.is_unit:
             if not unit.opened:
                 self._hand_on_early(unit, now_ns)
             if unit.broken:
                 self._port.broken(unit.key, now_ns)
-            self._port.ended(unit.key, unit.root_data, root, now_ns)
-        unit.early, unit.root_data = [], None
+            self._port.ended(unit.key, data, held, now_ns, size_bytes=size)
+        else:  # what a framework builds, or embeds: its spans leave, and nothing is counted
+            for _, pending, _ in (*unit.early, unit.root_ended):
+                if pending is not None:
+                    pending.end()
+        unit.early, unit.root_ended = [], None
         unit.open.clear()
 
 

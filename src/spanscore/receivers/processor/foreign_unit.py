@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from time import time_ns
 from typing import Any, Final
 
 from spanscore.model.span import SpanData, UnitKey
@@ -18,6 +19,10 @@ _MOST_SPANS: Final = 200_000
 """Spans remembered, some 0.2 kB each: past them those of ended roots are forgotten early, oldest first."""
 
 
+Ended = tuple[SpanData, HeldSpan | None, int]
+"""A span that was read, how it leaves, and its size."""
+
+
 @dataclass(slots=True, eq=False)
 class ForeignUnit:
     """One unit, from its root's start until its late spans are no longer awaited.
@@ -29,6 +34,7 @@ class ForeignUnit:
         front: the processor that saw it begin.
         open: its spans that have not ended: the application's threads add them, the span thread takes them away.
         ids: all of its spans.
+        since_ns: when it began.
         ended: its root has.
         broken: spans of it were passed on unread.
         done: it was handed on, or given up: what comes is passed on at once.
@@ -36,8 +42,11 @@ class ForeignUnit:
     The rest is the span thread's:
         seen: an event of it was read.
         opened: it was told that it began.
+        is_unit: a span of it asks or answers something.
         held: the spans that have ended → how they leave; None where they have left.
         early: those that ended before anything told that it is a unit.
+        root_ended: the root, which waits for spans that are open.
+        closes_ns: when it does so no longer.
     """
 
     key: UnitKey
@@ -47,15 +56,16 @@ class ForeignUnit:
     front: Any
     open: dict[int, None] = field(default_factory=dict)
     ids: list[tuple[int, int]] = field(default_factory=list)
+    since_ns: int = field(default_factory=time_ns)
     ended: bool = False
     broken: bool = False
     done: bool = False
     seen: bool = False
     opened: bool = False
-    held: dict[int, HeldSpan | None] = field(default_factory=dict)
-    early: list[tuple[SpanData, HeldSpan | None]] = field(default_factory=list)
-    root_data: SpanData | None = None
     is_unit: bool = False
+    held: dict[int, HeldSpan | None] = field(default_factory=dict)
+    early: list[Ended] = field(default_factory=list)
+    root_ended: Ended | None = None
     closes_ns: int = 0
 
 
@@ -79,6 +89,13 @@ class OpenUnits:
             return None
         _, oldest = self.running.popitem(last=False)
         return oldest
+
+    def oldest(self) -> ForeignUnit | None:
+        """Return the unit that has been running for longest, None where none runs. Never raises."""
+        try:
+            return next(iter(self.running.values()), None)
+        except RuntimeError:  # one began or ended on another thread just now
+            return None
 
     def add(self, unit: ForeignUnit, ids: Any) -> None:
         """Remember a span of a unit."""

@@ -159,7 +159,9 @@ class _Port:
     def started(self, key: UnitKey, span_id: int, now_ns: int) -> None:
         assert key in self.opened_units, "a span began in a unit that was not opened"
 
-    def ended(self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int) -> None:
+    def ended(
+        self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
+    ) -> None:
         self.handed_on[key] += span.span_id == key.span_id
         if pending is not None:
             pending.end()
