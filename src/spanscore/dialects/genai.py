@@ -34,7 +34,7 @@ _NOT_SCORED = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT})
 _UNFINISHED = {
     "abandoned": "the stream was abandoned before its end",
     "cancelled": "the run was cancelled",
-    "interrupted": "the turn was interrupted and waits to be resumed",
+    semconv.INTERRUPTED: "the turn was interrupted and waits to be resumed",
 }
 
 
@@ -66,7 +66,7 @@ class GenAIDialect:
         root = unit.root
         if root is None:
             return no_sample("the unit's root never arrived")
-        ended = str(root.attributes.get(semconv.RUN_END))
+        ended = _run_end(unit, root)
         if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
             return no_sample(_UNFINISHED[ended])
         nothing = _no_content(unit)
@@ -75,7 +75,7 @@ class GenAIDialect:
             return no_sample(nothing.reason)
         view = _view(unit, root, score_failed=self.score_failed)
         if isinstance(view.output.value, dict) and "__interrupt__" in view.output.value:
-            return no_sample(_UNFINISHED["interrupted"])
+            return no_sample(_UNFINISHED[semconv.INTERRUPTED])
         return samples_of(view, self.extract)
 
 
@@ -89,6 +89,15 @@ def _no_content(unit: Unit) -> NoContent | None:
 
 def _asks(span: SpanData) -> bool:
     return any(semconv.is_content(name) and name != semconv.EXPECTED for name in span.attributes)
+
+
+def _run_end(unit: Unit, root: SpanData) -> str:
+    """Return how the run ended; a graph whose node waits for a person waits, too: all that other writers have is the node's."""
+    waits = any(
+        span.parent_id == root.span_id and span.attributes.get(semconv.RUN_END) == semconv.INTERRUPTED
+        for span in unit.spans
+    )
+    return semconv.INTERRUPTED if waits else str(root.attributes.get(semconv.RUN_END))
 
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:

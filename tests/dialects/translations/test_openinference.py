@@ -240,3 +240,12 @@ def test_two_thousand_attributes_are_read_in_their_order() -> None:
     asked = content_of(of("LLM", flat))[semconv.INPUT_MESSAGES]
 
     assert [message["parts"][0]["content"] for message in asked] == [str(n) for n in range(1000)]
+
+
+def test_a_graph_whose_node_waits_for_a_person_gives_no_sample() -> None:
+    interrupt = ("exception", {"exception.type": "langgraph.errors.GraphInterrupt"})
+    graph = of("CHAIN", {"input.value": "Delete it all.", "output.value": "Shall I?"}, span_id=7)
+    node = of("CHAIN", {"input.value": "x"}, trace_id=graph.trace_id, parent_id=7, events=[interrupt])
+
+    assert samples_of(graph, node).reason == "the turn was interrupted and waits to be resumed"
+    assert samples_of(graph).single is not None

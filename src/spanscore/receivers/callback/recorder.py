@@ -323,7 +323,7 @@ class Recorder:
 
 def _run_end(root: Root | None, error: BaseException | None) -> str:
     if root is not None and root.interrupted:
-        return "interrupted"
+        return semconv.INTERRUPTED
     if is_a(error, GeneratorExit):
         return "abandoned"
     return "cancelled" if was_stopped(error) else "completed"
