@@ -23,7 +23,6 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import count, groupby
 from operator import itemgetter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from opentelemetry.sdk.resources import Resource
@@ -135,7 +134,7 @@ def record(name: str) -> None:
     provider = TracerProvider(id_generator=_Counted(), resource=resource)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     application = import_module(f"tests.traces.{instrumentation.application}")
-    _attach(instrumentation, application, provider)
+    attach(instrumentation, provider)
     with OpenAIServer(answer) as server:
         for program, run in application.programs(server.url).items():
             if _HIDDEN in os.environ and program != "chain":
@@ -148,9 +147,10 @@ def record(name: str) -> None:
             exporter.clear()
 
 
-def _attach(instrumentation: Instrumentation, application: ModuleType, provider: TracerProvider) -> None:
+def attach(instrumentation: Instrumentation, provider: TracerProvider) -> None:
+    """Have the provider get the spans from now on, for ever."""
     if instrumentation.instrumentor is None:
-        application.attach(provider)
+        import_module(f"tests.traces.{instrumentation.application}").attach(provider)
         return
     module, _, name = instrumentation.instrumentor.partition(":")
     getattr(import_module(module), name)().instrument(tracer_provider=provider)

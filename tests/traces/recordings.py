@@ -15,6 +15,7 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import MultiTurnSample, Samples, SingleTurnSample
 from spanscore.model.span import SpanData, Unit, UnitKey
 
+Pair = tuple[SingleTurnSample | None, MultiTurnSample | None]
 RECORDED = Path(__file__).with_name("recorded")
 
 
@@ -32,6 +33,11 @@ class Recording:
     def writer(self) -> str:
         return self.path.name.removesuffix(".jsonl").partition(".")[2]
 
+    @property
+    def instrumentation(self) -> str:
+        """The writer without its version."""
+        return self.writer.rpartition("-")[0]
+
     def __str__(self) -> str:
         return f"{self.writer} {self.program}"
 
@@ -43,7 +49,7 @@ class Recording:
         units = [_unit(translator, list(trace)) for _, trace in groupby(spans, key=attrgetter("trace_id"))]
         return [unit for unit in units if unit is not None]
 
-    def expected(self) -> list[tuple[SingleTurnSample | None, MultiTurnSample | None]]:
+    def expected(self) -> list[Pair]:
         """Return what each unit is to give: what our own capture of the program gives."""
         written = json.loads(self.path.with_name(f"{self.program}.samples.json").read_text(encoding="utf-8"))
         return [
@@ -67,13 +73,11 @@ def _unit(translator: Translator, spans: Sequence[SpanData]) -> Unit | None:
     return Unit(UnitKey(root.trace_id, root.span_id), tuple(read)) if any(translated) else None
 
 
-def differences(given: Samples, single: SingleTurnSample | None, multi: MultiTurnSample | None) -> set[str]:
-    """Return in what samples differ from those that are expected: the fields of the first, what is another in the second."""
-    if given.outcome is not None:
-        return {str(given.outcome)}
+def differences(given: Pair, expected: Pair) -> set[str]:
+    """Return in what samples differ: the fields of the single-turn ones, what is another in the conversations."""
     fields = SingleTurnSample.model_fields
-    found = {name for name in fields if getattr(given.single, name, None) != getattr(single, name, None)}
-    return found | _in_conversations(given.multi, multi)
+    found = {name for name in fields if getattr(given[0], name, None) != getattr(expected[0], name, None)}
+    return found | _in_conversations(given[1], expected[1])
 
 
 def _in_conversations(given: MultiTurnSample | None, expected: MultiTurnSample | None) -> set[str]:
