@@ -122,10 +122,9 @@ class View:
     @property
     def goes_on(self) -> bool:
         """Whether a graph was resumed, or run on from a checkpoint: what the user gave came with an earlier request."""
-        root = self.unit.root
-        is_silent = (
-            root is not None and root.no_content is not None
-        )  # nothing of it can be read: it may have been given any
+        speaker = self.unit.speaker
+        # Nothing of it can be read: it may have been given any.
+        is_silent = speaker is not None and speaker.no_content is not None
         return is_resume(self.input.value) or (self.input.value is None and not self.input.messages and not is_silent)
 
     def thread(self) -> list[GenAIMessage]:

@@ -29,6 +29,7 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import SingleTurnSample
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
+PROMPT = json.dumps([{"role": "user", "parts": [{"type": "text", "content": f"Be brief. {QUESTION} None"}]}])
 
 
 def of(kind: str, given: Any = None, gave: Any = None, more: dict[str, Any] | None = None, **fields: Any) -> Any:
@@ -165,3 +166,20 @@ def test_no_span_makes_it_raise(spans: list[tuple[Any, dict[str, Any], int]]) ->
 
     for unit in units_of(made):
         assert is_sound(GenAIDialect().samples(unit))
+
+
+def test_a_graph_that_runs_on_from_a_checkpoint_is_asked_what_its_state_holds() -> None:
+    root = foreign({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "poet"}, LANGCHAIN, span_id=7)
+    state = {"outputs": {"request": QUESTION, "answer": ANSWER}, "kwargs": {}}
+    graph = of("workflow", {"inputs": None, "tags": []}, state, trace_id=root.trace_id, parent_id=7, span_id=8)
+    chat = foreign(GENAI_CHAT | {"gen_ai.input.messages": PROMPT}, LANGCHAIN, trace_id=root.trace_id, parent_id=8)
+
+    assert samples_of(root, graph, chat).single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+
+
+def test_what_a_stream_was_given_is_told_at_its_end() -> None:
+    told = {"outputs": {"setup": "Why?", "punchline": "So."}, "kwargs": {"tags": [], "inputs": {"query": QUESTION}}}
+
+    found = content_of(of("workflow", {"inputs": {"input": ""}, "tags": []}, told))
+
+    assert found[semconv.INPUT_VALUE] == {"query": QUESTION}

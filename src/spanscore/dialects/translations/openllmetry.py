@@ -159,10 +159,17 @@ def _of(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
     return from_wire(text) if isinstance(text, str) else text
 
 
+_STREAMED: Final = {"input": ""}
+"""What LangChain says at its start that a streamed run is given."""
+
+
 def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    given, gave = _of(quoted, _INPUTS), _of(quoted, _OUTPUTS)
+    given, gave = _under(_of(quoted, _INPUTS), "inputs"), _of(quoted, _OUTPUTS)
+    ended = gave.get("kwargs") if isinstance(gave, dict) else None
+    if given == _STREAMED and isinstance(ended, dict):
+        given = ended.get("inputs", given)
     return {
-        **side(arguments_in(_under(given, "inputs")), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+        **side(arguments_in(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
         **side(_under(gave, "outputs"), semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
     }
 
