@@ -172,3 +172,16 @@ def test_documents_in_instructions_that_stand_apart_are_in_the_prompt() -> None:
 
     assert made.single is not None
     assert made.single.retrieved_contexts == ["Notes of the first page.", "Notes of the second page."]
+
+
+def test_what_a_model_gave_is_its_own_also_where_its_role_is_none() -> None:
+    gave = [{"role": "unknown", "parts": [{"type": "text", "content": '{"setup": "Why?", "punchline": "So."}'}]}]
+    sides = {semconv.INPUT_VALUE: {"query": "Tell me."}, semconv.OUTPUT_VALUE: {"setup": "Why?", "punchline": "So."}}
+
+    made = samples(
+        span(1, "invoke_workflow", attributes=sides),
+        span(2, "chat", parent=1, attributes={semconv.OUTPUT_MESSAGES: gave}),
+    )
+
+    assert made.single is not None
+    assert made.single.response == '{"setup":"Why?","punchline":"So."}'

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from spanscore import semconv
-from spanscore.codec.messages import SYSTEM, is_message
+from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
 from spanscore.codec.text import as_text
 from spanscore.dialects.channel import conversing
 from spanscore.dialects.extract import Extract
@@ -145,7 +145,9 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
 
 
 def _model(span: SpanData, unit: Unit) -> ModelRun:
-    asked, said = _messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES)
+    """Return a run of a model. What it gave is its own, also where the role is none (OpenLLMetry: ``unknown``, of a stream)."""
+    asked, gave = _messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES)
+    said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
     return ModelRun([*_instructions(span), *asked], said, _agent_of(span, unit))
 
 
