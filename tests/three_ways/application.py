@@ -1,0 +1,105 @@
+"""The five programs, scored in one of three ways, in a process of its own: an instrumentation is for ever.
+
+    python -m tests.three_ways.application openinference
+
+Prints one JSON object: what each program's requests gave to metrics, what they scored, and which of many requests a metric took
+that takes half of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.applications.application import Judged, Witness, seen_of
+from tests.live import Trace
+from tests.servers.openai_api import OpenAIServer
+from tests.three_ways.ways import OURS, InOrder, Instrumented, scored_roots
+from tests.traces.langchain_app import PROGRAMS, chain, model_at
+from tests.traces.said import answer
+
+from spanscore import OnlineScorer, semconv
+from spanscore.metrics import Faithfulness, ResponseRelevancy
+from spanscore.testing import MemorySink
+
+MANY = 40
+Scored = Callable[..., AbstractContextManager[tuple[OnlineScorer, Trace]]]
+"""Metrics and options → a scorer that is attached inside the block, and what is exported."""
+
+
+def main(way: str) -> None:
+    ids, scored = _ours() if way == OURS else _theirs(way)
+    with OpenAIServer(answer) as server:
+        model = model_at(server.url)
+        programs = {name: partial(program, model, {}) for name, program in PROGRAMS.items()}
+        seen = {name: _seen(scored, run) for name, run in programs.items()}
+        ids.start_over()
+        taken = _taken_at_half(scored, lambda: [chain(model, {}) for _ in range(MANY)])
+    print(json.dumps({"seen": seen, "taken": taken}))
+
+
+def _theirs(way: str) -> tuple[InOrder, Scored]:
+    instrumented = Instrumented(way)
+    return instrumented.ids, instrumented.scored
+
+
+def _ours() -> tuple[InOrder, Scored]:
+    ids = InOrder()
+
+    @contextmanager
+    def scored(*metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:
+        exporter, provider = InMemorySpanExporter(), TracerProvider(id_generator=ids)
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        with OnlineScorer(list(metrics), tracer_provider=provider, **options) as scorer:
+            scorer.install()
+            yield scorer, Trace(provider, exporter)
+
+    return ids, scored
+
+
+def _seen(scored: Scored, run: Callable[[], object]) -> list[dict[str, Any]]:
+    """Return what each request of a program gave and scored, in the order in which they began."""
+    sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
+    judges = Faithfulness("lexical"), ResponseRelevancy("lexical", embeddings="lexical")
+    with scored(*witnesses, *judges, sinks=[sink]) as (scorer, trace):
+        run()
+        assert scorer.flush(20)
+        seen = seen_of(scored_roots(trace), sink, witnesses, scorer.status().reasons)
+    return [
+        {**_written(one), **{judge.name: _score(root, judge.name) for judge in judges}}
+        for one, root in zip(seen, scored_roots(trace), strict=True)
+    ]
+
+
+def _taken_at_half(scored: Scored, run: Callable[[], object]) -> list[int]:
+    """Return which requests, counted from 1, were taken by a metric that takes half of them."""
+    with scored(Witness("single_turn"), sample_rate=0.5) as (scorer, trace):
+        run()
+        assert scorer.flush(20)
+    return sorted(
+        {root.context.trace_id >> 64 for root in scored_roots(trace) if _score(root, "single_turn") is not None}
+    )
+
+
+def _written(seen: Judged) -> dict[str, Any]:
+    samples = {"single": seen.single, "multi": seen.multi}
+    return {
+        "outcome": seen.outcome,
+        "reason": seen.reason,
+        **{kind: None if sample is None else sample.model_dump(exclude_none=True) for kind, sample in samples.items()},
+    }
+
+
+def _score(root: Any, metric: str) -> Any:
+    return root.attributes.get(semconv.SCORE + metric)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

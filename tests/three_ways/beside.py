@@ -1,0 +1,78 @@
+"""A plugin of pytest: what the applications of ``tests/applications`` give under another instrumentation, beside our own.
+
+    python -m pytest tests/applications -p tests.three_ways.beside --beside openllmetry --beside-out seen.json
+
+Each request runs once, under both: our callback is attached as the test attaches it, and a processor has what the
+instrumentation makes of the same run. For each test is written how they differ, nothing where they do not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.applications import application
+from tests.applications.application import Judged, Witness, seen_of
+from tests.three_ways.ways import Instrumented, scored_roots
+from tests.traces.recordings import differences
+
+from spanscore.testing import MemorySink
+
+Judge = Callable[..., list[Judged]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--beside", required=True, help="the instrumentation")
+    parser.addoption("--beside-out", required=True, type=Path, help="the file to write")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put it in place before any application is imported."""
+    beside = Beside(Instrumented(config.getoption("--beside")), config.getoption("--beside-out"))
+    config.pluginmanager.register(beside)
+    application.judged = partial(beside.judged, application.judged)  # type: ignore[assignment]
+
+
+class Beside:
+    """Runs each request under both, and notes how what they give differs."""
+
+    def __init__(self, instrumented: Instrumented, out: Path) -> None:
+        self._instrumented, self._out = instrumented, out
+        self._found: dict[str, list[str]] = {}
+        self._test = ""
+
+    @pytest.hookimpl
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        self._test = item.nodeid.removeprefix("tests/applications/")
+
+    @pytest.hookimpl
+    def pytest_sessionfinish(self) -> None:
+        self._out.write_text(json.dumps(self._found, indent=1), encoding="utf-8")
+
+    def judged(self, judged: Judge, run: Callable[[Any], Any], **options: Any) -> list[Judged]:
+        """Return what our own capture gives; note how the other differs."""
+        sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
+        same = {name: value for name, value in options.items() if name not in ("trace", "sinks")}
+        with self._instrumented.scored(*witnesses, sinks=[sink], **same) as (scorer, trace):
+            ours = judged(run, **options)
+            assert scorer.flush(10)
+            theirs = seen_of(scored_roots(trace), sink, witnesses, scorer.status().reasons)
+        self._found.setdefault(self._test, []).extend(_differences(ours, theirs))
+        return ours
+
+
+def _differences(ours: list[Judged], theirs: list[Judged]) -> list[str]:
+    if len(ours) != len(theirs):
+        return [f"{len(theirs)} units, not {len(ours)}"]
+    return sorted({how for one, other in zip(ours, theirs, strict=True) for how in _differing(one, other)})
+
+
+def _differing(ours: Judged, theirs: Judged) -> set[str]:
+    if ours.outcome or theirs.outcome:
+        given, expected = (one.outcome or "a sample" for one in (theirs, ours))
+        return set() if given == expected else {f"{given}, not {expected}"}
+    return differences((theirs.single, theirs.multi), (ours.single, ours.multi))

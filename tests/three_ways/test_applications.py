@@ -1,0 +1,76 @@
+"""The applications of ``tests/applications`` under other instrumentations: what they give is the same, but for what is named.
+
+Each of their requests runs once, under both (``beside``). A difference without a row fails, and a row without a difference.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+LEAST = 228
+"""Tests whose requests are compared, at least."""
+NO_IDS = ["retrieved_context_ids"]
+"""OpenLLMetry writes the texts of documents alone."""
+NO_HISTORY = ["no conversation"]
+"""What a store or a checkpoint had kept is told from a prompt's own messages by the store's run, or by their ids."""
+NOT_INTERRUPTED = ["a sample, not no_sample"]
+"""Nothing on OpenLLMetry's spans says that a graph waits for a person."""
+STORES: Mapping[str, list[str]] = {
+    "test_chat_history.py::test_a_history_that_is_stored_is_the_conversation_too": NO_HISTORY,
+    "test_message_history.py::test_the_turns_that_the_store_kept_are_the_users[alone]": NO_HISTORY,
+    "test_message_history.py::test_the_turns_that_the_store_kept_are_the_users[beside examples]": NO_HISTORY,
+}
+DIFFERENCES: Mapping[str, Mapping[str, list[str]]] = {
+    "openinference": {
+        **STORES,
+        # An input of None is written as the text "null".
+        "test_graph_goes_on.py::test_run_again_from_a_checkpoint_the_question_is_the_states": ["user_input"],
+        # The runs of a chain with fallbacks are traces of their own.
+        "test_refused_and_retried.py::test_the_chain_that_stands_in_for_another_is_asked_the_same": ["3 units, not 1"],
+        # An input of one text is written without its key, so that nothing tells it from what was put in its place.
+        "test_rewritten_in_place.py::test_a_query_that_was_rewritten_is_no_part_of_the_answer": ["response"],
+    },
+    "openllmetry": {
+        **STORES,
+        "test_functional_chat.py::test_each_turn_is_judged_by_its_own_words": NO_HISTORY,
+        "test_functional_chat.py::test_the_turns_that_the_checkpoint_kept_are_the_users": NO_HISTORY,
+        "test_cited_answer.py::test_the_text_that_is_a_field_of_what_the_model_said_is_the_answer": NO_IDS,
+        "test_hyde.py::test_what_was_found_is_the_context_and_not_what_was_invented": NO_IDS,
+        "test_itemgetters.py::test_the_question_is_told_from_its_language": NO_IDS,
+        "test_self_query.py::test_the_question_is_the_users_and_not_the_query_that_was_made_of_it": NO_IDS,
+        "test_state_schemas.py::test_documents_of_a_private_state_are_the_contexts": NO_IDS,
+        "test_asking_a_human.py::test_after_the_expert_spoke_the_question_is_the_users": NOT_INTERRUPTED,
+        "test_graph_goes_on.py::test_after_feedback_the_question_is_what_was_asked_before_it": NOT_INTERRUPTED,
+        "test_graph_goes_on.py::test_an_answer_of_before_the_interrupt_is_not_its_own_question": NOT_INTERRUPTED,
+        "test_graph_goes_on.py::test_what_no_model_said_since_is_not_told_from_what_was_asked": NOT_INTERRUPTED,
+        "test_human_in_the_loop.py::test_a_turn_that_waits_for_a_person_gives_no_sample": NOT_INTERRUPTED,
+        "test_human_in_the_loop.py::test_after_a_rejection_the_tools_answer_is_the_persons": NOT_INTERRUPTED,
+        "test_human_in_the_loop.py::test_after_an_approval_the_question_is_the_users": NOT_INTERRUPTED,
+        "test_human_in_the_loop.py::test_after_an_edit_the_question_is_the_users": NOT_INTERRUPTED,
+        # The runs of a batch stand in each other's trace.
+        "test_ways_to_run.py::test_a_batch_gives_a_sample_for_each_of_its_inputs[chain]": ["1 units, not 2"],
+    },
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", DIFFERENCES)
+def test_each_application_gives_what_it_gives_under_our_own_capture(way: str, tmp_path: Path) -> None:
+    out = tmp_path / "differences.json"
+    beside = ("-p", "tests.three_ways.beside", "--beside", way, "--beside-out", str(out))
+    command = [sys.executable, "-W", "ignore", "-m", "pytest", "tests/applications", "-q", "-p", "no:xdist", *beside]
+
+    ran = subprocess.run(
+        command, capture_output=True, text=True, timeout=580, cwd=Path(__file__).parents[2], check=False
+    )
+
+    assert ran.returncode == 0, ran.stdout[-2_000:] + ran.stderr[-2_000:]
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert len(found) >= LEAST
+    assert {test: sorted(set(differs)) for test, differs in found.items() if differs} == DIFFERENCES[way]

@@ -1,0 +1,50 @@
+"""One application, three ways: samples, scores and decisions are the same, but for what an instrumentation does not write."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+from tests.three_ways.ways import OTHERS, OURS
+from tests.traces.langchain_app import PROGRAMS
+
+DIFFERENCES = {("openllmetry", "rag"): {"retrieved_context_ids"}}
+"""Fields that a way lacks: OpenLLMetry writes the texts of documents alone."""
+
+
+@cache
+def application(way: str) -> Any:
+    """What the application gave in one way; a process of its own, as an instrumentation is for ever."""
+    command = [sys.executable, "-m", "tests.three_ways.application", way]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("way", OTHERS)
+def test_samples_and_scores_are_those_of_our_own_capture(way: str, program: str) -> None:
+    lacking = DIFFERENCES.get((way, program), set())
+    expected = json.loads(json.dumps(application(OURS)["seen"][program]))
+    for one in expected:
+        for field in lacking:
+            del one["single"][field]
+
+    assert application(way)["seen"][program] == expected
+
+
+@pytest.mark.parametrize("way", OTHERS)
+def test_the_same_half_of_the_requests_is_taken(way: str) -> None:
+    taken = application(OURS)["taken"]
+
+    assert application(way)["taken"] == taken
+    assert 15 < len(taken) < 25
+
+
+def test_each_program_gives_a_sample_and_some_are_judged() -> None:
+    seen = [one for program in application(OURS)["seen"].values() for one in program]
+
+    assert all(one["single"] for one in seen)
+    assert [one["faithfulness"] for one in seen if one["faithfulness"] is not None] == [1.0]

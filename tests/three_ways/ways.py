@@ -1,0 +1,96 @@
+"""Three ways to have one application scored: by our own callback, or by the spans that another instrumentation makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from opentelemetry.sdk.trace import IdGenerator, ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.live import Trace
+from tests.traces.record import INSTRUMENTATIONS, attach
+
+from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
+
+OURS = "spanscore"
+OTHERS = {"openinference": "openinference-langchain", "openllmetry": "openllmetry-langchain"}
+"""Way → the instrumentation, by the name it has in ``tests.traces.record``."""
+_SPREAD = 0x9E3779B97F4A7D
+"""The golden ratio of 2⁵⁶, which is what a decision looks at: its multiples lie evenly, half of them below the half."""
+
+
+class InOrder(IdGenerator):
+    """Counts: the nth trace, and its root, have the same ids in every way."""
+
+    def __init__(self) -> None:
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Count anew, so that what a way has created before makes no difference."""
+        self._traces, self._spans, self._root = count(1), count(1), 0
+
+    def generate_trace_id(self) -> int:
+        self._root = next(self._traces)
+        return self._root << 64 | self._root * _SPREAD % (1 << 64)
+
+    def generate_span_id(self) -> int:
+        """Return the next id; for the first span of a trace one that follows from the trace's."""
+        root, self._root = self._root, 0
+        return root | 1 << 62 if root else next(self._spans)
+
+    def is_trace_id_random(self) -> bool:
+        return True
+
+
+class Switched(SpanProcessor):
+    """Hands on to what is attached at the time: an instrumentation keeps its provider for ever."""
+
+    def __init__(self) -> None:
+        self._to: SpanProcessor = SpanProcessor()
+
+    @contextmanager
+    def to(self, processor: SpanProcessor) -> Iterator[None]:
+        """Hand on to it inside the block."""
+        before, self._to = self._to, processor
+        try:
+            yield
+        finally:
+            self._to = before
+
+    def on_start(self, span: Span, parent_context: Any = None) -> None:
+        self._to.on_start(span, parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._to.on_end(span)
+
+
+class Instrumented:
+    """The process under the instrumentation of one of the other ways; it cannot be undone.
+
+    Attributes:
+        ids: of its traces and spans.
+    """
+
+    def __init__(self, way: str) -> None:
+        self.ids, self._switched = InOrder(), Switched()
+        self._provider = TracerProvider(id_generator=self.ids)
+        self._provider.add_span_processor(self._switched)
+        attach(INSTRUMENTATIONS[OTHERS[way]], self._provider)
+
+    @contextmanager
+    def scored(self, *metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:
+        """Have a scorer behind a processor for what runs inside the block, and what is exported."""
+        exporter = InMemorySpanExporter()
+        with OnlineScorer(list(metrics), tracer_provider=self._provider, capture=False, **options) as scorer:
+            processor = ScoringSpanProcessor(scorer, SimpleSpanProcessor(exporter))
+            with self._switched.to(processor):
+                yield scorer, Trace(self._provider, exporter)
+
+
+def scored_roots(trace: Trace) -> list[ReadableSpan]:
+    """Return the spans on which a unit's outcome stands, in the order in which they began."""
+    roots = [span for span in trace.spans if semconv.STATUS in (span.attributes or {})]
+    return sorted(roots, key=lambda root: root.start_time or 0)
