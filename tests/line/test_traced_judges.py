@@ -11,12 +11,15 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.judges.models import Answers, openai_server
 from tests.live import QUESTION, Trace, a_line, a_trace, identity_holds, rag
+from tests.receivers.processor.traced import SCOPE, ask, scoring
 
 from spanscore import semconv
+from spanscore.codec.messages import text_message
+from spanscore.dialects.translations.registry import Translator
 from spanscore.errors import JudgeError, JudgeUnavailable
 from spanscore.judges import FallingBack, judge
 from spanscore.metrics import AspectCritic, Faithfulness, ResponseRelevancy
-from spanscore.testing import ScriptedJudge
+from spanscore.testing import ScriptedJudge, a_span
 
 GOOD, BAD = '{"reason": "kind", "verdict": 1}', '{"reason": "rude", "verdict": 0}'
 UNREADABLE = "I would rather not say."
@@ -232,6 +235,23 @@ def test_the_head_sampler_decides_once_for_a_run_and_what_its_judge_was_asked(sa
     asked = {f"{span.context.trace_id:032x}" for span in calls(trace)}
     assert asked == {span.attributes[semconv.SCORE_ID] for span in trace.evaluations}
     assert 0 < len(asked) < 20
+
+
+def test_a_processor_in_the_applications_provider_makes_no_unit_of_them() -> None:
+    with scoring(a_critic(), trace_judges=True, capture_content=True, observe=True) as (scorer, exported, provider):
+        ask(provider.get_tracer(SCOPE))
+        for _ in range(2):  # what a judge's span set off would be out by then
+            assert scorer.flush(10)
+
+    asked = [span for span in exported.spans if span.instrumentation_scope.name == semconv.JUDGE_SCOPE]
+    assert (len(asked), scorer.status().eligible) == (1, {"polite": 1})
+
+
+@pytest.mark.parametrize("scope", sorted(semconv.EVALUATOR_SCOPES))
+def test_no_translation_reads_them_from_a_file_or_the_wire(scope: str) -> None:
+    kind = {"openinference.span.kind": "LLM", semconv.INPUT_MESSAGES: [text_message("user", "Is it polite?")]}
+
+    assert Translator().translate(a_span(semconv.CHAT, scope=scope, attributes=kind)) is None
 
 
 def test_without_evaluation_spans_the_unit_itself_is_linked() -> None:

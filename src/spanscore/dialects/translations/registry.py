@@ -67,6 +67,8 @@ class Translator:
 
     def translate(self, span: SpanData) -> SpanData | None:
         """Return the span in GenAI names; None where no translation claims it, or where it asks and answers nothing."""
+        if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated, whoever's marks it has, too
+            return None
         found: tuple[Translation, SpanData] | None = None
         for translation in self._translations:
             if translation.claims(span):
