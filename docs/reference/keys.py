@@ -12,6 +12,7 @@ from docs.reference.schema import Schema
 from spanscore.line.configuration import KEYS
 from spanscore.metrics.catalog.configured import SHADOW
 from spanscore.settings.durations import DURATION, duration
+from spanscore.settings.kinds import PERCENT
 from spanscore.settings.sizes import SIZE
 
 __all__ = ["Key", "keys_in"]
@@ -53,7 +54,9 @@ _ORDER: Final = (
 )
 """Sections as a user meets them; the others stand behind."""
 _UNITS: Final = {"duration": "s", "list of durations": "s", "size": "bytes"}
-_PATTERNS: Final = {f"^{DURATION}$": "duration", f"^{SIZE}$": "size"}
+_PATTERNS: Final = {f"^{DURATION}$": "duration", f"^{SIZE}$": "size", f"^{PERCENT}$": "share"}
+_GUARD: Final = 10**9
+"""A bound from here on keeps nonsense out, and is none that a user meets."""
 _SIZES: Final = {"MB": 10**6, "kB": 10**3, "B": 1}
 _NAMES: Final = {"alerts": "<metric>", "prices": "<model>"}
 """Mapping of sections → what its keys are."""
@@ -152,7 +155,7 @@ def _type(form: Schema) -> str:
         return "word"
     if form.get("type") == "array":
         inner = dict.fromkeys(_type(one) for one in _choices(form["items"]) if "$ref" not in one)
-        told = "durations" if "duration" in inner else " or ".join(inner)
+        told = "durations" if "duration" in inner else " or ".join(one for one in inner if one != "word")
         return f"list of {told}" if told else "list"
     kind: str = form.get("type", "")
     return _PATTERNS.get(form.get("pattern", ""), _TYPES.get(kind, kind))
@@ -161,7 +164,7 @@ def _type(form: Schema) -> str:
 def _types(forms: Sequence[Schema]) -> str:
     """Return what may stand there, in words; a number of seconds or bytes is no form of its own."""
     told = dict.fromkeys(_type(form) for form in forms if form.get("type") != "null")
-    units = [one for one in told if one in {"duration", "size"}]
+    units = [one for one in told if one in _PATTERNS.values()]
     return " or ".join(units or told)
 
 
@@ -169,7 +172,7 @@ def _allowed(form: Schema, kind: str) -> str:
     if "enum" in form:
         return ", ".join(f"`{one}`" for one in form["enum"])
     low, above, high, below = (
-        None if form.get(bound) is None else _written(form[bound], kind)
+        None if form.get(bound) is None or form[bound] >= _GUARD else _written(form[bound], kind)
         for bound in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
     )
     if high is not None or below is not None:

@@ -63,7 +63,7 @@ class OnlineScorer:
             evaluation spans of its own and in the stratum ``shadow``, which is in no mean, alert or unit's span; ``status()``
             compares them. Only ``flush`` and ``shutdown`` wait for it.
         shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``.
-        service_name: of our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
+        service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
         tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
             starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
         meter_provider: likewise for metrics.
@@ -85,11 +85,11 @@ class OnlineScorer:
             several threads.
         keep: samples for which it is false are not scored (``filtered``).
         attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
-        sinks: of your own, beside those of ``attach``; called on spanscore's span thread. Each is a ``Sink``, its name
+        sinks: sinks of your own, beside those of ``attach``; called on spanscore's span thread. Each is a ``Sink``, its name
             (``"my_pkg:MySink"``), or the name with parameters (``{"my_pkg:MySink": {"path": "scores.jsonl"}}``). One that takes
             ``content`` is told whether explanations, which quote prompts and answers, may leave.
-        dialects: of your own, likewise: they are asked before the built-in ones whether they read a unit, which is by its root.
-            One that takes ``extract`` is given it.
+        dialects: dialects of your own, likewise: they are asked before the built-in ones whether they read a unit, which is
+            by its root. One that takes ``extract`` is given it.
         queue: where units wait for their scores, likewise; of this scorer alone. ``"memory"`` is the built-in one.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds of work for one metric on one sample. It stands still while all its questions wait to be sent.

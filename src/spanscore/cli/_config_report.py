@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from spanscore.cli._cost_plan import asked_model, price_in
+from spanscore.cli._parts import part_problems
 from spanscore.cli._series import StandIn, series_problems
-from spanscore.dialects.extract import Extract
-from spanscore.dialects.registry import DIALECTS
-from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
 from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.configuration import Configuration, given_in, value_at
-from spanscore.line.options import PLACES, Options, rules_in
+from spanscore.line.options import Options, rules_in
 from spanscore.line.screens import check_screens
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
@@ -30,18 +28,13 @@ from spanscore.metrics.catalog.shadowed import shadow_settings
 from spanscore.model.score import refuse_taken_name
 from spanscore.monitoring.drops import plans_of
 from spanscore.otel.declared_sets import refuse_too_many
-from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Metric
 from spanscore.runtime import plugins
-from spanscore.runtime.plugins import Registry
-from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
-from spanscore.scoring.queues import QUEUES
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
 from spanscore.settings.judging import AskedSettings, BudgetSettings, JudgeSettings
 from spanscore.settings.reading import examine_settings
-from spanscore.settings.tree import PlaceSettings, Settings
-from spanscore.sinks.registry import SINKS
+from spanscore.settings.tree import Settings
 
 __all__ = ["ConfigReport", "config_report", "judge_problems", "named_problems", "valid"]
 
@@ -123,7 +116,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     if read.all_metrics and not unmade:
         problems += _screen_problems(settings, made)
-    problems += _part_problems(settings)
+    problems += part_problems(settings)
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))
@@ -374,15 +367,6 @@ def _without_embeddings(settings: Settings) -> Iterator[ConfigurationError]:
 # --- what the scorer's parts refuse -------------------------------------------------------------------------------
 
 
-_NAMED: Mapping[str, Registry] = {
-    "sinks": SINKS,
-    "dialects": DIALECTS,
-    "queue": QUEUES,
-    "units.translations": TRANSLATIONS,
-}
-"""Key → where the parts are found that it names."""
-
-
 def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
     """Yield that there are more metrics and segments than the instruments can tell apart."""
     try:
@@ -393,26 +377,3 @@ def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[Confi
         refuse_too_many(made, settings.monitoring.segments, shadows)
     except ConfigurationError as error:
         yield ConfigurationError(f"{'monitoring.segments' if settings.monitoring.segments else 'metrics'}: {error}")
-
-
-def _part_problems(settings: Settings) -> Iterator[ConfigurationError]:
-    """Yield what a scorer's parts would refuse: they are tried here."""
-    rules, key = rules_in(value_at(settings, "sampling.rules")), value_at(settings, "sampling.key")
-    tried: list[tuple[str, Callable[[], object]]] = [
-        ("", lambda: RateSampler({}, rules=rules, key=DEFAULT_KEY if key is None else key)),
-        ("monitoring.segments: ", lambda: checked_segments(settings.monitoring.segments)),
-    ]
-    places = {name: value_at(settings, f"capture.{name}") for name in PlaceSettings.model_fields}
-    tried += [("capture.", partial(Extract, **{name: place})) for name, place in places.items()]
-    tried += [("", lambda: Options(sinks=value_at(settings, "sinks")))]
-    for section, registry in _NAMED.items():
-        parts, offered = value_at(settings, section), dict.fromkeys(registry.offers)
-        listed = plugins.entries(parts if isinstance(parts, list) else [parts])
-        own = [part for part in listed if part[0] not in PLACES]  # a place is refused above
-        tried += [(f"{section}: ", partial(registry.checked, *part, **offered)) for part in own]
-    tried += [("queue: ", lambda: QUEUES.check_one(value_at(settings, "queue")))]
-    for at, make in tried:
-        try:
-            make()
-        except ConfigurationError as error:
-            yield ConfigurationError(f"{at}{error}")

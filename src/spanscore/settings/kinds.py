@@ -13,6 +13,7 @@ from spanscore.settings.durations import DURATION, seconds_of
 from spanscore.settings.sizes import SIZE, bytes_of
 
 __all__ = [
+    "PERCENT",
     "AlsoWritten",
     "Count",
     "InnerShare",
@@ -66,19 +67,19 @@ _MOST: Final = 10**15
 
 def share_in(value: Any) -> Any:
     """Return the share that a text such as ``5%`` stands for, and what is none as it is."""
-    found = re.fullmatch(_PERCENT, value) if isinstance(value, str) else None
+    found = re.fullmatch(PERCENT, value) if isinstance(value, str) else None
     return value if found is None else float(found[1]) / 100
 
 
-_PERCENT = r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*"
-_AS_PERCENT = AlsoWritten("string", _PERCENT)
+PERCENT: Final = r"\s*(\d+(?:\.\d+)?|\.\d+)\s*%\s*"
+_ASPERCENT: Final = AlsoWritten("string", PERCENT)
 
 _DURATION = AlsoWritten("string", DURATION)
 Seconds = Annotated[float, BeforeValidator(seconds_in), Field(ge=0, le=_LONGEST_S), _DURATION]
 PositiveSeconds = Annotated[float, BeforeValidator(seconds_in), Field(gt=0, le=_LONGEST_S), _DURATION]
-Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1), _AS_PERCENT]
-Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1), _AS_PERCENT]
-InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1), _AS_PERCENT]
+Rate = Annotated[float, BeforeValidator(share_in), Field(ge=0, le=1), _ASPERCENT]
+Share = Annotated[float, BeforeValidator(share_in), Field(gt=0, le=1), _ASPERCENT]
+InnerShare = Annotated[float, BeforeValidator(share_in), Field(gt=0, lt=1), _ASPERCENT]
 """Neither none of it nor all."""
 Count = Annotated[int, Field(ge=1, le=_MOST)]
 TaskCount = Annotated[int, Field(ge=1, le=10_000)]
