@@ -43,10 +43,10 @@ def main() -> int:
         return 0
     results = {workload.name: _one(workload, arguments) for workload in chosen}
     verdicts = [verdict for name, table in results.items() for verdict in judge(name, table)]
-    print(f"{_machine()}\n\n{tables(results)}\n")
+    print(f"{machine()}\n\n{tables(results)}\n")
     print("\n".join(_line(verdict) for verdict in verdicts))
     if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": _machine(), **as_json(results, verdicts)}, indent=1) + "\n")
+        arguments.json.write_text(json.dumps({"machine": machine(), **as_json(results, verdicts)}, indent=1) + "\n")
     return 0 if all(verdict.met for verdict in verdicts) else 1
 
 
@@ -67,7 +67,8 @@ def _line(verdict: Verdict) -> str:
     return f"{word} {verdict.workload:12} {verdict.what:28} {verdict.ratio:6.3f}  (at most {verdict.limit})"
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Return what it runs on, and with which versions."""
     versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     return f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; {versions}"
 

@@ -23,7 +23,16 @@ from benchmarks.workloads import Workload
 from spanscore.model.sample import Sample
 from spanscore.model.score import UNIT_INTERVAL, Outcome, Scale, Score
 
-__all__ = ["Bare", "Instant", "NullExporter", "Variant", "spanscore", "variants"]
+__all__ = [
+    "Bare",
+    "Instant",
+    "NullExporter",
+    "Variant",
+    "openinference",
+    "scored_openinference",
+    "spanscore",
+    "variants",
+]
 
 SAMPLE_RATE = 0.05
 
@@ -110,7 +119,7 @@ def variants(workload: Workload) -> list[Variant]:
         Variant("bare SDK", after=Bare(provider, workload), settle=provider.force_flush, close=provider.shutdown),
         spanscore(),
         spanscore(name="spanscore, head-unsampled", sampler=ALWAYS_OFF),
-        _openinference(),
+        openinference(),
         _openllmetry(),
         _langfuse(),
     ]
@@ -137,14 +146,40 @@ def spanscore(
     return Variant(name, (scorer.handler,), settle, close)
 
 
-def _openinference() -> Variant:
+def openinference() -> Variant:
+    """Return OpenInference alone."""
+    provider = _provider()
+    return Variant("OpenInference", (_openinference(provider),), provider.force_flush, provider.shutdown)
+
+
+def scored_openinference(*, name: str, rate: float = SAMPLE_RATE) -> Variant:
+    """Return OpenInference with a ``ScoringSpanProcessor`` around its exporter, and an instant judge at a rate."""
+    from spanscore import OnlineScorer, ScoringSpanProcessor
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider, capture=False)
+    provider.add_span_processor(ScoringSpanProcessor(scorer, BatchSpanProcessor(NullExporter())))
+
+    def settle() -> None:
+        if not scorer.flush(timeout=30):
+            raise RuntimeError("spanscore did not flush within 30 s: the numbers would not hold all its work")
+        provider.force_flush()
+
+    def close() -> None:
+        if not any(units.get("scored") for units in scorer.status().outcomes.values()):
+            raise RuntimeError(f"nothing was scored: {scorer.status()}")
+        scorer.shutdown()
+        provider.shutdown()
+
+    return Variant(name, (_openinference(provider),), settle, close)
+
+
+def _openinference(provider: TracerProvider) -> BaseCallbackHandler:
     from openinference.instrumentation import OITracer, TraceConfig
     from openinference.instrumentation.langchain._tracer import OpenInferenceTracer
 
-    provider = _provider()
     tracer = OITracer(provider.get_tracer("openinference.instrumentation.langchain"), config=TraceConfig())
-    handler = OpenInferenceTracer(tracer, False)  # type: ignore[arg-type]  # a tracer but for its type
-    return Variant("OpenInference", (handler,), provider.force_flush, provider.shutdown)
+    return OpenInferenceTracer(tracer, False)  # type: ignore[arg-type]  # a tracer but for its type
 
 
 def _openllmetry() -> Variant:

@@ -20,7 +20,7 @@ from spanscore.dialects.translations.registry import NOT_READ, Translator
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, SpanData, UnitKey
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
-from spanscore.receivers.processor.foreign_unit import ForeignUnit, OpenUnits
+from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, OpenUnits
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
 from spanscore.receivers.processor.scopes import Role, Scopes
 from spanscore.runtime.inbox import Inbox
@@ -41,7 +41,7 @@ _CLAIMED: Final = frozenset({Role.CLAIMED, Role.MODEL_CLIENT})
 _NO_UNITS: Final = frozenset({"EMBEDDING", "RERANKER", "EVALUATOR", "GUARDRAIL"})
 """Kinds of OpenInference that ask and answer nothing."""
 
-Event = tuple[ForeignUnit, ReadableSpan | None, Sequence[SpanProcessor], int]
+Event = tuple[FollowedUnit, ReadableSpan | None, Sequence[SpanProcessor], int]
 """Whose the span is, the span, who is to have it, its size; without a span: the unit is given up."""
 
 
@@ -87,71 +87,75 @@ class ForeignSpans:
     def reset(self) -> None:
         """Forget every unit, and count from zero: in a forked child, where spans that were open are the parent's."""
         self._open = OpenUnits()
-        self._closing: dict[UnitKey, ForeignUnit] = {}
+        self._closing: dict[UnitKey, FollowedUnit] = {}
         self.units = self.late = 0
         self._read = 0
 
     # --- the application's threads -----------------------------------------------------------------------------
 
-    def started(self, span: Any, front: object) -> None:
-        """Note that a span started: which unit it belongs to, or that it begins one."""
+    def started(self, span: Any, front: object) -> bool:
+        """Note that a span started, which unit it belongs to; return whether it begins one that may be scored."""
         role = self.scopes.role(_scope(span))
         if role is Role.OURS:
-            return
-        parent, ids = span.parent, span.context
-        unit = None if parent is None else self._open.of(parent)
+            return False
+        of, ids, parent = self._open.of, _ids(span.context), span.parent
+        known = of.get(ids)
+        if known is not None:  # another processor has seen it
+            return ids == known.key and isinstance(known, FollowedUnit)
+        unit = None if parent is None else of.get(_ids(parent))
         if unit is None:
-            self._begin(span, ids, role, front)
-        elif self._open.of(ids) is None:  # else another processor has seen it
-            self._open.add(unit, ids)
-            if unit.may and self._claims(span, role):
-                unit.open[ids.span_id] = None
+            return self._begin(span, ids, role, front)
+        of[ids] = unit
+        unit.spans.append(ids)
+        if isinstance(unit, FollowedUnit) and self._claims(span, role):
+            unit.open[ids[1]] = None
+        return False
 
     def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
         """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
-        ids: Any = span.get_span_context()
-        unit = self._open.of(ids)
+        context: Any = span.get_span_context()
+        ids = _ids(context)
+        unit = self._open.of.get(ids)
         if unit is None:
             return False
-        is_root = ids.span_id == unit.key.span_id
+        is_root = ids == unit.key
         if is_root and not unit.ended:
             self._end_root(unit, span)
-        if not unit.may:
+        if not isinstance(unit, FollowedUnit):
             return False
         if unit.done:
             self.late += not self.closed
             return False
-        if not ids.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
+        if not context.trace_flags.sampled:  # recorded only: no exporter takes it, and so none waits for it
             exits = ()
         if not exits and unit.front is not front:  # another processor has it read
             return False
         is_read = is_root or self._claims(span, self.scopes.role(_scope(span)))
-        return is_read and self._put(unit, span, ids.span_id, exits)
+        return is_read and self._put(unit, span, ids[1], exits)
 
-    def _begin(self, span: Any, ids: Any, role: Role, front: object) -> None:
-        if not self._claims(span, role) or self.closed or context.is_judging() or self._open.of(ids) is not None:
-            return
-        key = UnitKey(ids.trace_id, ids.span_id)
+    def _begin(self, span: Any, ids: tuple[int, int], role: Role, front: object) -> bool:
+        if not self._claims(span, role) or self.closed or context.is_judging():
+            return False
         is_model = role is Role.MODEL_CLIENT or (role is Role.UNKNOWN and _operation(span) in semconv.MODEL_OPERATIONS)
-        counts = not (is_model and self.scopes.is_inner(_scope(span)))
-        unit = ForeignUnit(key, span, False, counts, front)
+        if is_model and self.scopes.is_inner(_scope(span)):
+            unit = ForeignUnit(UnitKey(*ids))
+        else:
+            unit = self._admitted(UnitKey(*ids), span, front)
         oldest = self._open.begin(unit)
         if oldest is not None:
             self._give_up(oldest)
-        if counts:
-            self._admit(unit, ids)
+        return isinstance(unit, FollowedUnit)
 
-    def _admit(self, unit: ForeignUnit, ids: Any) -> None:
+    def _admitted(self, key: UnitKey, span: Any, front: object) -> ForeignUnit:
         if not self._inbox.admits():
-            unit.counts = False
             self._admission.record_rejected(Outcome.REFUSED)
-            return
-        self._ready(unit.root)
-        state = ids.trace_state.to_header() if ids.trace_state else ""
-        if self._sampler.may(Facts(unit.key, unit.root.parent is None, state)):
-            unit.open[ids.span_id] = None
-            unit.may = True
-            self.units += 1
+            return ForeignUnit(key)
+        self._ready(span)
+        state = span.context.trace_state
+        if not self._sampler.may(Facts(key, span.parent is None, state.to_header() if state else "")):
+            return ForeignUnit(key, counts=True)
+        self.units += 1
+        return FollowedUnit(key, root=span, front=front, open={key.span_id: None})
 
     def _claims(self, span: ReadableSpan, role: Role) -> bool:
         """Whether a span is read, if its unit is."""
@@ -159,10 +163,10 @@ class ForeignSpans:
 
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
         self._open.end(unit, time_ns())
-        if unit.counts and not unit.may and _may_be_unit(span.attributes or {}):
+        if unit.counts and _may_be_unit(span.attributes or {}):
             self._admission.record_rejected(Outcome.NOT_SAMPLED)
 
-    def _put(self, unit: ForeignUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
+    def _put(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
         size = _SPAN_BYTES + _size_bytes(span)
         if self._inbox.put(self, (unit, span, exits, size), size):
             return bool(exits)
@@ -173,7 +177,7 @@ class ForeignSpans:
         return False
 
     def _give_up(self, unit: ForeignUnit) -> None:
-        if unit.may and not unit.done:
+        if isinstance(unit, FollowedUnit) and not unit.done:
             unit.broken = True
             self._inbox.put(self, (unit, None, (), 0), must=True)
 
@@ -207,7 +211,7 @@ class ForeignSpans:
             self._finish(unit, now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
             self._open.end(oldest, now_ns)
-            if oldest.may:
+            if isinstance(oldest, FollowedUnit):
                 self._see(oldest)
                 oldest.broken = True
                 self._finish_as_it_is(oldest, now_ns)
@@ -224,7 +228,7 @@ class ForeignSpans:
         """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
         for unit in list(self._closing.values()):
             self._finish(unit, now_ns)
-        running = [unit for unit in list(self._open.running.values()) if unit.may and not unit.done]
+        running = [one for one in list(self._open.running.values()) if isinstance(one, FollowedUnit) and not one.done]
         for unit in running:
             self._see(unit)
             unit.broken = True
@@ -254,11 +258,11 @@ class ForeignSpans:
         ]
         return [*told, *([f"{self.late:,} spans came after their unit was closed"] if self.late else [])]
 
-    def _see(self, unit: ForeignUnit) -> None:
+    def _see(self, unit: FollowedUnit) -> None:
         self._read += not unit.seen
         unit.seen = True
 
-    def _end(self, unit: ForeignUnit, span: ReadableSpan, held: HeldSpan | None, size: int, now_ns: int) -> None:
+    def _end(self, unit: FollowedUnit, span: ReadableSpan, held: HeldSpan | None, size: int, now_ns: int) -> None:
         data = self._read_span(unit, span)
         unit.held[data.span_id] = held
         if data.span_id == unit.key.span_id:
@@ -274,7 +278,7 @@ class ForeignSpans:
         if unit.root_ended is not None and not unit.open:
             self._finish(unit, now_ns)
 
-    def _read_span(self, unit: ForeignUnit, span: ReadableSpan) -> SpanData:
+    def _read_span(self, unit: FollowedUnit, span: ReadableSpan) -> SpanData:
         """Return a span in GenAI names; one that means nothing to them has no attributes."""
         data = span_data(span)
         try:
@@ -287,14 +291,14 @@ class ForeignSpans:
         unit.is_unit = True
         return translated
 
-    def _hand_on_early(self, unit: ForeignUnit, now_ns: int) -> None:
+    def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
         unit.opened = True
         self._port.opened(unit.key, now_ns)
         early, unit.early = unit.early, []
         for data, held, size in early:
             self._port.ended(unit.key, data, held, now_ns, size_bytes=size)
 
-    def _finish_as_it_is(self, unit: ForeignUnit, now_ns: int) -> None:
+    def _finish_as_it_is(self, unit: FollowedUnit, now_ns: int) -> None:
         """Finish a unit whose root has not ended, or was passed on unread."""
         if not unit.done:
             root = span_data(unit.root)
@@ -302,7 +306,7 @@ class ForeignSpans:
             unit.is_unit, unit.root_ended = True, (root, None, 0)
             self._finish(unit, now_ns)
 
-    def _finish(self, unit: ForeignUnit, now_ns: int) -> None:
+    def _finish(self, unit: FollowedUnit, now_ns: int) -> None:
         assert unit.root_ended is not None  # or something stands in for it
         data, held, size = unit.root_ended
         self._closing.pop(unit.key, None)
@@ -318,8 +322,13 @@ class ForeignSpans:
             for _, pending, _ in (*unit.early, unit.root_ended):
                 if pending is not None:
                     pending.end()
-        unit.early, unit.root_ended = [], None
+        unit.early, unit.root_ended, unit.root = [], None, None
         unit.open.clear()
+
+
+def _ids(context: Any) -> tuple[int, int]:
+    """Return trace id and span id, which come first in a ``SpanContext``: it is a tuple, and its properties are slow."""
+    return context[:2]  # type: ignore[no-any-return]
 
 
 def _scope(span: ReadableSpan) -> str:

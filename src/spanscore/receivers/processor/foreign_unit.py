@@ -10,9 +10,9 @@ from typing import Any, Final
 from spanscore.model.span import SpanData, UnitKey
 from spanscore.receivers.processor.held_span import HeldSpan
 
-__all__ = ["ForeignUnit", "OpenUnits"]
+__all__ = ["FollowedUnit", "ForeignUnit", "OpenUnits"]
 
-_REMEMBERED_NS: Final = 30_000_000_000
+_REMEMBERED_NS: Final = 10_000_000_000
 """How long the spans of an ended root are remembered: one that starts late (a task left behind) must not become a root."""
 _MOST_UNITS: Final = 10_000
 _MOST_SPANS: Final = 200_000
@@ -25,17 +25,30 @@ Ended = tuple[SpanData, HeldSpan | None, int]
 
 @dataclass(slots=True, eq=False)
 class ForeignUnit:
-    """One unit, from its root's start until its late spans are no longer awaited.
+    """One unit, from its root's start until its late spans are no longer awaited. Of one that is not followed this is all.
 
     Attributes:
-        root: the live span.
-        may: it may be scored: only then is anything of it held or read.
         counts: it counts as not sampled, once it is seen to be a unit at all.
-        front: the processor that saw it begin.
-        open: its spans that have not ended: the application's threads add them, the span thread takes them away.
-        ids: all of its spans.
+        spans: trace id and span id of all of its spans.
         since_ns: when it began.
         ended: its root has.
+    """
+
+    key: UnitKey
+    counts: bool = False
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    since_ns: int = field(default_factory=time_ns)
+    ended: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class FollowedUnit(ForeignUnit):
+    """One that may be scored: its spans are read, and wait.
+
+    Attributes:
+        root: the live span; None when it was handed on.
+        front: the processor that saw it begin.
+        open: its spans that have not ended: the application's threads add them, the span thread takes them away.
         broken: spans of it were passed on unread.
         done: it was handed on, or given up: what comes is passed on at once.
 
@@ -49,15 +62,9 @@ class ForeignUnit:
         closes_ns: when it does so no longer.
     """
 
-    key: UnitKey
     root: Any
-    may: bool
-    counts: bool
-    front: Any
+    front: object
     open: dict[int, None] = field(default_factory=dict)
-    ids: list[tuple[int, int]] = field(default_factory=list)
-    since_ns: int = field(default_factory=time_ns)
-    ended: bool = False
     broken: bool = False
     done: bool = False
     seen: bool = False
@@ -70,21 +77,23 @@ class ForeignUnit:
 
 
 class OpenUnits:
-    """Which unit a span belongs to, by its parent. Written by the application's threads, without a lock: a step is a dict's."""
+    """Which unit a span belongs to, by its parent. Written by the application's threads, without a lock: a step is a dict's.
+
+    Attributes:
+        of: trace id and span id → unit.
+        running: those whose root has not ended, oldest first.
+    """
 
     def __init__(self) -> None:
-        self._spans: dict[tuple[int, int], ForeignUnit] = {}
-        self._ended: deque[tuple[int, ForeignUnit]] = deque()
+        self.of: dict[tuple[int, int], ForeignUnit] = {}
         self.running: OrderedDict[UnitKey, ForeignUnit] = OrderedDict()
-
-    def of(self, ids: Any) -> ForeignUnit | None:
-        """Return the unit of a span, None where it is of none."""
-        return self._spans.get((ids.trace_id, ids.span_id))
+        self._ended: deque[tuple[int, ForeignUnit]] = deque()
 
     def begin(self, unit: ForeignUnit) -> ForeignUnit | None:
         """Remember a unit by its root; return the one that has to make room, which is as good as ended."""
         self.running[unit.key] = unit
-        self.add(unit, unit.root.context)
+        self.of[unit.key] = unit
+        unit.spans.append(unit.key)
         if len(self.running) <= _MOST_UNITS:
             return None
         _, oldest = self.running.popitem(last=False)
@@ -97,21 +106,15 @@ class OpenUnits:
         except RuntimeError:  # one began or ended on another thread just now
             return None
 
-    def add(self, unit: ForeignUnit, ids: Any) -> None:
-        """Remember a span of a unit."""
-        key = ids.trace_id, ids.span_id
-        self._spans[key] = unit
-        unit.ids.append(key)
-
     def end(self, unit: ForeignUnit, now_ns: int) -> None:
         """Note that a root has ended, and forget those that ended long ago. Called once."""
         unit.ended = True
         self.running.pop(unit.key, None)
         self._ended.append((now_ns, unit))
-        while self._ended and (now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self._spans) > _MOST_SPANS):
+        while self._ended and (now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self.of) > _MOST_SPANS):
             try:
                 _, oldest = self._ended.popleft()
             except IndexError:  # another thread was faster
                 return
-            for key in oldest.ids:
-                self._spans.pop(key, None)
+            for ids in oldest.spans:
+                self.of.pop(ids, None)

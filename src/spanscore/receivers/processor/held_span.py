@@ -25,7 +25,7 @@ class HeldSpan:
     __slots__ = ("_exits", "_span", "ended", "size")
 
     def __init__(self, span: ReadableSpan, exits: Sequence[SpanProcessor], size: int) -> None:
-        self._span = span
+        self._span: ReadableSpan | None = span
         self._exits = list(exits)
         self.size = size
         self.ended = False
@@ -38,8 +38,9 @@ class HeldSpan:
 
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Pass the span on: itself, or where it is given attributes its like with them."""
-        self.ended = True
-        pass_on(with_attributes(self._span, attributes) if attributes else self._span, self._exits)
+        span, self._span, self.ended = self._span, None, True
+        if span is not None:
+            pass_on(with_attributes(span, attributes) if attributes else span, self._exits)
 
 
 def pass_on(span: ReadableSpan, exits: Sequence[SpanProcessor]) -> None:

@@ -1,0 +1,83 @@
+"""What ScoringSpanProcessor costs an application that OpenInference traces already, 5 % sampled: one interleaved run.
+
+python -m benchmarks.processor [--quick] [--only chain --only rag]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+import warnings
+from typing import Any
+
+from benchmarks.measure import measure
+from benchmarks.request_path import machine
+from benchmarks.variants import SAMPLE_RATE, Variant, openinference, scored_openinference
+from benchmarks.verdicts import Added, added
+from benchmarks.workloads import Workload, workloads
+
+WORKLOADS = ("chain", "rag", "rag_big", "agent")
+MOST = 0.1
+"""Of what OpenInference itself adds, in the mean."""
+SAMPLED, EVERY = f"beside it, {SAMPLE_RATE:.0%}", "beside it, every unit"
+COLUMNS = ("p50", "block_p50", "mean", "cpu")
+
+
+def main() -> int:
+    """Run and print; 1 when the target is missed."""
+    arguments = _arguments()
+    os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
+    warnings.filterwarnings("ignore")  # OpenInference draws one per span: printing it would be on its clock
+    logging.disable(logging.ERROR)
+    chosen = [one for one in workloads(asyncio.new_event_loop()) if one.name in (arguments.only or WORKLOADS)]
+    print(machine(), end="\n\n")
+    print(f"{'added µs per invoke':32}" + "".join(f"{column:>12}" for column in COLUMNS) + "     mean ±")
+    met = [_told(workload, _one(workload, arguments)) for workload in chosen]
+    return 0 if all(met) else 1
+
+
+def _one(workload: Workload, arguments: Any) -> dict[str, Added]:
+    contestants = [
+        Variant("none"),
+        Variant("application again (A/A)"),
+        openinference(),
+        scored_openinference(name=SAMPLED),
+        scored_openinference(name=EVERY, rate=1.0),
+    ]
+    try:
+        raw = measure(workload, contestants, scale=arguments.scale, rounds=arguments.rounds, seed=1)
+    finally:
+        for variant in contestants:
+            variant.close()
+    return added(raw)
+
+
+def _told(workload: Workload, table: dict[str, Added]) -> bool:
+    """Print a workload's rows; return whether its target is met."""
+    print(workload.name)
+    for name, row in table.items():
+        values = "".join(f"{getattr(row, column):12.1f}" for column in COLUMNS)
+        print(f"  {name:30}{values} {row.mean_error:10.1f}")
+    alone = table["OpenInference"]
+    for name in (SAMPLED, EVERY):
+        more = {column: getattr(table[name], column) - getattr(alone, column) for column in COLUMNS}
+        ratios = "".join(f"{more[column] / getattr(alone, column):12.3f}" for column in COLUMNS)
+        print(f"  {'× OpenInference, ' + name:30}{ratios}")
+    return (table[SAMPLED].mean - alone.mean) / alone.mean <= MOST
+
+
+def _arguments() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="WORKLOAD", help="may be given several times")
+    parser.add_argument("--quick", action="store_true", help="a sixth of the length: a look, not a result")
+    parser.add_argument("--rounds", type=int, default=12, help="blocks per variant and workload")
+    arguments = parser.parse_args()
+    arguments.scale = 1 / 6 if arguments.quick else 1.0
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
