@@ -156,7 +156,7 @@ def scored_openinference(*, name: str, rate: float = SAMPLE_RATE) -> Variant:
     """Return OpenInference with a ``ScoringSpanProcessor`` around its exporter, and an instant judge at a rate."""
     from spanscore import OnlineScorer, ScoringSpanProcessor
 
-    provider = TracerProvider(shutdown_on_exit=False)
+    provider = TracerProvider(sampler=ALWAYS_ON, shutdown_on_exit=False)
     scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider, capture=False)
     provider.add_span_processor(ScoringSpanProcessor(scorer, BatchSpanProcessor(NullExporter())))
 
