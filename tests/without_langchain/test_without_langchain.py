@@ -1,0 +1,42 @@
+"""Applications that know nothing of LangChain are scored by the spans that their SDK's instrumentation makes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+SCORE = "spanscore.score.response_relevancy"
+PYDANTIC_AI = pytest.mark.skipif(find_spec("pydantic_ai") is None, reason="pydantic-ai-slim is not installed")
+
+
+def application(instrumentation: str, program: str) -> Any:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.without_langchain.application", instrumentation, program]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout)
+
+
+@pytest.mark.parametrize(
+    ("instrumentation", "program", "root", "score"),
+    [
+        ("openllmetry-openai", "chain", "openai.chat", 0.816),
+        ("openllmetry-openai", "stream", "openai.chat", 0.816),
+        ("openinference-openai", "chain", "ChatCompletion", 0.816),
+        pytest.param("pydantic-ai", "agent", "invoke_agent calculator", 0.866, marks=PYDANTIC_AI),
+    ],
+)
+def test_a_score_is_on_the_span_of_the_sdk(instrumentation: str, program: str, root: str, score: float) -> None:
+    told = application(instrumentation, program)
+
+    [[name, attributes]] = told["roots"]
+    assert (name, attributes[SCORE]) == (root, pytest.approx(score, abs=0.001))
+    assert (told["evaluations"], told["twice"], told["langchain"]) == (1, 0, False)
+
+
+def test_each_call_of_a_bare_client_is_a_unit() -> None:
+    told = application("openllmetry-openai", "thread")
+
+    assert [SCORE in attributes for _, attributes in told["roots"]] == [True, True, True]
