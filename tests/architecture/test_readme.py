@@ -25,6 +25,8 @@ PRINTED = {
     "quickstart.py": ["faithfulness 0.50", "faithfulness 1.00"],
     "existing_otel.py": ["POST /ask", "evaluation faithfulness              0.0", "spanscore.verdict=fail"],
     "langgraph_agent.py": ["execute_tool look_up", "'faithfulness': 1.0", "gen_ai.conversation.id=t-1", "trace "],
+    "openinference_app.py": ["openinference.instrumentation.langchain  harbour                            0.0"],
+    "openai_sdk_app.py": ["opentelemetry.instrumentation.openai.v1  openai.chat                        0.7"],
     "fastapi_app.py": ["founded by pirates. → trace ", "scored 2", "spanscore.verdict=fail"],
 }
 
@@ -56,6 +58,12 @@ def test_every_example_runs_without_key_or_server_and_says_where_to_look(example
         ("langgraph_agent.py", "langchain.agents", "pip install -e '.[demo]'"),
         ("fastapi_app.py", "fastapi", "pip install -e . fastapi httpx"),
         ("fastapi_app.py", "httpx", "pip install httpx"),
+        (
+            "openinference_app.py",
+            "openinference.instrumentation.langchain",
+            "pip install -e . openinference-instrumentation-langchain",
+        ),
+        ("openai_sdk_app.py", "openai", "pip install -e . openai opentelemetry-instrumentation-openai"),
     ],
 )
 def test_an_example_answers_with_the_pip_line_where_a_library_is_missing(example, library, line):
