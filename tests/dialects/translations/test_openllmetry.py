@@ -131,6 +131,21 @@ def test_a_model_is_known_by_what_langchain_knows_of_it() -> None:
     assert translated.attributes[semconv.OUTPUT_MESSAGES][0]["content"] == ANSWER
 
 
+def test_a_chat_whose_first_attributes_the_sdk_dropped_is_read_of_the_rest() -> None:
+    rest = {
+        "gen_ai.prompt.31.content": "whose role was dropped",
+        "gen_ai.prompt.32.role": "user",
+        "gen_ai.prompt.32.content": QUESTION,
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": ANSWER,
+    }
+
+    made = samples_of(foreign(rest, "opentelemetry.instrumentation.openai.v1"))
+
+    assert made.single == SingleTurnSample(user_input=QUESTION, response=ANSWER)
+    assert made.multi is None
+
+
 def test_content_on_log_events_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     emits_events = SimpleNamespace(Config=SimpleNamespace(use_legacy_attributes=False))
     monkeypatch.setitem(sys.modules, f"{LANGCHAIN}.config", emits_events)

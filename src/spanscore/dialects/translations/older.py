@@ -86,7 +86,9 @@ def _flat(quoted: Mapping[str, Any]) -> _Turns:
 
 
 def _flat_messages(quoted: Mapping[str, Any], name: str, role: str) -> list[dict[str, Any]]:
-    return [_flat_message(fields, role) for fields in positions(quoted, f"{name}.") if fields.keys() & _SPEAKS]
+    found = [fields for fields in positions(quoted, f"{name}.") if fields.keys() & _SPEAKS]
+    said = [fields for fields in found if "role" in fields]  # where some say whose they are, one without was cut
+    return [_flat_message(fields, role) for fields in said or found]
 
 
 _SPEAKS: Final = frozenset({"role", "content", "tool_calls.0.name", "tool_calls.0.id", "function_call.name"})
