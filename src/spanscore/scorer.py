@@ -334,7 +334,7 @@ class OnlineScorer:
     def release_held(self, timeout: float = 2.0) -> None:
         """Let the spans that wait for their scores leave now, as ``pending``. Blocks for ``timeout`` at most."""
         if not self._closing.begun:
-            release_held(self._line, timeout)
+            release_held(self._line, self.foreign_spans.finish_ended, timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -45,10 +45,24 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     return whole
 
 
-def release_held(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotonic) -> None:
-    """Let what is held leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``."""
+def release_held(
+    line: Line, first: Callable[[int], None], timeout_s: float, *, clock: Callable[[], float] = monotonic
+) -> None:
+    """Let what is held leave now, at the pace, while the scorer goes on. Blocks for at most ``timeout_s``.
+
+    Args:
+        line: whose spans.
+        first: has receivers hand on what has ended; given the time in nanoseconds.
+    """
     until = clock() + timeout_s
-    released = line.span_thread.call(line.units.release_held, timeout_s)
+
+    def release() -> None:
+        now_ns = line.span_thread.now_ns()
+        first(now_ns)
+        line.units.tick(now_ns)  # what has just been handed on is parked
+        line.units.release_held()
+
+    released = line.span_thread.call(release, timeout_s)
     queued = line.hold.queued
     while released and line.hold.ended < queued and clock() < until:
         line.span_thread.call(lambda: None, _LOOK_S)  # it ends what the pace allows after each

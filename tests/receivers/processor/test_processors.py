@@ -108,6 +108,19 @@ def test_a_provider_that_is_shut_down_first_loses_no_span() -> None:
     assert identity_holds(scorer)
 
 
+def test_a_provider_that_is_shut_down_at_once_sends_what_was_not_even_read() -> None:
+    go_on = threading.Event()
+    with scoring(Waits(go_on)) as (_, exported, provider):
+        tracer = provider.get_tracer(SCOPE)
+        ask(tracer, "read")
+        with running(tracer, name="waits for its child"):
+            started(tracer, semconv.CHAT, "never ends")
+        provider.shutdown()
+        go_on.set()
+
+    assert sorted(exported.names) == ["read", "read chat 0", "waits for its child"]
+
+
 def test_after_the_scorers_shutdown_every_span_goes_on_at_once() -> None:
     with scoring() as (scorer, exported, provider):
         scorer.shutdown(timeout=2)

@@ -226,14 +226,18 @@ class ForeignSpans:
 
     def detach(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit as it is; return those whose root had not ended. Its spans go on as they are when they end."""
-        for unit in list(self._closing.values()):
-            self._finish(unit, now_ns)
+        self.finish_ended(now_ns)
         running = [one for one in list(self._open.running.values()) if isinstance(one, FollowedUnit) and not one.done]
         for unit in running:
             self._see(unit)
             unit.broken = True
             self._finish_as_it_is(unit, now_ns)
         return [unit.key for unit in running]
+
+    def finish_ended(self, now_ns: int) -> None:
+        """Hand on the units whose root has ended, whatever of them is open."""
+        for unit in list(self._closing.values()):
+            self._finish(unit, now_ns)
 
     def unread(self) -> int:
         """Return how many roots the span thread has not heard of. Any thread."""
