@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.dialects.translations.building import conversation_of, in_genai_names, plain_of, wire_of
-from spanscore.dialects.translations.whole import arguments_of, content_of, parsed
+from spanscore.dialects.translations.python_text import arguments_in
+from spanscore.dialects.translations.whole import content_of, parsed
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["Langfuse"]
@@ -61,7 +62,7 @@ class Langfuse:
             span,
             plain,
             quoted,
-            lambda held: content_of(operation, arguments_of(_first(held, _INPUTS)), _first(held, _OUTPUTS)),
+            lambda held: content_of(operation, arguments_in(_first(held, _INPUTS)), _first(held, _OUTPUTS)),
             nothing=_NOTHING,
             metadata=metadata,
         )

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
-from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unfolded
 from spanscore.codec.messages import ASSISTANT, TOOL, USER
 from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.chats import answers_in, prompts_in, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import value_of
+from spanscore.dialects.translations.whole import content_of
 
 __all__ = ["Events", "older_chat", "older_content", "older_retrieval", "older_root", "older_tool"]
 
@@ -52,10 +52,7 @@ def older_root(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run was given, and what it gave."""
     if _ON_EVENTS in quoted:
         return older_chat(quoted)
-    return {
-        **side(_given(quoted, "input"), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
-        **side(_gave(quoted, "output"), semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
-    }
+    return content_of(semconv.INVOKE_WORKFLOW, _given(quoted, "input"), _gave(quoted, "output"))
 
 
 def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,22 +60,12 @@ def older_tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
     if _ON_EVENTS in quoted:
         given, gave = _events_of_tool(quoted[_ON_EVENTS])
         return {semconv.TOOL_CALL_ARGUMENTS: given, semconv.TOOL_CALL_RESULT: gave}
-    result, documents, _ = tool_answer(_gave(quoted, "output"))
-    return {
-        semconv.TOOL_CALL_ARGUMENTS: unfolded(value_of(_given(quoted, "input"))),
-        semconv.TOOL_CALL_RESULT: result,
-        semconv.RETRIEVAL_DOCUMENTS: documents or None,
-    }
+    return content_of(semconv.EXECUTE_TOOL, value_of(_given(quoted, "input")), _gave(quoted, "output"))
 
 
 def older_retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a retriever was asked, and what it found."""
-    query, found = _given(quoted, "query"), _gave(quoted, "documents")
-    documents = documents_of(unfolded(found))
-    return {
-        semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
-        semconv.RETRIEVAL_DOCUMENTS: documents if documents or found == [] else None,
-    }
+    return content_of(semconv.RETRIEVAL, _given(quoted, "query"), _gave(quoted, "documents"))
 
 
 def _flat(quoted: Mapping[str, Any]) -> _Turns:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
-from spanscore.codec.langchain_dumps import call_id_in, documents_of, side, tool_answer, unfolded
+from spanscore.codec.langchain_dumps import call_id_in, documents_of, unfolded
 from spanscore.codec.messages import ASSISTANT
 from spanscore.codec.text import as_text, from_wire
 from spanscore.dialects.translations.building import (
@@ -25,6 +25,7 @@ from spanscore.dialects.translations.building import (
 from spanscore.dialects.translations.chats import agent_of_model, answers_in, prompts_in, spoken_by
 from spanscore.dialects.translations.flat import positions
 from spanscore.dialects.translations.python_text import arguments_in, value_of
+from spanscore.dialects.translations.whole import content_of
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["OpenInference"]
@@ -177,10 +178,7 @@ def _output(quoted: Mapping[str, Any]) -> Any:
 
 
 def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **side(_input(quoted), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
-        **side(_output(quoted), semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
-    }
+    return content_of(semconv.INVOKE_WORKFLOW, _input(quoted), _output(quoted))
 
 
 def _chat(quoted: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,12 +234,7 @@ def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
     output = _output(quoted)
     if isinstance(output, dict) and "tool_name" in output and "blocks" in output:  # LlamaIndex's ToolOutput
         output = joined(output["blocks"])
-    result, documents, _ = tool_answer(output)
-    return {
-        semconv.TOOL_CALL_ARGUMENTS: unfolded(arguments_in(value_of(_input(quoted)))),
-        semconv.TOOL_CALL_RESULT: result,
-        semconv.RETRIEVAL_DOCUMENTS: documents or None,
-    }
+    return content_of(semconv.EXECUTE_TOOL, arguments_in(value_of(_input(quoted))), output)
 
 
 def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:

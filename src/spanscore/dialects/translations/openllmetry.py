@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.langchain_dumps import call_id_in, documents_of, side, tool_answer, unfolded
+from spanscore.codec.langchain_dumps import call_id_in
 from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.building import (
     Render,
@@ -25,6 +25,7 @@ from spanscore.dialects.translations.building import (
 from spanscore.dialects.translations.chats import agent_of_model
 from spanscore.dialects.translations.genai import conventional
 from spanscore.dialects.translations.python_text import arguments_in, value_of
+from spanscore.dialects.translations.whole import content_of
 from spanscore.model.span import Attributes, NoContent, SpanData
 
 __all__ = ["OpenLLMetry"]
@@ -174,10 +175,7 @@ def _root(quoted: Mapping[str, Any]) -> dict[str, Any]:
     ended = gave.get("kwargs") if isinstance(gave, dict) else None
     if given == _STREAMED and isinstance(ended, dict):
         given = ended.get("inputs", given)
-    return {
-        **side(arguments_in(given), semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
-        **side(_under(gave, "outputs"), semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE),
-    }
+    return content_of(semconv.INVOKE_WORKFLOW, arguments_in(given), _under(gave, "outputs"))
 
 
 def _under(value: Any, key: str) -> Any:
@@ -185,13 +183,8 @@ def _under(value: Any, key: str) -> Any:
 
 
 def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    given = _of(quoted, _INPUTS)
-    result, documents, _ = tool_answer(_under(_of(quoted, _OUTPUTS), "output"))
-    return {
-        semconv.TOOL_CALL_ARGUMENTS: unfolded(_arguments(given)),
-        semconv.TOOL_CALL_RESULT: result,
-        semconv.RETRIEVAL_DOCUMENTS: documents or None,
-    }
+    given, gave = _arguments(_of(quoted, _INPUTS)), _under(_of(quoted, _OUTPUTS), "output")
+    return content_of(semconv.EXECUTE_TOOL, given, gave)
 
 
 def _arguments(given: Any) -> Any:
@@ -203,13 +196,7 @@ def _arguments(given: Any) -> Any:
 
 
 def _retrieval(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    query = _under(_of(quoted, _INPUTS), "query")
-    found = _under(_of(quoted, _OUTPUTS), "documents")
-    documents = documents_of(unfolded(found))
-    return {
-        semconv.RETRIEVAL_QUERY: query if isinstance(query, str) else None,
-        semconv.RETRIEVAL_DOCUMENTS: documents if documents or found == [] else None,
-    }
+    return content_of(semconv.RETRIEVAL, _of(quoted, _INPUTS), _of(quoted, _OUTPUTS))
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.EXECUTE_TOOL: _tool, semconv.RETRIEVAL: _retrieval}

@@ -10,23 +10,13 @@ from spanscore.codec.langchain_dumps import documents_of, side, tool_answer, unf
 from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.chats import answers_in, prompts_in
 
-__all__ = ["arguments_of", "content_of", "parsed"]
+__all__ = ["content_of", "parsed"]
 
 
 def parsed(value: Any) -> Any:
     """Return what JSON text holds, where that is a structure; text that happens to be JSON (``5``, ``true``) stays text."""
     known = from_wire(value) if isinstance(value, str) else value
     return known if isinstance(known, (dict, list)) else value
-
-
-def arguments_of(value: Any) -> Any:
-    """Return the arguments of a decorated function, ``{"args": […], "kwargs": {…}}``, by name; one alone as it is."""
-    if not isinstance(value, dict) or value.keys() != {"args", "kwargs"}:
-        return value
-    args, named = value["args"], value["kwargs"]
-    if not args:
-        return named
-    return args[0] if not named and isinstance(args, list) and len(args) == 1 else value
 
 
 def content_of(operation: str, given: Any, gave: Any) -> dict[str, Any]:
