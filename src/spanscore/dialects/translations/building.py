@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.sdk import WireAttributes
-from spanscore.codec.text import safe_text, wire_value
+from spanscore.codec.text import from_wire, safe_text, wire_value
 from spanscore.model.foreign import plain_text
 from spanscore.model.span import Attributes, NoContent, SpanData
 from spanscore.runtime.log import log_internal_error
 
-__all__ = ["Render", "conversation_of", "in_genai_names", "is_langchain_agent", "plain_of", "wire_of"]
+__all__ = [
+    "Render",
+    "conversation_of",
+    "in_genai_names",
+    "is_langchain_agent",
+    "json_at",
+    "named",
+    "plain_of",
+    "renamed",
+    "wire_of",
+]
 
 Render = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Raw attributes that quote → content attributes of the GenAI conventions."""
+_NAMES: Final[Mapping[str, str]] = {
+    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
+    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
+    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
+}
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
@@ -59,6 +74,22 @@ def in_genai_names(
         metadata=span.metadata if metadata is None else metadata,
         no_content=None if quoted else nothing,
     )
+
+
+def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return GenAI names with what stands under the first of their other names; None where nothing does."""
+    return {name: next((raw[other] for other in others if other in raw), None) for name, others in names.items()}
+
+
+def named(operation: str, name: str) -> dict[str, Any]:
+    """Return the attribute that an operation has its name in; none of one that has no name."""
+    return {_NAMES[operation]: name} if operation in _NAMES else {}
+
+
+def json_at(held: Mapping[str, Any], name: str) -> Any:
+    """Return what stands under a name; of JSON text what it says."""
+    value = held.get(name)
+    return from_wire(value) if isinstance(value, str) else value
 
 
 def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, TOOL, USER, role_of
-from spanscore.codec.text import from_wire
-from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["GoogleADK"]
@@ -62,7 +61,7 @@ class GoogleADK:
 
 
 def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    request, response = (_read(quoted, name) for name in (_REQUEST, _RESPONSE))
+    request, response = (json_at(quoted, name) for name in (_REQUEST, _RESPONSE))
     asked = request.get("contents") if isinstance(request, dict) else None
     said = response.get("content") if isinstance(response, dict) else None
     return {
@@ -73,8 +72,8 @@ def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        semconv.TOOL_CALL_ARGUMENTS: _read(quoted, _ARGUMENTS),
-        semconv.TOOL_CALL_RESULT: _read(quoted, _ANSWER),
+        semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, _ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: json_at(quoted, _ANSWER),
     }
 
 
@@ -107,8 +106,3 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     if isinstance(part.get("text"), str):
         return {"type": "reasoning" if part.get("thought") else "text", "content": part["text"]}
     return None
-
-
-def _read(quoted: Mapping[str, Any], name: str) -> Any:
-    value = quoted.get(name)
-    return from_wire(value) if isinstance(value, str) else value

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.dialects.translations.building import conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.dialects.translations.building import conversation_of, in_genai_names, named, plain_of, wire_of
 from spanscore.dialects.translations.python_text import arguments_in
 from spanscore.dialects.translations.whole import content_of, parsed
 from spanscore.model.span import NoContent, SpanData
@@ -54,7 +54,7 @@ class Langfuse:
         plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
         said = raw.get("langfuse.session.id") or raw.get(semconv.SESSION_ID)
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
-        plain |= _named(span, operation)
+        plain |= named(operation, span.name)
         if operation == semconv.CHAT:
             plain |= _usage(raw)
         quoted = {name: raw[name] for name in (*_INPUTS, *_OUTPUTS) if raw.get(name) is not None}
@@ -74,15 +74,6 @@ def _first(quoted: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def _metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {name[len(start) :]: raw[name] for start in _METADATA for name in raw if name.startswith(start)}
-
-
-def _named(span: SpanData, operation: str) -> dict[str, Any]:
-    names = {
-        semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
-        semconv.INVOKE_AGENT: semconv.AGENT_NAME,
-        semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
-    }
-    return {names[operation]: span.name} if operation in names else {}
 
 
 def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:

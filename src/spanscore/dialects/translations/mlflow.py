@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.text import from_wire
-from spanscore.dialects.translations.building import conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.dialects.translations.building import conversation_of, in_genai_names, json_at, named, plain_of, wire_of
 from spanscore.dialects.translations.whole import content_of
 from spanscore.model.span import NoContent, SpanData
 
@@ -25,11 +24,6 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "EVALUATOR": semconv.EVALUATION,
 }
 """Type → operation; any other is a step, which at the top of a unit is its workflow."""
-_NAMES: Final[Mapping[str, str]] = {
-    semconv.EXECUTE_TOOL: semconv.TOOL_NAME,
-    semconv.INVOKE_AGENT: semconv.AGENT_NAME,
-    semconv.INVOKE_WORKFLOW: semconv.WORKFLOW_NAME,
-}
 _NOTHING: Final = NoContent(
     "content is not on the spans (mlflow)",
     "MLflow writes inputs and outputs of every span; a span processor of the traced application may have removed them",
@@ -50,11 +44,10 @@ class MLflow:
     def translate(self, span: SpanData) -> SpanData:
         """Return the span in GenAI names."""
         raw = wire_of(span)
-        operation = _OPERATIONS.get(str(_read(raw, _TYPE)), semconv.INVOKE_WORKFLOW)
+        operation = _OPERATIONS.get(str(json_at(raw, _TYPE)), semconv.INVOKE_WORKFLOW)
         plain = {**plain_of(raw), semconv.OPERATION_NAME: operation}
-        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": _read(raw, _SESSION)})
-        if operation in _NAMES:
-            plain[_NAMES[operation]] = span.name
+        plain[semconv.CONVERSATION_ID] = conversation_of(raw, {"session_id": json_at(raw, _SESSION)})
+        plain |= named(operation, span.name)
         if operation == semconv.CHAT:
             plain |= _usage(raw)
         quoted = {name: raw[name] for name in (_INPUTS, _OUTPUTS) if raw.get(name) is not None}
@@ -62,21 +55,16 @@ class MLflow:
             span,
             plain,
             quoted,
-            lambda held: content_of(operation, _read(held, _INPUTS), _read(held, _OUTPUTS)),
+            lambda held: content_of(operation, json_at(held, _INPUTS), json_at(held, _OUTPUTS)),
             nothing=_NOTHING,
         )
 
 
 def _usage(raw: Mapping[str, Any]) -> dict[str, Any]:
-    counted = _read(raw, "mlflow.chat.tokenUsage")
+    counted = json_at(raw, "mlflow.chat.tokenUsage")
     known = counted if isinstance(counted, dict) else {}
     return {
-        semconv.REQUEST_MODEL: _read(raw, "mlflow.llm.model"),
+        semconv.REQUEST_MODEL: json_at(raw, "mlflow.llm.model"),
         semconv.USAGE_INPUT_TOKENS: known.get("input_tokens"),
         semconv.USAGE_OUTPUT_TOKENS: known.get("output_tokens"),
     }
-
-
-def _read(held: Mapping[str, Any], name: str) -> Any:
-    value = held.get(name)
-    return from_wire(value) if isinstance(value, str) else value

@@ -20,6 +20,7 @@ from spanscore.dialects.translations.building import (
     in_genai_names,
     is_langchain_agent,
     plain_of,
+    renamed,
     wire_of,
 )
 from spanscore.dialects.translations.chats import agent_of_model, answers_in, prompts_in, spoken_by
@@ -134,7 +135,7 @@ def _operation(span: SpanData, raw: Mapping[str, Any], metadata: Mapping[str, An
 
 def _described(span: SpanData, raw: Mapping[str, Any], operation: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     plain = plain_of(raw)
-    plain |= {name: next((raw[other] for other in others if other in raw), None) for name, others in _RENAMED.items()}
+    plain |= renamed(raw, _RENAMED)
     plain[semconv.OPERATION_NAME] = operation
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
     plain[semconv.RUN_END] = semconv.INTERRUPTED if any(map(_is_interrupt, span.events)) else None

@@ -8,8 +8,8 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.codec.message_dicts import dict_message
 from spanscore.codec.messages import ASSISTANT, TOOL, USER, message_text, role_of, text_message
-from spanscore.codec.text import as_text, from_wire
-from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.codec.text import as_text
+from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, json_at, plain_of, wire_of
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["PydanticAI"]
@@ -73,7 +73,7 @@ def _operation(span: SpanData) -> str | None:
 
 def _agent(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's input, what was said before it included, and its output."""
-    said = _messages(_read(quoted, _ALL)) or _of_events(_read(quoted, _ALL_EVENTS))[0]
+    said = _messages(json_at(quoted, _ALL)) or _of_events(json_at(quoted, _ALL_EVENTS))[0]
     end = _end_of_question(said, quoted.get(_NEW_FROM))
     answer = quoted.get(_RESULT)
     gave = said[end:]
@@ -92,16 +92,16 @@ def _end_of_question(said: Sequence[Mapping[str, Any]], new_from: Any) -> int:
 
 
 def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    asked = _messages(_read(quoted, semconv.INPUT_MESSAGES))
-    said = _messages(_read(quoted, semconv.OUTPUT_MESSAGES))
+    asked = _messages(json_at(quoted, semconv.INPUT_MESSAGES))
+    said = _messages(json_at(quoted, semconv.OUTPUT_MESSAGES))
     if not asked and not said:
-        asked, said = _of_events(_read(quoted, _EVENTS))
+        asked, said = _of_events(json_at(quoted, _EVENTS))
     return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: said or None}
 
 
 def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
     given, gave = (next((name for name in names if name in quoted), "") for names in (_ARGUMENTS, _ANSWERS))
-    return {semconv.TOOL_CALL_ARGUMENTS: _read(quoted, given), semconv.TOOL_CALL_RESULT: _read(quoted, gave)}
+    return {semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, given), semconv.TOOL_CALL_RESULT: json_at(quoted, gave)}
 
 
 _RENDERERS: Final[Mapping[str, Render]] = {semconv.INVOKE_AGENT: _agent, semconv.EXECUTE_TOOL: _tool}
@@ -135,8 +135,3 @@ def _of_events(value: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             form = {"content": None, "tool_call_id": one.get("id"), **message}
             (said if answered else asked).append(dict_message(form))
     return asked, said
-
-
-def _read(quoted: Mapping[str, Any], name: str) -> Any:
-    value = quoted.get(name)
-    return from_wire(value) if isinstance(value, str) else value

@@ -9,7 +9,15 @@ from spanscore import semconv
 from spanscore.codec.blocks import parts
 from spanscore.codec.messages import ASSISTANT, USER, role_of, text_message
 from spanscore.codec.text import from_wire
-from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
+from spanscore.dialects.translations.building import (
+    Render,
+    conversation_of,
+    in_genai_names,
+    json_at,
+    plain_of,
+    renamed,
+    wire_of,
+)
 from spanscore.model.span import NoContent, SpanData
 
 __all__ = ["VercelAI"]
@@ -66,9 +74,7 @@ class VercelAI:
 
 
 def _described(raw: Mapping[str, Any], operation: str) -> dict[str, Any]:
-    plain = {name: next((raw[old] for old in known if old in raw), None) for name, known in _RENAMED.items()}
-    plain |= plain_of(raw)
-    plain[semconv.OPERATION_NAME] = operation
+    plain = {**renamed(raw, _RENAMED), **plain_of(raw), semconv.OPERATION_NAME: operation}
     if operation == semconv.EXECUTE_TOOL:
         plain |= {semconv.TOOL_NAME: raw.get("ai.toolCall.name"), semconv.TOOL_CALL_ID: raw.get("ai.toolCall.id")}
     elif operation == semconv.INVOKE_WORKFLOW:
@@ -86,7 +92,7 @@ def _operation(called: str) -> str:
 
 
 def _run(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    prompt = _read(quoted, _PROMPT)
+    prompt = json_at(quoted, _PROMPT)
     if isinstance(prompt, dict):
         prompt = prompt.get("messages") or prompt.get("prompt")
     asked = [text_message(USER, prompt)] if isinstance(prompt, str) else _messages(prompt)
@@ -94,14 +100,14 @@ def _run(quoted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(quoted: Mapping[str, Any]) -> dict[str, Any]:
-    asked = _messages(_read(quoted, _MESSAGES))
+    asked = _messages(json_at(quoted, _MESSAGES))
     return {semconv.INPUT_MESSAGES: asked or None, semconv.OUTPUT_MESSAGES: _said(quoted)}
 
 
 def _tool(quoted: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        semconv.TOOL_CALL_ARGUMENTS: _read(quoted, _ARGUMENTS),
-        semconv.TOOL_CALL_RESULT: _read(quoted, _RESULT),
+        semconv.TOOL_CALL_ARGUMENTS: json_at(quoted, _ARGUMENTS),
+        semconv.TOOL_CALL_RESULT: json_at(quoted, _RESULT),
     }
 
 
@@ -120,7 +126,7 @@ def _thought(text: Any) -> list[dict[str, Any]]:
 
 
 def _calls(quoted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    called = _read(quoted, next((name for name in _CALLED if name in quoted), ""))
+    called = json_at(quoted, next((name for name in _CALLED if name in quoted), ""))
     return [_call(call) for call in called if isinstance(call, dict)] if isinstance(called, list) else []
 
 
@@ -159,8 +165,3 @@ def _answered(block: Mapping[str, Any]) -> Any:
     """Return what a tool answered: ``{"type": "json", "value"}`` from version 5 on, before that the value itself."""
     output = block["output"] if "output" in block else block.get("result")
     return output["value"] if isinstance(output, dict) and output.keys() == {"type", "value"} else output
-
-
-def _read(quoted: Mapping[str, Any], name: str) -> Any:
-    value = quoted.get(name)
-    return from_wire(value) if isinstance(value, str) else value
