@@ -49,6 +49,11 @@ class Recording:
         units = [_unit(translator, list(trace)) for _, trace in groupby(spans, key=attrgetter("trace_id"))]
         return [unit for unit in units if unit is not None]
 
+    def scopes(self) -> set[str]:
+        """Return the instrumentation scopes of its spans."""
+        with self.path.open(encoding="utf-8") as lines:
+            return {span.scope for span in read_spans(lines)}
+
     def expected(self) -> list[Pair]:
         """Return what each unit is to give: what our own capture of the program gives."""
         written = json.loads(self.path.with_name(f"{self.program}.samples.json").read_text(encoding="utf-8"))

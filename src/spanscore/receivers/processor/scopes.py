@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -15,6 +16,8 @@ __all__ = ["Role", "Scopes"]
 _OURS: Final = frozenset({semconv.SCOPE, semconv.CAPTURE_SCOPE, semconv.JUDGE_SCOPE})
 _MOST: Final = 1_000
 """Different scopes remembered: a name that holds an id would make one per request."""
+_VERSION: Final = re.compile(r"\.v\d+$")
+"""What OpenLLMetry puts after a library: ``opentelemetry.instrumentation.openai.v1``."""
 _LIBRARY: Final = {
     "llamaindex": "llama_index",
     "openai_v2": "openai",
@@ -166,5 +169,5 @@ class Scopes:
 
 
 def _library(scope: str) -> str:
-    last = scope.rpartition(".")[2].lower()
+    last = _VERSION.sub("", scope).rpartition(".")[2].lower()
     return _LIBRARY.get(last, last)
