@@ -39,7 +39,7 @@ def main(way: str) -> None:
     with OpenAIServer(answer) as server:
         model = model_at(server.url)
         programs = {name: partial(program, model, {}) for name, program in PROGRAMS.items()}
-        seen = {name: _seen(scored, run) for name, run in programs.items()}
+        seen = {name: seen_of_program(scored, run) for name, run in programs.items()}
         ids.start_over()
         taken = _taken_at_half(scored, lambda: [chain(model, {}) for _ in range(MANY)])
     print(json.dumps({"seen": seen, "taken": taken}))
@@ -64,7 +64,7 @@ def _ours() -> tuple[InOrder, Scored]:
     return ids, scored
 
 
-def _seen(scored: Scored, run: Callable[[], object]) -> list[dict[str, Any]]:
+def seen_of_program(scored: Scored, run: Callable[[], object]) -> list[dict[str, Any]]:
     """Return what each request of a program gave and scored, in the order in which they began."""
     sink, witnesses = MemorySink(), (Witness("single_turn"), Witness("multi_turn"))
     judges = Faithfulness("lexical"), ResponseRelevancy("lexical", embeddings="lexical")

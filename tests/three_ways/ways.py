@@ -68,17 +68,18 @@ class Switched(SpanProcessor):
 
 
 class Instrumented:
-    """The process under the instrumentation of one of the other ways; it cannot be undone.
+    """The process under the instrumentation of one of the other ways, or under several; it cannot be undone.
 
     Attributes:
         ids: of its traces and spans.
     """
 
-    def __init__(self, way: str) -> None:
+    def __init__(self, *ways: str) -> None:
         self.ids, self._switched = InOrder(), Switched()
         self._provider = TracerProvider(id_generator=self.ids)
         self._provider.add_span_processor(self._switched)
-        attach(INSTRUMENTATIONS[OTHERS[way]], self._provider)
+        for way in ways:
+            attach(INSTRUMENTATIONS[OTHERS.get(way, way)], self._provider)
 
     @contextmanager
     def scored(self, *metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:

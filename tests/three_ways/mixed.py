@@ -1,0 +1,28 @@
+"""The five programs under several instrumentations at once, in a process of its own.
+
+    python -m tests.three_ways.mixed openllmetry openinference-openai
+
+Prints one JSON object: what each program's requests gave to metrics and scored.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.servers.openai_api import OpenAIServer
+from tests.three_ways.application import seen_of_program
+from tests.three_ways.ways import Instrumented
+from tests.traces.langchain_app import programs
+from tests.traces.said import answer
+
+
+def main(*ways: str) -> None:
+    instrumented = Instrumented(*ways)
+    with OpenAIServer(answer) as server:
+        seen = {name: seen_of_program(instrumented.scored, run) for name, run in programs(server.url).items()}
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
