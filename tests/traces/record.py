@@ -30,7 +30,7 @@ from opentelemetry.sdk.trace import IdGenerator, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.servers.openai_api import OpenAIServer
-from tests.traces import said
+from tests.traces import by_hand, said
 from tests.traces.said import answer
 
 from spanscore.codec.otlp import json_line
@@ -105,8 +105,9 @@ INSTRUMENTATIONS: Mapping[str, Instrumentation] = {
 
 
 def main(names: Sequence[str]) -> None:
-    """Record under these instrumentations, else under all that are installed; the samples in any case."""
+    """Record under these instrumentations, else under all that are installed; what is quickly made in any case."""
     write_samples()
+    write_by_hand()
     for name in names or [*INSTRUMENTATIONS, VERCEL_AI]:
         if name == VERCEL_AI:
             record_vercel_ai()
@@ -168,6 +169,14 @@ def write_samples() -> None:
             written = [[one and one.model_dump(exclude_none=True) for one in both] for both in samples]
             path = RECORDED / f"{program}.samples.json"
             path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_by_hand() -> None:
+    """Write what an instrumentation writes that cannot be run."""
+    for content in (True, False):
+        provider = TracerProvider(id_generator=_Counted(), resource=Resource({"service.name": "openai_app"}))
+        program = "chain" if content else "chain-without-content"
+        _write(f"{program}.{by_hand.NAME}", [json_line(by_hand.chain(provider, content=content))])
 
 
 def record_vercel_ai() -> None:
