@@ -59,7 +59,7 @@ class Beside:
         same = {name: value for name, value in options.items() if name not in ("trace", "sinks")}
         with self._instrumented.scored(*witnesses, sinks=[sink], **same) as (scorer, trace):
             ours = judged(run, **options)
-            assert scorer.flush(10)
+            assert scorer.flush(30)
             theirs = seen_of(scored_roots(trace), sink, witnesses, scorer.status().reasons)
         self._found.setdefault(self._test, []).extend(_differences(ours, theirs))
         return ours

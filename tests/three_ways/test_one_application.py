@@ -12,6 +12,8 @@ import pytest
 from tests.three_ways.ways import OTHERS, OURS
 from tests.traces.langchain_app import PROGRAMS
 
+pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
+
 DIFFERENCES = {("openllmetry", "rag"): {"retrieved_context_ids"}}
 """Fields that a way lacks: OpenLLMetry writes the texts of documents alone."""
 
@@ -20,7 +22,7 @@ DIFFERENCES = {("openllmetry", "rag"): {"retrieved_context_ids"}}
 def application(way: str) -> Any:
     """What the application gave in one way; a process of its own, as an instrumentation is for ever."""
     command = [sys.executable, "-m", "tests.three_ways.application", way]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
+
 SCORE = "spanscore.score.response_relevancy"
 PYDANTIC_AI = pytest.mark.skipif(find_spec("pydantic_ai") is None, reason="pydantic-ai-slim is not installed")
 
 
 def application(instrumentation: str, program: str) -> Any:
     command = [sys.executable, "-W", "ignore", "-m", "tests.without_langchain.application", instrumentation, program]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
 
 
 @pytest.mark.parametrize(
