@@ -20,6 +20,8 @@ from spanscore.model.span import SpanData
 
 __all__ = ["json_line", "read_spans", "spans_of"]
 
+_SAYS_REMOTE, _IS_REMOTE = 0x100, 0x200
+"""Of a span's flags, the bits that say whether its parent is in another process (opentelemetry-proto 1.1)."""
 _SAMPLED = 1
 """OTLP carries the W3C flags only from some SDKs; a span that was exported was sampled."""
 _FLAGS = 0xFF
@@ -73,6 +75,8 @@ def _span_data(span: Any, scope: str, resource: dict[str, Any]) -> SpanData:
         trace_flags=span.flags & _FLAGS | _SAMPLED,
         trace_state=span.trace_state,
         resource=resource,
+        parent_is_remote=bool(span.flags & _IS_REMOTE) if span.parent_span_id and span.flags & _SAYS_REMOTE else None,
+        events=tuple((event.name, _attributes(event.attributes)) for event in span.events),
     )
 
 

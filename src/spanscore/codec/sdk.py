@@ -44,7 +44,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         resource=readable.resource.attributes,
         parent_is_remote=None if readable.parent is None else readable.parent.is_remote,
-        events=[(event.name, event.attributes or {}) for event in readable.events],
+        events=tuple((event.name, event.attributes or {}) for event in readable.events),
     )
 
 
