@@ -36,6 +36,8 @@ BLOCK = re.compile(r"^( *)```([\w-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DO
 FILE = re.compile(r"# ([\w./-]+\.(?:py|ya?ml))\b")
 RUN = {"check", "init", "rules"}
 STAND_IN = {"metrics": ["faithfulness"]}
+PORT = "9464"
+"""Of the metrics on the pages; here any free one, as others may serve beside."""
 
 
 def blocks(page: str) -> Iterator[tuple[str, str]]:
@@ -71,7 +73,7 @@ class Reader:
             self._types.get(language, _shown)(text)
 
     def _python(self, text: str) -> None:
-        every_run = text.replace("sample_rate=0.1", "sample_rate=1.0")
+        every_run = text.replace("sample_rate=0.1", "sample_rate=1.0").replace(f"serve_metrics({PORT}", "serve_metrics(0")
         code = compile(every_run, self.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         done = eval(code, self.namespace)
         if inspect.iscoroutine(done):
@@ -86,7 +88,8 @@ class Reader:
             and isinstance(documents[0], dict)
             and documents[0].keys() <= Configuration.model_fields.keys()
         ):
-            Path("block.yaml").write_text(yaml.safe_dump(STAND_IN | documents[0]))
+            shown = yaml.safe_dump(STAND_IN | documents[0])
+            Path("block.yaml").write_text(shown.replace(PORT, "0"))
             OnlineScorer.from_config("block.yaml").shutdown()
             return
         assert text.startswith("#"), f"say in a comment on the first line what this is:\n{text}"
