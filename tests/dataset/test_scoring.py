@@ -214,6 +214,20 @@ async def test_cancelled_the_rows_until_then_are_in_the_file(tmp_path: Path) -> 
     assert len(out.read_text().splitlines()) == 1
 
 
+async def test_cancelled_the_scores_of_a_sample_that_was_half_done_are_in_the_file(tmp_path: Path) -> None:
+    out = tmp_path / "scores.jsonl"
+    half_done = SingleTurnSample(response="slow", reference="slow", retrieved_contexts=[])
+
+    task = asyncio.ensure_future(evaluate([half_done], [SlowOn("slow"), ExactMatch()], out=out))
+    while not (out.exists() and out.read_text()):  # noqa: ASYNC110  (a file has no event)
+        await asyncio.sleep(0.01)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [json.loads(line)["metric"] for line in out.read_text().splitlines()] == ["exact_match"]
+
+
 async def test_rows_are_written_as_lines_and_as_cells(tmp_path: Path) -> None:
     result = await evaluate([TRUE, {"response": 'a "quoted",\nline \ud83d', "retrieved_contexts": []}], [Grounded()])
 

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -129,7 +130,8 @@ class Scoring:
         self._file = None if out is None else RowFile(out, fresh=fresh)
         self._answers = MemoryAnswers() if cache else None
         self._seen: Counter[bytes] = Counter()
-        self._rows: list[tuple[int, list[Row]]] = []
+        self._rows: dict[int, dict[str, Row]] = {}
+        self._done = 0
         self._bad: list[Bad] = []
         self._taken_over = 0
         self._whole = False
@@ -167,10 +169,10 @@ class Scoring:
 
     def result(self) -> Result:
         """Return what there is."""
-        done = sorted(self._rows, key=lambda found: found[0])
+        begun = [rows for _, rows in sorted(self._rows.items()) if rows]
         return Result(
-            rows=[row for _, rows in done for row in rows],
-            samples=len(done),
+            rows=[rows[name] for rows in begun for name in self._metrics if name in rows],
+            samples=len(begun),
             bad=sorted(self._bad, key=lambda bad: bad.line),
             taken_over=self._taken_over,
             interrupted=not self._whole,
@@ -184,32 +186,29 @@ class Scoring:
             if isinstance(read.sample, Bad):
                 self._bad.append(read.sample)
             else:
-                rows = await self._scored(read, read.sample)
-                self._rows.append((place, rows))
+                await self._score(read, read.sample, self._rows.setdefault(place, {}))
+                self._done += 1
             if self._progress is not None:
-                self._progress(len(self._rows) + len(self._bad), self._total)
+                self._progress(self._done + len(self._bad), self._total)
             await asyncio.sleep(0)  # a data set that is taken over as a whole never waits for anything
 
-    async def _scored(self, read: Read, sample: Sample) -> list[Row]:
+    async def _score(self, read: Read, sample: Sample, rows: dict[str, Row]) -> None:
+        """Add each row as it comes: what was paid for is kept, also where the sample's other metrics are cut short."""
         content = content_hash(sample)
         digest = bytes.fromhex(content)
         occurrence = self._seen[digest]  # equal samples that came before
         self._seen[digest] += 1
         keys = {name: row_key(content, occurrence, name, metric.series) for name, metric in self._metrics.items()}
         earlier = {} if self._file is None else {name: self._file.settled(key) for name, key in keys.items()}
-        rows = {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
+        rows |= {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
         self._taken_over += len(rows)
         wanted = [name for name in keys if name not in rows]
-        if wanted:
-            scores = await self._evaluation.scores(_job(sample, content, occurrence, wanted))
-            new = {
-                name: Row.of(score, line=read.line, key=keys[name], own_id=read.id)
-                for name, score in zip(wanted, scores, strict=True)
-            }
-            if self._file is not None:
-                self._file.add(new.values())
-            rows |= new
-        return [rows[name] for name in keys]
+        async with aclosing(self._evaluation.each(_job(sample, content, occurrence, wanted))) as scores:
+            async for score in scores:
+                row = Row.of(score, line=read.line, key=keys[score.metric], own_id=read.id)
+                if self._file is not None:
+                    self._file.add([row])
+                rows[score.metric] = row
 
 
 def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:

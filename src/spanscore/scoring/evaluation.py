@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -102,15 +102,24 @@ class Evaluation:
 
     async def scores(self, job: Job) -> list[Score]:
         """Return one score per metric chosen for the job, in that order."""
-        over = asyncio.Event()
-        at_work = self.begin(job, lambda: over.set() if at_work.is_over else None)
+        found = {score.metric: score async for score in self.each(job)}
+        return [found[name] for name in job.decisions]
+
+    async def each(self, job: Job) -> AsyncGenerator[Score]:
+        """Yield one score per metric chosen for the job, as they come."""
+        changed = asyncio.Event()
+        at_work = self.begin(job, changed.set)
         try:
-            if not at_work.is_over:
-                await over.wait()
+            over = False
+            while not over:
+                over = at_work.is_over  # before they are taken: what comes meanwhile is taken next time
+                for score in at_work.take():
+                    yield score
+                if not over:
+                    await changed.wait()
+                    changed.clear()
         finally:
             at_work.give_up()
-        found = {score.metric: score for score in at_work.scores}
-        return [found[name] for name in job.decisions]
 
     def _begin(self, name: str, at_work: JobAtWork) -> None:
         metric, job = self._metrics[name], at_work.job
