@@ -45,6 +45,12 @@ def test_a_row_tells_all_that_an_account_is_at() -> None:
     ]
 
 
+def test_a_row_tells_why_nothing_is_sent() -> None:
+    [row] = account_rows([replace(BUSY, breaker="open", because="step: the judge failed (ConnectionError)")], [])
+
+    assert "breaker open: nothing is sent (step: the judge failed (ConnectionError))" in row
+
+
 def test_budgets_beside_several_accounts_have_a_row_of_their_own() -> None:
     budgets = [
         BudgetState("tokens", "6h", None, limit=1e6, spent=1234.0, factor=1.0),

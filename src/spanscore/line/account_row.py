@@ -43,7 +43,7 @@ def _amount(amount: float, unit: str) -> str:
 def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
     yield f"{state.inflight:,} of {_places(state.places)} places (ceiling {state.ceiling:,})"
     yield f"{state.waiting:,} waiting, longest {_span(state.longest_wait_s)}" if state.waiting else "none waiting"
-    yield f"breaker {_BREAKER[state.breaker]}"
+    yield f"breaker {_BREAKER[state.breaker]}" + (f" ({state.because})" if state.because else "")
     if state.last_throttled_s is not None:
         yield f"limited {_times(state.throttled)}, last {_span(state.last_throttled_s)} ago"
     yield ", ".join([f"{state.calls:,} call{'' if state.calls == 1 else 's'}", *paid])

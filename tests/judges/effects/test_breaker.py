@@ -172,3 +172,14 @@ def test_attempts_are_excused_while_all_fail_and_not_those_of_one_question_alone
     breaker.answered(probe=False)
     assert not breaker.excuses(1)
     assert opened().excuses(9)
+
+
+def test_while_it_is_open_it_tells_the_failure_that_opened_it() -> None:
+    breaker, away = Breaker(), JudgeUnavailable("it is away")
+
+    for _ in range(10):
+        breaker.failed(away, 0.0, probe=False)
+
+    assert (breaker.error, breaker.refuses, breaker.is_about_money) == (away, None, False)
+    breaker.answered(probe=True)
+    assert breaker.error is None

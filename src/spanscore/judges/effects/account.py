@@ -78,6 +78,7 @@ class AccountState:
         waiting: questions that wait to be sent.
         longest_wait_s: of those that wait now.
         breaker: ``open``: nothing is sent.
+        because: the failure that opened it; empty while it is closed.
         throttled: refusals for load so far.
         last_throttled_s: seconds since the last one; None where there was none.
         calls: requests that were sent.
@@ -93,6 +94,7 @@ class AccountState:
     waiting: int = 0
     longest_wait_s: float = 0.0
     breaker: BreakerState = "closed"
+    because: str = ""
     throttled: int = 0
     last_throttled_s: float | None = None
     calls: int = 0

@@ -26,6 +26,9 @@ class Breaker:
     Ten outcomes or more of the last twenty, four fifths of them failed, open it for 1 s, and so do ten failures in a row; each
     failed probe doubles that, up to 5 s, and after as long one that hangs is followed by another. What a person must mend opens
     it for 5 min. An answered probe closes it. Outcomes of calls that were out when it opened say nothing new and are left out.
+
+    Attributes:
+        error: the failure that opened it; None while it is closed.
     """
 
     def __init__(self) -> None:
@@ -43,7 +46,7 @@ class Breaker:
     @property
     def refuses(self) -> JudgeError | None:
         """The error with which questions end at once while it is open: a person must act. None: they wait."""
-        return None if self.is_about_money else self.error
+        return self.error if self.error is not None and _asks_a_person(self.error) and not self.is_about_money else None
 
     @property
     def is_about_money(self) -> bool:
@@ -80,12 +83,12 @@ class Breaker:
             return False
         self._in_a_row += 1
         self._failures.append(True)
-        if isinstance(error, JudgeOutOfQuota) or error.error_type in LASTING:
+        if _asks_a_person(error):
             return self._open(_UNTIL_A_PERSON_ACTS_S, now_s, error)
         was_open = self._open_until_s is not None
         if not was_open and not self._is_away():
             return False
-        self._open(min(max(_FIRST_S, 2 * self._open_for_s), _LONGEST_S), now_s)
+        self._open(min(max(_FIRST_S, 2 * self._open_for_s), _LONGEST_S), now_s, error)
         if was_open:  # the last to fail of several probes that hung is not the last that was sent
             self._open_until_s = min(now_s + self._open_for_s, self._next_probe_s)
         return True
@@ -115,6 +118,10 @@ class Breaker:
         self._open_until_s = self.error = None
         self._probing = False
 
-    def _open(self, seconds: float, now_s: float, error: JudgeError | None = None) -> bool:
+    def _open(self, seconds: float, now_s: float, error: JudgeError) -> bool:
         self._open_for_s, self._open_until_s, self._probing, self.error = seconds, now_s + seconds, False, error
         return True
+
+
+def _asks_a_person(error: JudgeError) -> bool:
+    return isinstance(error, JudgeOutOfQuota) or error.error_type in LASTING

@@ -186,6 +186,7 @@ class Gate:
             waiting=len(waiting),
             longest_wait_s=max((now_s - waiter.since_s for waiter in waiting), default=0.0),
             breaker=self.breaker.state,
+            because=str(self.breaker.error or ""),
             throttled=self._throttled,
             last_throttled_s=now_s - self._throttled_s if self._throttled else None,
             calls=self._calls,
