@@ -25,6 +25,7 @@ from tests.servers.server import poll
 from tests.sinks.builders import KEY, SPAN_ID, TRACE_ID, score, unit
 from tests.sinks.memory import Memory, telemetry_of
 
+from spanscore import semconv
 from spanscore.model.score import score_id
 from spanscore.otel.providers import Providers
 from spanscore.otel.quiet_exporter import _condensed
@@ -49,6 +50,10 @@ def no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def nothing_told_yet() -> None:
     log._logged_at.clear()  # of other tests: a cause is told once an hour
+
+
+class LoopbackPage:
+    is_loopback = True
 
 
 @pytest.fixture
@@ -354,6 +359,20 @@ def test_our_own_metrics_that_leave_as_differences_are_told(
     own.resolve()
 
     assert [before, bool(own.notes())] == [[], told]
+
+
+@pytest.mark.parametrize(("endpoint", "told"), [(None, True), ("http://127.0.0.1:9", False)])
+def test_a_page_in_a_pod_is_told_unread_unless_it_is_said_where_else_metrics_go(
+    own: Providers, monkeypatch: pytest.MonkeyPatch, endpoint: str | None, told: bool
+) -> None:
+    monkeypatch.setenv(semconv.KUBERNETES_ENV, "10.0.0.1")
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    if endpoint:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    own.resolve()
+
+    assert [row.which for row in own.describe()] == ["own"] * 3
+    assert bool(own.notes(LoopbackPage())) == told
 
 
 # --- a backend that fails -------------------------------------------------------------------------------------------

@@ -206,7 +206,8 @@ class Providers:
             return []
         if served is None:
             return [DELTA] if metrics.sends_deltas() else []
-        is_unread = metrics.which == "none" and served.is_loopback and semconv.KUBERNETES_ENV in os.environ
+        is_sent = metrics.which != "none" and (metrics.which != "own" or _has_endpoint())
+        is_unread = not is_sent and served.is_loopback and semconv.KUBERNETES_ENV in os.environ
         return [IN_POD_ONLY] if is_unread else []
 
     def mention_lacking_metrics(self, served: Page | None = None) -> None:
@@ -272,8 +273,7 @@ class Providers:
         if sdk_disabled():
             return []
         missing = [what for what in SIGNALS if self._found(what) is None]
-        has_endpoint = any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
-        if "traces" not in missing and not has_endpoint:
+        if "traces" not in missing and not _has_endpoint():
             return []
         return [what for what in missing if what == "traces" or exporter_name(what) != "none"]
 
@@ -320,6 +320,11 @@ class Providers:
             self._parts.reset()
         if self._chosen is not None and not self._closed:
             self._helper.start()
+
+
+def _has_endpoint() -> bool:
+    """Whether it is said where to send, so that what is sent is meant to arrive: nobody chose the default address."""
+    return any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()
