@@ -144,13 +144,15 @@ class Units:
     def ended(
         self, key: UnitKey, span: SpanData, pending: PendingSpan | None, now_ns: int, *, size_bytes: int = 0
     ) -> None:
-        """Keep an ended span of a unit that may be scored."""
-        self._assembler.ended(key, span, now_ns, size_bytes=size_bytes)
-        if span.span_id == key.span_id:
+        """Keep an ended span of a unit that may be scored; one whose unit has closed already leaves as it is."""
+        is_root = span.span_id == key.span_id
+        if is_root:
             self.in_flight[key] = None
-        if pending is None:
+        if not self._assembler.ended(key, span, now_ns, size_bytes=size_bytes):
+            self._let_late_go(key, pending, is_root=is_root)
+        elif pending is None:
             return
-        if span.span_id == key.span_id:
+        elif is_root:
             self._roots[key] = pending
         elif self._attach:
             self._hold.hold_child(key, pending, now_ns)
@@ -260,6 +262,12 @@ class Units:
             self._lanes.leave(key)
             facts = Facts(key) if unit is None else unit.facts()
             self._turn_back(key, self._decisions.lost(facts, Outcome.SHUTDOWN), now_ns)
+
+    def _let_late_go(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
+        if pending is not None:
+            self._hold.enqueue(pending)
+        if is_root:
+            self._leaving.append((self._hold.queued, key))
 
     def _finish(self, key: UnitKey, at_work: _AtWork) -> bool:
         """Let a unit leave of which all scores are in. False: it has left already."""

@@ -223,6 +223,21 @@ def test_under_a_burst_that_nobody_reads_no_span_is_lost_and_every_unit_is_count
     assert identity_holds(scorer)
 
 
+def test_the_spans_of_a_unit_past_its_bound_leave_and_no_flush_waits_for_its_root() -> None:
+    with scoring() as (scorer, exported, provider):
+        scorer._line.assembler._max_spans = 2
+        tracer = provider.get_tracer(SCOPE)
+        with running(tracer):
+            for number in range(2):
+                with running(tracer, semconv.CHAT, f"chat {number}"):
+                    pass
+            poll(lambda: scorer.status().outcomes["answered"], deadline_s=5, what="the unit to be closed")
+        assert scorer.flush(5)
+        assert sorted(exported.names) == ["agent", "chat 0", "chat 1"]
+
+    assert scorer.status().outcomes == {"answered": {"incomplete": 1}}
+
+
 def test_a_unit_that_runs_at_a_shutdown_is_counted_and_its_spans_go_on_when_they_end() -> None:
     with scoring() as (scorer, exported, provider):
         with running(provider.get_tracer(SCOPE)):
