@@ -73,7 +73,9 @@ class Reader:
             self._types.get(language, _shown)(text)
 
     def _python(self, text: str) -> None:
-        every_run = text.replace("sample_rate=0.1", "sample_rate=1.0").replace(f"serve_metrics({PORT}", "serve_metrics(0")
+        every_run = text.replace("sample_rate=0.1", "sample_rate=1.0").replace(
+            f"serve_metrics({PORT}", "serve_metrics(0"
+        )
         code = compile(every_run, self.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         done = eval(code, self.namespace)
         if inspect.iscoroutine(done):
