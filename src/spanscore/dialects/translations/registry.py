@@ -38,10 +38,17 @@ NOT_READ: Final = frozenset({semconv.EVALUATION, semconv.CREATE_AGENT, semconv.E
 
 
 class Translated(NamedTuple):
-    """How many spans that ask and answer a translation has read, steps aside, and on how many of them it found no content."""
+    """What came of the spans that ask and answer, steps aside, of one translation.
+
+    Attributes:
+        spans: how many it has read.
+        without_content: on how many of them it found none.
+        remedy: what to do about the latest of those; empty where there is none.
+    """
 
     spans: int
     without_content: int
+    remedy: str = ""
 
 
 class Translator:
@@ -60,6 +67,7 @@ class Translator:
         self._prefixes = tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in self._scopes)
         self._spans: Counter[str] = Counter()
         self._without: Counter[str] = Counter()
+        self._remedies: dict[str, str] = {}
 
     def knows(self, scope: str) -> bool:
         """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
@@ -81,10 +89,17 @@ class Translator:
         return found[1]
 
     def _count(self, translation: Translation, translated: SpanData) -> None:
-        if translated.operation != semconv.EXECUTE_TASK:
-            self._spans[translation.name] += 1
-            self._without[translation.name] += translated.no_content is not None
+        if translated.operation == semconv.EXECUTE_TASK:
+            return
+        name, lacking = translation.name, translated.no_content
+        if lacking is not None:
+            self._without[name] += 1
+            self._remedies[name] = lacking.remedy
+        self._spans[name] += 1
 
     def counted(self) -> Mapping[str, Translated]:
         """Return what came of each translation that read a span. Any thread."""
-        return {name: Translated(spans, self._without[name]) for name, spans in self._spans.copy().items()}
+        return {
+            name: Translated(spans, self._without[name], self._remedies.get(name, ""))
+            for name, spans in self._spans.copy().items()
+        }

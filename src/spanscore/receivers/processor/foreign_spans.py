@@ -256,7 +256,7 @@ class ForeignSpans:
         ]
         told += [f"{scope} is not read, as {by} traces the same" for scope, by in self.scopes.unheard.copy().items()]
         told += [
-            f"no span of {name} has content, {found.spans:,} were read"
+            f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
             for name, found in self.translator.counted().items()
             if found.without_content == found.spans
         ]
