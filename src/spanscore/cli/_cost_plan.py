@@ -162,7 +162,7 @@ def cost_lines(
 def money_line(
     metrics: Sequence[str], costs: Sequence[CostPlan], days: Sequence[DayPlan], requests: float | None
 ) -> str:
-    """Return what judging costs, in a sentence: a day of the stated traffic, else 1,000 units with all their scores.
+    """Return what judging costs, in a sentence: 1,000 units with all their scores, and first a day of the traffic, if stated.
 
     Args:
         metrics: their names.
@@ -175,10 +175,12 @@ def money_line(
         return "judging costs nothing: no metric asks a model"
     if unknown := dict.fromkeys([cost.metric for cost in costs if cost.usd is None] + uncounted):
         return f"what judging costs is not known: {', '.join(unknown)} has no price in judge.prices, or is not counted"
+    units = f"1,000 units with all their scores cost {_usd_told(1_000 * _together(costs))}"
     if requests is None:
-        return f"1,000 units with all their scores cost {_usd_told(1_000 * _together(costs))}"
+        return units
     day = _together(days)
-    return f"a day of {requests:,.0f} requests costs {_usd_told(day)}, {_usd_told(1_000 * day / requests)} per 1,000 requests"
+    per_request = f"{_usd_told(1_000 * day / requests)} per 1,000 requests"
+    return f"a day of {requests:,.0f} requests costs {_usd_told(day)}, {per_request}; {units}"
 
 
 def _together(costs: Iterable[CostPlan | DayPlan]) -> float:
