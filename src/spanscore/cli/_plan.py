@@ -187,8 +187,8 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
 
 
 def _set(judge: JudgeSettings) -> dict[str, Any]:
-    """Return what is set of how a judge is asked; what it may cost is told beside it."""
-    told: dict[str, Any] = judge.model_dump(exclude_unset=True, exclude={"model", "prices", "budget", "share"})
+    """Return what is set otherwise of how a judge is asked; what it may cost is told beside it."""
+    told: dict[str, Any] = judge.model_dump(exclude_defaults=True, exclude={"model", "prices", "budget", "share"})
     return {name: without_credentials(value) for name, value in told.items()}
 
 

@@ -108,7 +108,8 @@ class Settings(SettingsPart):
         metrics: what is scored: names, each alone or with its parameters; at least one. A metric of your own is
             ``my_pkg.metrics:Politeness``.
         embeddings: model that compares texts, ``provider:model`` or ``lexical``, for the metrics that need one; None = the
-            offline ones beside the offline judge, else none.
+            offline ones beside the offline judge, else none. Asked by its provider's own variables (``OPENAI_API_KEY``,
+            ``OPENAI_BASE_URL``), not at the judge's address.
         serve_metrics: page that a Prometheus scrapes, beside what goes out by OTLP; a number is the port. None = none.
         alerts: metric → when it is worth a page; without an entry only missing scores and a failing judge are told.
     """
