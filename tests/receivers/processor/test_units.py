@@ -238,6 +238,19 @@ def test_the_spans_of_a_unit_past_its_bound_leave_and_no_flush_waits_for_its_roo
     assert scorer.status().outcomes == {"answered": {"incomplete": 1}}
 
 
+def test_roots_that_never_end_are_forgotten_past_a_bound_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanscore.receivers.processor.foreign_unit._MOST_UNITS", 5)
+    monkeypatch.setattr("spanscore.receivers.processor.foreign_unit._MOST_SPANS", 8)
+    for rate, outcomes in (0.0, {"not_sampled": 15}), (1.0, {"incomplete": 15}):
+        with scoring(sample_rate=rate) as (scorer, _, provider):
+            for _ in range(20):
+                started(provider.get_tracer(SCOPE))
+            assert scorer.flush(5)
+
+            assert len(scorer.foreign_spans._open.of) <= 8
+            assert scorer.status().outcomes == {"answered": outcomes}
+
+
 def test_a_unit_that_runs_at_a_shutdown_is_counted_and_its_spans_go_on_when_they_end() -> None:
     with scoring() as (scorer, exported, provider):
         with running(provider.get_tracer(SCOPE)):
@@ -293,3 +306,18 @@ def test_a_unit_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert exported.names == ["agent"]
     assert scorer.status().eligible == {"answered": 1}
+
+
+def test_a_unit_that_was_not_chosen_and_never_ends_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanscore.receivers.processor.foreign_spans._MAX_AGE_NS", 0)
+    with scoring(sample_rate=0.0) as (scorer, _, provider):
+        root = started(provider.get_tracer(SCOPE))
+        scorer._line.span_thread.ensure()
+        poll(
+            lambda: scorer.flush(5) and scorer.status().eligible["answered"],
+            deadline_s=5,
+            what="the unit to be given up",
+        )
+        root.end()
+
+    assert scorer.status().outcomes == {"answered": {"not_sampled": 1}}

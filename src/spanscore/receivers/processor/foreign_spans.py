@@ -164,7 +164,11 @@ class ForeignSpans:
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
         self._open.end(unit, time_ns())
         if unit.counts and _may_be_unit(span.attributes or {}):
-            self._admission.record_rejected(Outcome.NOT_SAMPLED)
+            self._count_unsampled(unit)
+
+    def _count_unsampled(self, unit: ForeignUnit) -> None:
+        unit.counts = False
+        self._admission.record_rejected(Outcome.NOT_SAMPLED)
 
     def _put(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
         size = _SPAN_BYTES + _size_bytes(span)
@@ -177,6 +181,8 @@ class ForeignSpans:
         return False
 
     def _give_up(self, unit: ForeignUnit) -> None:
+        if unit.counts:  # now, as its end may never come
+            self._count_unsampled(unit)
         if isinstance(unit, FollowedUnit) and not unit.done:
             unit.broken = True
             self._inbox.put(self, (unit, None, (), 0), must=True)
@@ -211,6 +217,8 @@ class ForeignSpans:
             self._finish(unit, now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
             self._open.end(oldest, now_ns)
+            if oldest.counts:
+                self._count_unsampled(oldest)
             if isinstance(oldest, FollowedUnit):
                 self._see(oldest)
                 oldest.broken = True

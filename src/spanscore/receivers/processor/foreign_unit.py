@@ -88,6 +88,9 @@ class OpenUnits:
         self.of: dict[tuple[int, int], ForeignUnit] = {}
         self.running: OrderedDict[UnitKey, ForeignUnit] = OrderedDict()
         self._ended: deque[tuple[int, ForeignUnit]] = deque()
+        self._given_up: OrderedDict[UnitKey, ForeignUnit] = (
+            OrderedDict()
+        )  # they may run on: remembered while there is room
 
     def begin(self, unit: ForeignUnit) -> ForeignUnit | None:
         """Remember a unit by its root; return the one that has to make room, which is as good as ended."""
@@ -97,6 +100,9 @@ class OpenUnits:
         if len(self.running) <= _MOST_UNITS:
             return None
         _, oldest = self.running.popitem(last=False)
+        self._given_up[oldest.key] = oldest
+        while len(self.of) > _MOST_SPANS and self._given_up:
+            self._forget(self._given_up.popitem(last=False)[1])
         return oldest
 
     def oldest(self) -> ForeignUnit | None:
@@ -110,11 +116,14 @@ class OpenUnits:
         """Note that a root has ended, and forget those that ended long ago. Called once."""
         unit.ended = True
         self.running.pop(unit.key, None)
+        self._given_up.pop(unit.key, None)
         self._ended.append((now_ns, unit))
-        while self._ended and (now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self.of) > _MOST_SPANS):
-            try:
-                _, oldest = self._ended.popleft()
-            except IndexError:  # another thread was faster
-                return
-            for ids in oldest.spans:
-                self.of.pop(ids, None)
+        try:
+            while now_ns - self._ended[0][0] >= _REMEMBERED_NS or len(self.of) > _MOST_SPANS:
+                self._forget(self._ended.popleft()[1])
+        except IndexError:  # none is left, or another thread was faster
+            return
+
+    def _forget(self, unit: ForeignUnit) -> None:
+        for ids in unit.spans:
+            self.of.pop(ids, None)
