@@ -121,6 +121,17 @@ def test_a_provider_that_is_shut_down_at_once_sends_what_was_not_even_read() -> 
     assert sorted(exported.names) == ["read", "read chat 0", "waits for its child"]
 
 
+def test_a_provider_that_is_shut_down_below_a_running_root_sends_what_had_ended() -> None:
+    with scoring() as (scorer, exported, provider):
+        tracer = provider.get_tracer(SCOPE)
+        with running(tracer):
+            started(tracer, semconv.EMBEDDINGS, "embeds").end()
+            provider.shutdown()
+            assert exported.names == ["embeds"]
+
+    assert identity_holds(scorer)
+
+
 def test_after_the_scorers_shutdown_every_span_goes_on_at_once() -> None:
     with scoring() as (scorer, exported, provider):
         scorer.shutdown(timeout=2)

@@ -243,9 +243,13 @@ class ForeignSpans:
         return [unit.key for unit in running]
 
     def finish_ended(self, now_ns: int) -> None:
-        """Hand on the units whose root has ended, whatever of them is open."""
+        """Hand on the units whose root has ended, whatever of them is open, and what has ended of the others."""
         for unit in list(self._closing.values()):
             self._finish(unit, now_ns)
+        for running in list(self._open.running.values()):
+            if isinstance(running, FollowedUnit) and running.early:
+                running.is_unit = True
+                self._hand_on_early(running, now_ns)
 
     def unread(self) -> int:
         """Return how many roots the span thread has not heard of. Any thread."""
