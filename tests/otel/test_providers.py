@@ -433,7 +433,7 @@ def test_flush_is_false_after_a_failed_export_and_true_again_after_a_good_one(
 def refused(endpoint: str) -> str:
     return (
         f"spanscore: nothing can be exported to {endpoint} (connection refused): is a Collector there? "
-        "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true"
+        "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true, which ends scoring"
     )
 
 

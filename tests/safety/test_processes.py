@@ -21,7 +21,7 @@ WITH_A_DEAD_COLLECTOR = ("nothing is shut down", "three scorers", "a judge hangs
 """An exit then takes what it may, so not all of them."""
 REFUSED = (
     f"spanscore: nothing can be exported to {DEAD['OTEL_EXPORTER_OTLP_ENDPOINT']} (connection refused): is a Collector there? "
-    "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true\n"
+    "Set OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_SDK_DISABLED=true, which ends scoring\n"
 )
 """The one line that is due then."""
 AFTER_ANOTHER = {"three scorers": 2}

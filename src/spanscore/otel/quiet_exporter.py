@@ -227,7 +227,8 @@ class QuietExporter:
         cannot = f"nothing can be exported to {where} ({clause})"
         remedy = "see scorer.status() for what is lost"
         if clause in _UNREACHABLE:
-            remedy = f"is a Collector there? Set {semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT, or OTEL_SDK_DISABLED=true"
+            endpoint = f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
+            remedy = f"is a Collector there? Set {endpoint}, or OTEL_SDK_DISABLED=true, which ends scoring"
         elif clause in ("HTTP 401", "HTTP 403", "gRPC UNAUTHENTICATED", "gRPC PERMISSION_DENIED"):
             remedy = f"set {semconv.OTLP_ENDPOINT_ENV_PREFIX}HEADERS to what it asks for"
         elif self.unsupported:
