@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 
 import pytest
 from tests.judges.models import CRITIQUE_JSON, QUESTION, Answers, PlainModel
@@ -101,15 +102,12 @@ def test_metrics_that_share_a_model_share_its_limits() -> None:
 
 
 def test_a_forgotten_model_is_not_kept() -> None:
-    from spanscore.judges import build
-
-    gc.collect()
     made = shared_judge(PlainModel())
-    before = len(build._shared)
+    kept = weakref.ref(made)
     del made
     gc.collect()
 
-    assert len(build._shared) == before - 1
+    assert kept() is None
 
 
 def test_every_setting_of_a_judge_is_explained_where_code_gives_it() -> None:
