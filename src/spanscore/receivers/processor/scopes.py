@@ -13,7 +13,7 @@ from spanscore.runtime.log import log_once
 
 __all__ = ["Role", "Scopes"]
 
-_OURS: Final = frozenset({semconv.SCOPE, semconv.CAPTURE_SCOPE, semconv.JUDGE_SCOPE})
+_OURS: Final = semconv.EVALUATOR_SCOPES | {semconv.CAPTURE_SCOPE}
 _MOST: Final = 1_000
 """Different scopes remembered: a name that holds an id would make one per request."""
 _VERSION: Final = re.compile(r"\.v\d+$")
