@@ -128,6 +128,13 @@ class Recorded(Protocol):
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Say that events of a unit were lost: it will end ``incomplete``."""
 
+    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int) -> None:
+        """Hand over a unit of which all spans are known, ended ones.
+
+        Args:
+            pending: span id → what must be ended, once; a span that is not in it has left already.
+        """
+
     def submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:

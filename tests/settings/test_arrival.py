@@ -27,6 +27,7 @@ from spanscore.line.options import Options
 from spanscore.metrics import Faithfulness
 from spanscore.monitoring.rules import rule_files
 from spanscore.settings.reading import read_settings
+from spanscore.settings.serving import WireUnits
 
 CHEAP = ["exact_match", "string_presence"]
 """They ask no judge, so that a rule may look at their scores; of every unit."""
@@ -111,10 +112,12 @@ def arguments(annotation: Any) -> list[Any]:
 
 IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls"}
 """Keys that cannot stand beside another."""
-SERVED = {"serve_metrics.port", "serve_metrics.host"}
-"""They take a server, and so a test of their own."""
 VARIES = object()
 LEAVES = dict(leaves(Configuration))
+SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve."))} | {
+    f"units.{name}" for name in WireUnits.model_fields
+}
+"""They take a server, and so tests of their own."""
 
 
 def unusual(path: str) -> Any:

@@ -27,7 +27,6 @@ _OUTRANKED = {"sample_rate": {"rates", "rules"}, "rates": {"rules"}}
 
 _MEANING = {
     "sampling": "Which share of the units is scored, and which are scored more often.",
-    "units": "Whose spans a ``ScoringSpanProcessor`` reads.",
     "capture": "Whether and how runs are recorded, and where in them question, answer and contexts are found.",
     "limits": "How much waits, works and takes at most.",
 }

@@ -157,11 +157,13 @@ class Unit:
         key: trace id and span id of the root.
         spans: in start order, root included where it is known.
         complete: False when the unit was closed by age or size before its root ended.
+        revision: 0, or how often it was closed before, with fewer spans.
     """
 
     key: UnitKey
     spans: tuple[SpanData, ...]
     complete: bool = True
+    revision: int = 0
 
     @property
     def root(self) -> SpanData | None:
@@ -196,7 +198,8 @@ class Unit:
         These are its root and, where the root itself names no model, the span that does.
         """
         kept = {id(self.root), id(self._names_model())}  # by identity: to compare attributes would render them
-        return Unit(self.key, tuple(span.without_content() for span in self.spans if id(span) in kept), self.complete)
+        told = tuple(span.without_content() for span in self.spans if id(span) in kept)
+        return replace(self, spans=told)
 
     def _names_model(self) -> SpanData | None:
         """Return the root where it has a model, else the last model span that answered, else the last that was asked."""

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.judging import JudgeSettings
 from spanscore.settings.kinds import AlsoWritten, Count, Rate, Seconds, SettingsPart, Share
+from spanscore.settings.serving import ServeSettings, WireUnits
 
 __all__ = ["AttachSettings", "MetricsEndpointSettings", "PlaceSettings", "RuleSettings", "Settings"]
 
@@ -111,6 +112,7 @@ class Settings(SettingsPart):
             offline ones beside the offline judge, else none. Asked by its provider's own variables (``OPENAI_API_KEY``,
             ``OPENAI_BASE_URL``), not at the judge's address.
         serve_metrics: page that a Prometheus scrapes, beside what goes out by OTLP; a number is the port. None = none.
+        serve: where ``spanscore serve`` listens, and for whom; nothing else reads it.
         alerts: metric → when it is worth a page; without an entry only missing scores and a failing judge are told.
     """
 
@@ -118,5 +120,7 @@ class Settings(SettingsPart):
     judge: JudgeSettings = JudgeSettings()
     embeddings: str | None = None
     serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port), AlsoWritten("integer")] = None
+    serve: ServeSettings = ServeSettings()
+    units: WireUnits = WireUnits()
     monitoring: MonitoringSettings = MonitoringSettings()
     alerts: dict[str, AlertSettings] = Field(default_factory=dict)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from spanscore.protocols import PendingSpan, Queue, Sampler, Sink
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.units.assembly import Assembler
+from spanscore.units.at_work import AtWork
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.decisions import Decisions, matched_rules
 from spanscore.units.failures import log_failures
@@ -40,23 +40,6 @@ __all__ = ["Units"]
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
 _MOST_UNPRICED = 10
 """A line's worth, whatever names a judge may answer under."""
-
-
-@dataclass(slots=True)
-class _AtWork:
-    """A unit that was handed over, and of which scores are to come.
-
-    Attributes:
-        others: metric → outcome of those that were not chosen, or found no room.
-        scores: those that are in.
-        made: attributes that say how its sample was made, from the first score on.
-        undecided: what is known of it, while other metrics wait for these scores to be decided on; None where none do.
-    """
-
-    others: dict[str, Outcome]
-    undecided: Facts | None = None
-    scores: list[Score] = field(default_factory=list)
-    made: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Units:
@@ -124,7 +107,7 @@ class Units:
         self._roots: dict[UnitKey, PendingSpan] = {}
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
-        self._at_work: dict[UnitKey, _AtWork] = {}
+        self._at_work: dict[UnitKey, AtWork] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}
         self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
@@ -150,14 +133,8 @@ class Units:
             self.in_flight[key] = None
         if not self._assembler.ended(key, span, now_ns, size_bytes=size_bytes):
             self._let_late_go(key, pending, is_root=is_root)
-        elif pending is None:
-            return
-        elif is_root:
-            self._roots[key] = pending
-        elif self._attach:
-            self._hold.hold_child(key, pending, now_ns)
-        else:
-            pending.end()
+        elif pending is not None:
+            self._keep(key, pending, now_ns, is_root=is_root)
 
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
@@ -167,6 +144,15 @@ class Units:
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""
         self._assembler.broken(key, now_ns)
+
+    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int) -> None:
+        """Take in a unit whose spans are all there."""
+        key = unit.key
+        self._ledger.enter(key)
+        self.in_flight[key] = None
+        for span_id, span in pending.items():
+            self._keep(key, span, now_ns, is_root=span_id == key.span_id)
+        self._close(unit, now_ns)
 
     def submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
@@ -263,13 +249,21 @@ class Units:
             facts = Facts(key) if unit is None else unit.facts()
             self._turn_back(key, self._decisions.lost(facts, Outcome.SHUTDOWN), now_ns)
 
+    def _keep(self, key: UnitKey, pending: PendingSpan, now_ns: int, *, is_root: bool) -> None:
+        if is_root:
+            self._roots[key] = pending
+        elif self._attach:
+            self._hold.hold_child(key, pending, now_ns)
+        else:
+            pending.end()
+
     def _let_late_go(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
         if pending is not None:
             self._hold.enqueue(pending)
         if is_root:
             self._leaving.append((self._hold.queued, key))
 
-    def _finish(self, key: UnitKey, at_work: _AtWork) -> bool:
+    def _finish(self, key: UnitKey, at_work: AtWork) -> bool:
         """Let a unit leave of which all scores are in. False: it has left already."""
         del self._at_work[key]
         self._lanes.leave(key)
@@ -311,13 +305,13 @@ class Units:
                 others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
             self._turn_back(key, others | self._decisions.settle_rest(key, Outcome.QUEUE_FULL), now_ns)
             return
-        self._at_work[key] = _AtWork(others, None if all_decided else facts)
+        self._at_work[key] = AtWork(others, None if all_decided else facts)
         self._lanes.enter(key, chosen, held)
         now_s = self._clock()
         held_s = self._park(unit, now_ns)
         self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, more=not all_decided))
 
-    def _decide_rest(self, key: UnitKey, at_work: _AtWork, facts: Facts) -> None:
+    def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: Facts) -> None:
         """Decide on the metrics that wait for scores at which rules look, when all of these are in."""
         scores = {score.metric: score.quality for score in at_work.scores}
         if not self._decisions.screens <= scores.keys() | at_work.others.keys():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Final
@@ -172,6 +173,11 @@ class _Port:
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         assert key in self.opened_units, "a unit was broken that was not opened"
+
+    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int) -> None:
+        self.handed_on[unit.key] += 1
+        for one in pending.values():
+            one.end()
 
     def submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int

@@ -1,0 +1,101 @@
+"""The sections of ``spanscore serve``: where spans arrive, how they become units, and where a proxy sends them on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from spanscore.settings.kinds import Count, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
+
+__all__ = ["ForwardSettings", "RequestLimits", "ServeSettings", "TlsSettings", "WireUnits"]
+
+
+class ForwardSettings(SettingsPart):
+    """Where a proxy sends on what it received: OTLP over HTTP, whichever way it came.
+
+    Attributes:
+        endpoint: of the backend or Collector, without ``/v1/traces``.
+        headers: of a request that are sent on with it, in any case; all others end here.
+        timeout: of one request.
+    """
+
+    endpoint: WebAddress
+    headers: list[str] = Field(default_factory=list)
+    timeout: PositiveSeconds = 10.0
+
+
+class TlsSettings(SettingsPart):
+    """Files of the server's certificate, as PEM.
+
+    Attributes:
+        cert: with the chain above it.
+        key: its private key.
+    """
+
+    cert: str
+    key: str
+
+
+class RequestLimits(SettingsPart):
+    """Sizes past which a request is refused for good.
+
+    Attributes:
+        request: of its body, as it came.
+        inflated: of its body without compression.
+    """
+
+    request: Size = 16_000_000
+    inflated: Size = 64_000_000
+
+
+class ServeSettings(SettingsPart):
+    """Where ``spanscore serve`` listens for OTLP.
+
+    Attributes:
+        grpc: address and port of OTLP over gRPC; null = none.
+        http: of OTLP over HTTP, protobuf and JSON; null = none.
+        mode: ``tee`` = a copy of the spans arrives, and only scores leave; ``proxy`` = spans are sent on, with their scores.
+        forward: where to, of a proxy.
+        tls: null = without.
+        token_file: file that holds the bearer token that clients must send.
+        token_env: variable that holds it.
+        insecure: whether an address that others reach may be listened on without TLS or without a token.
+        limits: sizes past which a request is refused.
+        drain: how long a SIGTERM waits for what is being scored.
+    """
+
+    grpc: str | None = "127.0.0.1:4317"
+    http: str | None = "127.0.0.1:4318"
+    mode: Literal["tee", "proxy"] = "tee"
+    forward: ForwardSettings | None = None
+    tls: TlsSettings | None = None
+    token_file: str | None = None
+    token_env: str | None = None
+    insecure: bool = False
+    limits: RequestLimits = RequestLimits()
+    drain: Seconds = 30.0
+
+
+class WireUnits(SettingsPart):
+    """Whose spans are read, and when those that arrive from elsewhere are a whole unit.
+
+    Attributes:
+        quiet: a unit whose root is there closes when no span of it has come for this long.
+        orphan_wait: spans whose parent never comes wait for this long after the latest span of their trace.
+        max_age: a unit that is older closes incomplete.
+        max_spans: of a unit, claimed ones; one with more closes incomplete.
+        max_bytes: of a unit's spans; likewise.
+        traces: open ones with spans that may be of a unit; more are refused until some have closed.
+        bytes: of spans that wait, likewise.
+        late: of a span that comes after its unit was closed: ``count`` it, or ``rescore`` the unit, as its next revision.
+    """
+
+    quiet: Seconds = 2.0
+    orphan_wait: Seconds = 60.0
+    max_age: PositiveSeconds = 3_600.0
+    max_spans: Count = 2_000
+    max_bytes: Size = 16_000_000
+    traces: Count = 100_000
+    bytes: Size = 512_000_000
+    late: Literal["count", "rescore"] = "count"
