@@ -116,7 +116,7 @@ class Doors:
     def _hear_others(self) -> ForeignSpans:
         from spanscore.dialects.translations.registry import Translator
         from spanscore.receivers.processor.foreign_spans import ForeignSpans
-        from spanscore.receivers.processor.scopes import Scopes
+        from spanscore.receivers.scopes import Scopes
 
         line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
         made = ForeignSpans(

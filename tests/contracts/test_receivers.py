@@ -19,7 +19,7 @@ from spanscore.protocols import Receiver, Recorded
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.processor.foreign_spans import ForeignSpans
-from spanscore.receivers.processor.scopes import Scopes
+from spanscore.receivers.scopes import Scopes
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.inbox import Inbox
 from spanscore.sampling.rates import RateSampler

@@ -22,7 +22,7 @@ from spanscore.model.span import Facts, SpanData, UnitKey
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
 from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, OpenUnits
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
-from spanscore.receivers.processor.scopes import Role, Scopes
+from spanscore.receivers.scopes import Role, Scopes
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 

@@ -6,7 +6,7 @@ import pytest
 from tests.traces.recordings import RECORDINGS
 
 from spanscore.dialects.translations.registry import Translator
-from spanscore.receivers.processor.scopes import Role, Scopes
+from spanscore.receivers.scopes import Role, Scopes
 
 SCOPES = {recording.instrumentation: recording.scopes() for recording in RECORDINGS}
 CLIENTS = {name: scopes for name, scopes in SCOPES.items() if name.endswith("-openai")}
