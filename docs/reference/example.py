@@ -38,6 +38,9 @@ _GIVEN: Final[Mapping[str, str]] = {
     "sampling.rules[].when.score.metric": "string_presence",
     "sampling.rules[].when.score.below": "0.5",
     "alerts.<metric>.baseline": "0.85",
+    "serve.forward.endpoint": '"http://127.0.0.1:14318"',
+    "serve.tls.cert": '"server.pem"',
+    "serve.tls.key": '"server.key"',
 }
 """What stands where there is no default, or where the default would be no example."""
 _NAMED: Final = {
@@ -45,7 +48,7 @@ _NAMED: Final = {
     ("<metric>", "alerts"): "faithfulness",
     ("<model>", "judge"): "gpt-4o-mini",
 }
-_OPTIONAL: Final = ("serve_metrics",)
+_OPTIONAL: Final = ("serve_metrics", "serve.forward", "serve.tls")
 """Sections that are not there by default."""
 _ONE_OF: Final = ("alerts.<metric>.baseline.",)
 """Keys of sections that may stand in the place of a value: what that means says it."""
@@ -115,4 +118,5 @@ def _placed(line: str, place: Sequence[str]) -> str:
 
 
 def _is_example(place: Sequence[str]) -> bool:
-    return any(one.endswith(("[]", ">")) or one in _OPTIONAL for one in place)
+    within = {".".join(place[:depth]) for depth in range(1, len(place) + 1)}
+    return not within.isdisjoint(_OPTIONAL) or any(one.endswith(("[]", ">")) for one in place)

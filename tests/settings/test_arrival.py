@@ -114,10 +114,9 @@ IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls"}
 """Keys that cannot stand beside another."""
 VARIES = object()
 LEAVES = dict(leaves(Configuration))
-SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve."))} | {
-    f"units.{name}" for name in WireUnits.model_fields
-}
-"""They take a server, and so tests of their own."""
+SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve."))}
+WIRE = {f"units.{name}" for name in WireUnits.model_fields}
+"""They take a server, and so tests of their own; the latter, and those of ``serve``, in tests/service."""
 
 
 def unusual(path: str) -> Any:
@@ -225,7 +224,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {place: one[place] if one.get(place) == other.get(place) else VARIES for place in one | other}
 
 
-@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED))
+@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE))
 def test_a_key_arrives_in_a_part_or_in_a_file(path: str, tmp_path: Path, usual: dict[str, Any]) -> None:
     made = made_of(tmp_path / "spanscore.yaml", path)
 
@@ -252,5 +251,5 @@ def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:
     with OnlineScorer.from_config(tmp_path / "spanscore.yaml", tracer_provider=a_trace().provider) as scorer:
         made = dict(values(scorer, "scorer", set()))
 
-    assert {f"serve_metrics.{name}" for name in where} == SERVED
+    assert {f"serve_metrics.{name}" for name in where} == {path for path in SERVED if path.startswith("serve_metrics.")}
     assert made["scorer._endpoint.url"] == f"http://127.0.0.2:{where['port']}/metrics"

@@ -57,7 +57,7 @@ class ServeSettings(SettingsPart):
         http: of OTLP over HTTP, protobuf and JSON; null = none.
         mode: ``tee`` = a copy of the spans arrives, and only scores leave; ``proxy`` = spans are sent on, with their scores.
         forward: where to, of a proxy.
-        tls: null = without.
+        tls: what clients check the server by; null = what they send travels as plain text.
         token_file: file that holds the bearer token that clients must send.
         token_env: variable that holds it.
         insecure: whether an address that others reach may be listened on without TLS or without a token.
