@@ -48,6 +48,16 @@ def test_file_without_scores_says_so(tmp_path: Path) -> None:
     assert "no scored spans" in result.output
 
 
+def test_spans_that_are_not_valid_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    two = stored(0.25) + stored(0.5).replace('"traceId":"', '"traceId":"zz')
+
+    result = CliRunner().invoke(app(), ["report", "-", "-o", str(tmp_path / "page.html")], input=two)
+
+    assert result.exit_code == 0, result.output
+    assert "faithfulness is 0.25 on 1 score" in result.output
+    assert "-: 1 left out as not valid: a trace id that is not 16 bytes (1)" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

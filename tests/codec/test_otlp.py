@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -105,6 +106,38 @@ def test_what_is_no_request_is_named_by_its_line_and_not_quoted(line: str) -> No
     assert "secret" not in str(raised.value)
 
 
-def test_an_id_that_is_no_hex_is_an_error_too() -> None:
-    with pytest.raises(SampleError, match="line 1"):
-        list(read_spans([json_line([ended()]).replace('"traceId":"', '"traceId":"zz')]))
+VALID = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "startTimeUnixNano": "5"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"traceId": "5b"}, "a trace id that is not 16 bytes"),
+        ({"traceId": "zz8efff798038103d269b633813fc60c"}, "a trace id that is not 16 bytes"),
+        ({"traceId": "0" * 32}, "a trace id of zeros"),
+        ({"spanId": "ee" * 500}, "a span id that is not 8 bytes"),
+        ({"spanId": ""}, "a span id that is not 8 bytes"),
+        ({"spanId": "0" * 16}, "a span id of zeros"),
+        ({"parentSpanId": "abc"}, "a parent's id that is not 8 bytes"),
+        ({"startTimeUnixNano": "-1"}, "a span that cannot be read"),
+        ({"attributes": 3}, "a span that cannot be read"),
+    ],
+)
+def test_a_span_that_is_not_valid_is_left_out_and_counted_and_the_others_are_read(
+    wrong: dict[str, Any], reason: str
+) -> None:
+    left_out: Counter[str] = Counter()
+
+    read = list(read_spans([a_line({**VALID, **wrong}, {**VALID, "name": "well"})], left_out))
+
+    assert ([span.name for span in read], left_out) == (["well"], {reason: 1})
+
+
+def test_an_end_before_its_start_is_read_as_the_start() -> None:
+    (span,) = read_spans([a_line({**VALID, "endTimeUnixNano": "3"})])
+
+    assert (span.start_ns, span.end_ns) == (5, 5)
+
+
+def a_line(*spans: dict[str, Any]) -> str:
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})

@@ -1,24 +1,46 @@
-"""A file that a command was given → its lines."""
+"""A file of spans that a command was given → its spans."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spanscore.errors import ConfigurationError
+import typer
 
-__all__ = ["opened_lines"]
+from spanscore.codec.otlp import read_spans
+from spanscore.errors import ConfigurationError
+from spanscore.model.span import SpanData
+from spanscore.settings.printable import printable
+
+__all__ = ["stored_spans"]
 
 
 @contextmanager
-def opened_lines(file: str) -> Iterator[Iterable[str]]:
-    """Yield the lines of a file, or of standard input for ``-``; what is not UTF-8 in them is replaced.
+def stored_spans(file: str) -> Iterator[Iterator[SpanData]]:
+    """Yield the valid spans of a file of OTLP-JSON lines; at the end, standard error says how many are not, and why.
+
+    Args:
+        file: ``-`` = standard input.
 
     Raises:
         ConfigurationError: it cannot be read.
+        SampleError: a line is not OTLP-JSON.
     """
+    left_out: Counter[str] = Counter()
+    with _opened(file) as lines:
+        yield read_spans(lines, left_out)
+    if left_out:
+        why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.most_common())
+        told = f"{printable(file)}: {left_out.total():,} left out as not valid: {why}"
+        typer.secho(told, fg=typer.colors.YELLOW, err=True)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[Iterable[str]]:
+    """Yield the lines of a file; what is not UTF-8 in them is replaced."""
     if file == "-":
         yield sys.stdin
         return

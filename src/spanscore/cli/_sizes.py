@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spanscore import semconv
-from spanscore.cli._lines import opened_lines
-from spanscore.codec.otlp import read_spans
+from spanscore.cli._lines import stored_spans
 from spanscore.codec.text import as_text, plain_number
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.cost import Cost, cost_of, samples_with
@@ -58,8 +57,8 @@ def measured_in(file: str, metrics: Iterable[str]) -> Mapping[str, Cost]:
         SampleError: a line is not OTLP-JSON.
     """
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in metrics}
-    with opened_lines(file) as lines:
-        for span in read_spans(lines):
+    with stored_spans(file) as spans:
+        for span in spans:
             of_metric = found.get(as_text(span.attributes.get(semconv.EVALUATION_NAME) or ""))
             paid = _paid(span)
             if of_metric is not None and any(paid):

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spanscore.cli._lines import opened_lines
-from spanscore.codec.otlp import read_spans
+from spanscore.cli._lines import stored_spans
 from spanscore.errors import writing
 from spanscore.report import findings, write
 from spanscore.settings.printable import printable, printable_lines
@@ -32,8 +31,8 @@ def report(
 
     Get such a file with [bold]spanscore demo --out FILE[/bold] or from the OpenTelemetry Collector's file exporter.
     """
-    with opened_lines(file) as lines, writing(f"--out {out}"):
-        found = write(read_spans(lines), out, title=title)
+    with stored_spans(file) as spans, writing(f"--out {out}"):
+        found = write(spans, out, title=title)
     if not found.units:
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(printable_lines(findings.headline(found)))

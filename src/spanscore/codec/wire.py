@@ -1,14 +1,54 @@
 """OTLP as it stands on the wire: a request → its spans, each still the bytes that came, and back.
 
-What is not scored is never converted: a request is taken apart by a skeleton of its messages in which a span is bytes; ids are
-read at their fixed offsets, as every known SDK writes fields in order, and anything else is decoded.
+What is not scored is never converted: a request is taken apart by a skeleton of its messages in which a span is bytes, and a
+child's ids are read at their fixed offsets. SDKs write the fields of a span in order, ids first; the Collector (since 0.136)
+writes them from the end, ids last. Anything else, and what has no parent, is decoded as far as its ids.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any, NamedTuple
 
-__all__ = ["Origin", "WireSpan"]
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore.codec.otlp_span import IS_REMOTE, attributes_of, span_data_of_message
+from spanscore.codec.skeleton import RequestSkeleton, SpanHead
+from spanscore.codec.text import safe_text
+from spanscore.codec.wire_json import UnreadableRequest, from_json
+from spanscore.model.foreign import type_name
+from spanscore.model.span import SpanData
+
+__all__ = [
+    "Origin",
+    "Taken",
+    "UnreadableRequest",
+    "WireSpan",
+    "from_json",
+    "request_of",
+    "span_data_of",
+    "taken_apart",
+    "trace_state_of",
+    "with_attributes",
+]
+
+_FORWARDS = Struct("2s16s2s8s2s8s").unpack_from
+_BACKWARDS = Struct("2s8s2s8s2s16s").unpack_from
+_IDS_SIZE, _FLAGS_SIZE = 38, 6
+_TRACE_ID, _SPAN_ID, _PARENT_ID, _FLAGS = b"\n\x10", b"\x12\x08", b'"\x08', b"\x85\x01"
+"""The tags of these fields, of ids with the right length."""
+_REMOTE_BIT = 2
+"""Of the second byte of the flags: only who says that the parent is remote has it set."""
+_UNREADABLE = "a span that cannot be read"
+_NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_CACHED, _CACHED_BYTES = 256, 16_384
+"""How many resources and scopes are kept decoded, and up to which size: services have few, and they are small."""
 
 
 class Origin(NamedTuple):
@@ -37,7 +77,7 @@ class WireSpan(NamedTuple):
         span_id: 8 bytes, likewise.
         parent_id: 8 bytes; empty where it has no parent.
         parent_is_remote: its parent is in another process, as far as its flags say.
-        raw: the ``Span`` message.
+        raw: the ``Span`` message. Only its ids and flags were read: the rest may still turn out to be no span.
         origin: whose it is.
     """
 
@@ -47,3 +87,178 @@ class WireSpan(NamedTuple):
     parent_is_remote: bool
     raw: bytes
     origin: Origin
+
+
+class Taken(NamedTuple):
+    """One request, taken apart.
+
+    Attributes:
+        spans: those that are valid, in their order.
+        rejected: what is wrong → how many spans are not valid for it; it quotes nothing of them.
+    """
+
+    spans: Sequence[WireSpan]
+    rejected: Mapping[str, int]
+
+
+def taken_apart(body: bytes) -> Taken:
+    """Return the spans of an ``ExportTraceServiceRequest``.
+
+    Raises:
+        UnreadableRequest: it is none.
+    """
+    try:
+        request = RequestSkeleton.FromString(body)
+        read = [_read(raw, origin) for origin, raws in _by_origin(request) for raw in raws]
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error)) from None
+    spans = [span for span in read if type(span) is WireSpan]
+    rejected = Counter(reason for reason in read if isinstance(reason, str)) if len(spans) < len(read) else {}
+    return Taken(spans, rejected)
+
+
+def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData:
+    """Return a span as we see it; spans of one origin share their resource. An end before the start is the start.
+
+    Args:
+        span: a valid one.
+        mended: counts what was not as it should be.
+
+    Raises:
+        UnreadableRequest: what follows the ids is no span.
+    """
+    try:
+        message = Span.FromString(span.raw)
+        resource = _resource(span.origin.resource)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error)) from None
+    if mended is not None and message.end_time_unix_nano < message.start_time_unix_nano:
+        mended["an end before its start"] += 1
+    return span_data_of_message(message, span.origin.scope_name, resource)
+
+
+def trace_state_of(span: WireSpan) -> str:
+    """Return the W3C ``tracestate`` header, empty where there is none."""
+    raw = span.raw
+    if raw[28:30] == _PARENT_ID and raw[18:20] == _SPAN_ID and raw[:2] == _TRACE_ID:
+        return ""  # it would stand before the parent
+    if raw[-38:-36] == _PARENT_ID and raw[-28:-26] == _SPAN_ID and raw[-18:-16] == _TRACE_ID:
+        return ""
+    return str(SpanHead.FromString(raw).trace_state, "utf-8", "replace")
+
+
+def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
+    """Return a ``Span`` message with more attributes: its own bytes, these appended.
+
+    Args:
+        raw: the message.
+        attributes: bool, int, float and text, and lists of them.
+    """
+    more = Span()
+    for name, value in attributes.items():
+        pair = more.attributes.add(key=safe_text(name))
+        _set(pair.value, value)
+    return raw + more.SerializeToString()
+
+
+def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
+    """Return an ``ExportTraceServiceRequest`` of ``Span`` messages, grouped by origin in the order in which they came."""
+    request = RequestSkeleton()
+    resources: dict[tuple[bytes, str], Any] = {}
+    scopes: dict[Origin, Any] = {}
+    for origin, raw in spans:
+        if origin not in scopes:
+            whose = origin.resource, origin.resource_schema
+            if whose not in resources:
+                resources[whose] = request.resource_spans.add(resource=[whose[0]], schema_url=whose[1])
+            added = resources[whose].scope_spans.add(scope=[origin.scope], schema_url=origin.scope_schema)
+            scopes[origin] = added.spans
+        scopes[origin].append(raw)
+    return bytes(request.SerializeToString())
+
+
+def _by_origin(request: Any) -> Iterator[tuple[Origin, Iterable[bytes]]]:
+    for resource_spans in request.resource_spans:
+        resource, schema = b"".join(resource_spans.resource), resource_spans.schema_url
+        for scope_spans in resource_spans.scope_spans:
+            scope = b"".join(scope_spans.scope)
+            yield Origin(resource, scope, _scope_name(scope), schema, scope_spans.schema_url), scope_spans.spans
+
+
+def _read(raw: bytes, origin: Origin) -> WireSpan | str:
+    """Return a span, or why it is not valid."""
+    size = len(raw)
+    if size < _IDS_SIZE + _FLAGS_SIZE:
+        return _decoded(raw, origin)
+    first, trace_id, second, span_id, third, parent_id = _FORWARDS(raw)
+    flags_at = size - _FLAGS_SIZE
+    if first != _TRACE_ID:
+        third, parent_id, second, span_id, first, trace_id = _BACKWARDS(raw, size - _IDS_SIZE)
+        flags_at -= _IDS_SIZE
+    if third != _PARENT_ID or second != _SPAN_ID or first != _TRACE_ID:
+        return _decoded(raw, origin)
+    if raw[flags_at : flags_at + 2] != _FLAGS or raw[flags_at + 3] & _REMOTE_BIT:
+        return _decoded(raw, origin)
+    if trace_id == _NO_TRACE or _NO_SPAN in (span_id, parent_id):
+        return _decoded(raw, origin)
+    return WireSpan(trace_id, span_id, parent_id, False, raw, origin)
+
+
+def _decoded(raw: bytes, origin: Origin) -> WireSpan | str:
+    try:
+        head = SpanHead.FromString(raw)
+    except DecodeError:
+        return _UNREADABLE
+    if wrong := _wrong(head) if raw else _UNREADABLE:
+        return wrong
+    has_parent = bool(head.parent_span_id.strip(b"\0"))
+    is_remote = has_parent and head.flags & IS_REMOTE == IS_REMOTE
+    return WireSpan(head.trace_id, head.span_id, head.parent_span_id if has_parent else b"", is_remote, raw, origin)
+
+
+def _wrong(head: Any) -> str | None:
+    if len(head.trace_id) != len(_NO_TRACE):
+        return "a trace id that is not 16 bytes"
+    if len(head.span_id) != len(_NO_SPAN):
+        return "a span id that is not 8 bytes"
+    if len(head.parent_span_id) not in (0, len(_NO_SPAN)):
+        return "a parent's id that is not 8 bytes"
+    if head.trace_id == _NO_TRACE:
+        return "a trace id of zeros"
+    return "a span id of zeros" if head.span_id == _NO_SPAN else None
+
+
+def _scope_name(scope: bytes) -> str:
+    return _small_scope_name(scope) if len(scope) <= _CACHED_BYTES else _decoded_scope_name(scope)
+
+
+def _decoded_scope_name(scope: bytes) -> str:
+    return InstrumentationScope.FromString(scope).name
+
+
+_small_scope_name = lru_cache(_CACHED)(_decoded_scope_name)
+
+
+def _resource(resource: bytes) -> Mapping[str, Any]:
+    return _small_resource(resource) if len(resource) <= _CACHED_BYTES else _decoded_resource(resource)
+
+
+def _decoded_resource(resource: bytes) -> Mapping[str, Any]:
+    return attributes_of(Resource.FromString(resource).attributes)
+
+
+_small_resource = lru_cache(_CACHED)(_decoded_resource)
+
+
+def _set(into: Any, value: Any) -> None:
+    if isinstance(value, bool):
+        into.bool_value = value
+    elif isinstance(value, int):
+        into.int_value = value
+    elif isinstance(value, float):
+        into.double_value = value
+    elif isinstance(value, str):
+        into.string_value = safe_text(value)
+    else:
+        for item in value:
+            _set(into.array_value.values.add(), item)

@@ -1,0 +1,63 @@
+"""A ``Span`` message of OTLP → SpanData."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spanscore.codec.sdk import STATUS, structured
+from spanscore.model.span import SpanData
+
+__all__ = ["IS_REMOTE", "attributes_of", "span_data_of_message"]
+
+IS_REMOTE = 0x300
+"""Of a span's flags the bits that say that it is known where its parent is, and that it is in another process
+(opentelemetry-proto 1.1)."""
+_SAYS_REMOTE = 0x100
+_SAMPLED = 1
+"""OTLP carries the W3C flags only from some SDKs; a span that was exported was sampled."""
+_FLAGS = 0xFF
+_KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
+"""By OTLP's number; 0 is "unspecified", to be read as internal."""
+
+
+def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> SpanData:
+    """Return a valid ``Span`` as we see it. An end before the start is read as the start."""
+    return SpanData(
+        trace_id=int.from_bytes(span.trace_id),
+        span_id=int.from_bytes(span.span_id),
+        parent_id=int.from_bytes(span.parent_span_id) or None,
+        name=span.name,
+        start_ns=span.start_time_unix_nano,
+        end_ns=max(span.start_time_unix_nano, span.end_time_unix_nano),
+        scope=scope,
+        kind=_KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "internal",
+        status=STATUS[span.status.code] if 0 <= span.status.code < len(STATUS) else "unset",
+        attributes=structured(attributes_of(span.attributes)),
+        trace_flags=span.flags & _FLAGS | _SAMPLED,
+        trace_state=span.trace_state,
+        resource=resource,
+        parent_is_remote=_parent_is_remote(span),
+        events=tuple((event.name, attributes_of(event.attributes)) for event in span.events),
+    )
+
+
+def attributes_of(pairs: Iterable[Any]) -> dict[str, Any]:
+    """Return ``KeyValue`` messages as plain values; of a key that comes twice, the last."""
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _parent_is_remote(span: Any) -> bool | None:
+    if not (span.parent_span_id and span.flags & _SAYS_REMOTE):
+        return None
+    return bool(span.flags & IS_REMOTE == IS_REMOTE)
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    held = getattr(value, kind)
+    if kind == "array_value":
+        return [_value(item) for item in held.values]
+    return attributes_of(held.values) if kind == "kvlist_value" else held
