@@ -181,13 +181,17 @@ def scrape_config(port: int) -> str:
 
 
 @contextmanager
-def carrying(folder: Path, collector: ModuleType, to: Mapping[str, str]) -> Iterator[str]:
+def carrying(
+    folder: Path, collector: ModuleType, to: Mapping[str, str], config: str = "otelcol.yaml", *changes: Path
+) -> Iterator[str]:
     """Run the Collector of ``integrations/collector``, in a hurry, and yield where it takes OTLP.
 
     Args:
         folder: for its output.
         collector: the module of its server.
         to: variables of its configuration: ``TRACES_OTLP_ENDPOINT``, ``PROMETHEUS_WRITE_URL``.
+        config: which one of that folder.
+        changes: files on top of it.
     """
     folder.mkdir(exist_ok=True)
     http, health = free_port(), free_port()
@@ -199,8 +203,8 @@ def carrying(folder: Path, collector: ModuleType, to: Mapping[str, str]) -> Iter
         "BATCH_TIMEOUT": "100ms",
         **to,
     }
-    config = INTEGRATIONS / "collector" / "otelcol.yaml"
-    with collector.running(folder, config, environment=environment, health=health):
+    configs = (INTEGRATIONS / "collector" / config, *changes)
+    with collector.running(folder, *configs, environment=environment, health=health):
         yield f"http://127.0.0.1:{http}"
 
 
