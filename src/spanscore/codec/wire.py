@@ -8,7 +8,7 @@ writes them from the end, ids last. Anything else, and what has no parent, is de
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -38,15 +38,15 @@ __all__ = [
     "with_attributes",
 ]
 
-_FORWARDS = Struct("2s16s2s8s2s8s").unpack_from
-_BACKWARDS = Struct("2s8s2s8s2s16s").unpack_from
+_FRONT = Struct(">H16sH8sH8s").unpack_from
+_END = Struct(">H8sH8sH16s").unpack_from
 _IDS_SIZE, _FLAGS_SIZE = 38, 6
-_TRACE_ID, _SPAN_ID, _PARENT_ID, _FLAGS = b"\n\x10", b"\x12\x08", b'"\x08', b"\x85\x01"
-"""The tags of these fields, of ids with the right length."""
-_REMOTE_BIT = 2
-"""Of the second byte of the flags: only who says that the parent is remote has it set."""
-_UNREADABLE = "a span that cannot be read"
+_TAGS = 0x0A10, 0x1208, 0x2208
+"""Of the trace's id, the span's and its parent's, each with its right length."""
+_FLAG, _REMOTE_BIT = 0x85, 2
+"""The first byte of the flags' tag; of their own second one what is set only where the parent is known to be remote."""
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_UNREADABLE = "a span that cannot be read"
 _CACHED, _CACHED_BYTES = 256, 16_384
 """How many resources and scopes are kept decoded, and up to which size: services have few, and they are small."""
 
@@ -89,6 +89,10 @@ class WireSpan(NamedTuple):
     origin: Origin
 
 
+_new: Callable[[type[WireSpan], tuple[bytes, bytes, bytes, bool, bytes, Origin]], WireSpan] = tuple.__new__
+"""Half of what the constructor of a named tuple takes."""
+
+
 class Taken(NamedTuple):
     """One request, taken apart.
 
@@ -107,13 +111,18 @@ def taken_apart(body: bytes) -> Taken:
     Raises:
         UnreadableRequest: it is none.
     """
+    spans: list[WireSpan] = []
+    rejected: Counter[str] = Counter()
     try:
-        request = RequestSkeleton.FromString(body)
-        read = [_read(raw, origin) for origin, raws in _by_origin(request) for raw in raws]
+        for origin, raws in _by_origin(RequestSkeleton.FromString(body)):
+            for raw in raws:
+                span = _in_place(raw, origin) or _decoded(raw, origin)
+                if isinstance(span, WireSpan):
+                    spans.append(span)
+                else:
+                    rejected[span] += 1
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
-    spans = [span for span in read if type(span) is WireSpan]
-    rejected = Counter(reason for reason in read if isinstance(reason, str)) if len(spans) < len(read) else {}
     return Taken(spans, rejected)
 
 
@@ -139,12 +148,10 @@ def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData
 
 def trace_state_of(span: WireSpan) -> str:
     """Return the W3C ``tracestate`` header, empty where there is none."""
-    raw = span.raw
-    if raw[28:30] == _PARENT_ID and raw[18:20] == _SPAN_ID and raw[:2] == _TRACE_ID:
-        return ""  # it would stand before the parent
-    if raw[-38:-36] == _PARENT_ID and raw[-28:-26] == _SPAN_ID and raw[-18:-16] == _TRACE_ID:
-        return ""
-    return str(SpanHead.FromString(raw).trace_state, "utf-8", "replace")
+    try:
+        return str(SpanHead.FromString(span.raw).trace_state, "utf-8", "replace")
+    except DecodeError:
+        return ""  # what follows the ids is no span; who decodes all of it is told
 
 
 def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
@@ -185,47 +192,50 @@ def _by_origin(request: Any) -> Iterator[tuple[Origin, Iterable[bytes]]]:
             yield Origin(resource, scope, _scope_name(scope), schema, scope_spans.schema_url), scope_spans.spans
 
 
-def _read(raw: bytes, origin: Origin) -> WireSpan | str:
-    """Return a span, or why it is not valid."""
+def _in_place(raw: bytes, origin: Origin) -> WireSpan | None:
+    """Return a span with a parent in the same process whose ids are where they are expected; None where they are not."""
     size = len(raw)
     if size < _IDS_SIZE + _FLAGS_SIZE:
-        return _decoded(raw, origin)
-    first, trace_id, second, span_id, third, parent_id = _FORWARDS(raw)
-    flags_at = size - _FLAGS_SIZE
-    if first != _TRACE_ID:
-        third, parent_id, second, span_id, first, trace_id = _BACKWARDS(raw, size - _IDS_SIZE)
-        flags_at -= _IDS_SIZE
-    if third != _PARENT_ID or second != _SPAN_ID or first != _TRACE_ID:
-        return _decoded(raw, origin)
-    if raw[flags_at : flags_at + 2] != _FLAGS or raw[flags_at + 3] & _REMOTE_BIT:
-        return _decoded(raw, origin)
-    if trace_id == _NO_TRACE or _NO_SPAN in (span_id, parent_id):
-        return _decoded(raw, origin)
-    return WireSpan(trace_id, span_id, parent_id, False, raw, origin)
+        return None
+    first, trace_id, second, span_id, third, parent_id = _FRONT(raw)
+    at = size - _FLAGS_SIZE
+    if first != _TAGS[0]:
+        third, parent_id, second, span_id, first, trace_id = _END(raw, size - _IDS_SIZE)
+        at -= _IDS_SIZE
+    if (first, second, third) != _TAGS:
+        return None
+    if (raw[at] != _FLAG or raw[at + 1] != 1 or raw[at + 3] & _REMOTE_BIT) and _FLAG in raw:
+        return None
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN or parent_id == _NO_SPAN:  # noqa: PLR1714  it would build a tuple
+        return None
+    return _new(WireSpan, (trace_id, span_id, parent_id, False, raw, origin))
 
 
 def _decoded(raw: bytes, origin: Origin) -> WireSpan | str:
+    """Return a span wherever its ids are, or why it is not valid."""
     try:
         head = SpanHead.FromString(raw)
     except DecodeError:
         return _UNREADABLE
-    if wrong := _wrong(head) if raw else _UNREADABLE:
+    trace_id, span_id, parent_id = head.trace_id, head.span_id, head.parent_span_id
+    if wrong := _wrong(trace_id, span_id, parent_id) if raw else _UNREADABLE:
         return wrong
-    has_parent = bool(head.parent_span_id.strip(b"\0"))
-    is_remote = has_parent and head.flags & IS_REMOTE == IS_REMOTE
-    return WireSpan(head.trace_id, head.span_id, head.parent_span_id if has_parent else b"", is_remote, raw, origin)
+    if not parent_id or parent_id == _NO_SPAN:
+        return _new(WireSpan, (trace_id, span_id, b"", False, raw, origin))
+    is_remote = head.flags & IS_REMOTE == IS_REMOTE
+    return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, raw, origin))
 
 
-def _wrong(head: Any) -> str | None:
-    if len(head.trace_id) != len(_NO_TRACE):
+def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
+    if len(trace_id) != len(_NO_TRACE):
         return "a trace id that is not 16 bytes"
-    if len(head.span_id) != len(_NO_SPAN):
+    if len(span_id) != len(_NO_SPAN):
         return "a span id that is not 8 bytes"
-    if len(head.parent_span_id) not in (0, len(_NO_SPAN)):
+    if len(parent_id) not in (0, len(_NO_SPAN)):
         return "a parent's id that is not 8 bytes"
-    if head.trace_id == _NO_TRACE:
+    if trace_id == _NO_TRACE:
         return "a trace id of zeros"
-    return "a span id of zeros" if head.span_id == _NO_SPAN else None
+    return "a span id of zeros" if span_id == _NO_SPAN else None
 
 
 def _scope_name(scope: bytes) -> str:
