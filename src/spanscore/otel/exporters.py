@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from spanscore import semconv
 from spanscore.otel.partial_success import PartialSuccess
-from spanscore.otel.quiet_exporter import QuietExporter, Signal
+from spanscore.otel.quiet_exporter import SIGNALS, QuietExporter, Signal
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
-__all__ = ["OwnParts", "exporter_name", "otel_environment", "quiet_otlp_exporter", "sdk_disabled"]
+__all__ = ["OwnParts", "exporter_name", "otel_environment", "own_endpoints", "quiet_otlp_exporter", "sdk_disabled"]
 
 _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
     "traces": ("trace_exporter", "OTLPSpanExporter"),
@@ -133,6 +133,12 @@ def exporter_name(what: Signal) -> Literal["otlp", "none"]:
     return "none" if os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none" else "otlp"
 
 
+def own_endpoints() -> dict[Signal, str]:
+    """Return signal → where an exporter of our own would send it now, without credentials; without signals that are off."""
+    on: list[Signal] = [] if sdk_disabled() else [what for what in SIGNALS if exporter_name(what) == "otlp"]
+    return {what: _endpoint(what, _transport(what)) for what in on}
+
+
 def quiet_otlp_exporter(
     what: Signal, where: str, transport: Literal["http", "grpc"] = "http", **options: Any
 ) -> QuietExporter:
@@ -151,8 +157,12 @@ def quiet_otlp_exporter(
 
 
 def _exporter(what: Signal) -> QuietExporter:
-    transport: Literal["http", "grpc"] = "grpc" if _setting(what, "PROTOCOL") == "grpc" else "http"
+    transport = _transport(what)
     return quiet_otlp_exporter(what, _endpoint(what, transport), transport)
+
+
+def _transport(what: Signal) -> Literal["http", "grpc"]:
+    return "grpc" if _setting(what, "PROTOCOL") == "grpc" else "http"
 
 
 def _setting(what: Signal, name: str) -> str:

@@ -2,13 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from spanscore.settings.kinds import Count, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
 
-__all__ = ["ForwardSettings", "RequestLimits", "ServeSettings", "TlsSettings", "WireUnits"]
+__all__ = [
+    "ForwardSettings",
+    "ListenAddress",
+    "RequestLimits",
+    "ServeSettings",
+    "TlsSettings",
+    "WireUnits",
+    "listen_address",
+]
+
+_ADDRESS: Final = r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})"
+
+
+class ListenAddress(NamedTuple):
+    """Where to listen.
+
+    Attributes:
+        host: name or number; of IPv6 without its brackets.
+        port: 0 = any free one.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def listen_address(text: str) -> ListenAddress:
+    """Read ``127.0.0.1:4317`` or ``[::1]:4317``.
+
+    Raises:
+        ValueError: it is none; the message says what is.
+    """
+    found = re.fullmatch(_ADDRESS, text)
+    if found is None or int(found[2]) > _HIGHEST_PORT:
+        raise ValueError(
+            f"{text!r} is no address to listen on; write one as 127.0.0.1:4317 or [::1]:4317, or null for none"
+        )
+    return ListenAddress(found[1].strip("[]"), int(found[2]))
+
+
+_HIGHEST_PORT: Final = 65_535
+
+
+def _checked_address(text: str) -> str:
+    return str(listen_address(text))
+
+
+ListenOn = Annotated[
+    str, AfterValidator(_checked_address), WithJsonSchema({"type": "string", "pattern": f"^{_ADDRESS}$"})
+]
+"""Address and port."""
 
 
 class ForwardSettings(SettingsPart):
@@ -62,11 +115,11 @@ class ServeSettings(SettingsPart):
         token_env: variable that holds it.
         insecure: whether an address that others reach may be listened on without TLS or without a token.
         limits: sizes past which a request is refused.
-        drain: how long a SIGTERM waits for what is being scored.
+        drain: how long a SIGTERM waits, in all: most of it for what is being scored, the rest for the scores to leave.
     """
 
-    grpc: str | None = "127.0.0.1:4317"
-    http: str | None = "127.0.0.1:4318"
+    grpc: ListenOn | None = "127.0.0.1:4317"
+    http: ListenOn | None = "127.0.0.1:4318"
     mode: Literal["tee", "proxy"] = "tee"
     forward: ForwardSettings | None = None
     tls: TlsSettings | None = None

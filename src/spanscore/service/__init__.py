@@ -1,0 +1,1 @@
+"""``spanscore serve``: OTLP in over gRPC and HTTP, scores out."""

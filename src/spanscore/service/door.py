@@ -1,0 +1,213 @@
+"""Door: an export request as it came → its answer; what both listeners call.
+
+Overload is told before anything is inflated or parsed, so that refusing is cheap. What is taken is in the table when the answer
+leaves. In a proxy the answer is the backend's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from spanscore.codec.wire import Taken, UnreadableRequest, WireSpan, from_json, taken_apart
+from spanscore.runtime.log import log_internal_error
+from spanscore.service.answers import JSON, LATER_S, PROTOBUF, Answer, accepted, later, refusal
+from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
+
+__all__ = [
+    "GZIP",
+    "LOGS",
+    "METRICS",
+    "NO_HEADERS",
+    "TRACES",
+    "Door",
+    "ExportRequest",
+    "Onward",
+    "RequestCounts",
+    "SpanTaker",
+]
+
+TRACES: Final = "/v1/traces"
+LOGS: Final = "/v1/logs"
+METRICS: Final = "/v1/metrics"
+GZIP: Final = "gzip"
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+_OVERLOADED: Final = {
+    "bytes": "too many bytes of spans wait for their units; send again",
+    "traces": "too many traces are open; send again",
+    "inbox": "spans come faster than they are read; send again",
+    "forward": "spans wait for the backend; send again",
+    "bodies": "too many requests are being read; send again",
+}
+"""Why nothing more is taken at the moment → what the client is told."""
+
+
+class ExportRequest(NamedTuple):
+    """One request, over either wire.
+
+    Attributes:
+        path: of its signal over HTTP: ``/v1/traces``.
+        body: as it came.
+        is_json: else it is protobuf.
+        encoding: ``gzip``, or empty.
+        headers: of HTTP or gRPC, names in lower case.
+    """
+
+    path: str
+    body: bytes
+    is_json: bool = False
+    encoding: str = ""
+    headers: Mapping[str, str] = NO_HEADERS
+
+    @property
+    def content_type(self) -> str:
+        """Of the body."""
+        return JSON if self.is_json else PROTOBUF
+
+
+class RequestCounts(Protocol):
+    """What came, and what was refused: ``DoorCounts``. Any thread."""
+
+    def came(self, size_bytes: int, /) -> None:
+        """Count a request, whatever comes of it, by its body without compression; 0 where that is not known."""
+
+    def refuse(self, reason: str, /) -> None:
+        """Count a request that is refused, by a reason of few."""
+
+
+class SpanTaker(Protocol):
+    """Where spans go: ``OtlpSpans``."""
+
+    @property
+    def counts(self) -> RequestCounts:
+        """Where requests are counted."""
+
+    def overloaded(self) -> str | None:
+        """Return what there is too much of; None where there is room. Any thread."""
+
+    def take(self, taken: Taken) -> Sequence[WireSpan]:
+        """Take the spans of a request. Any thread."""
+
+
+class Onward(Protocol):
+    """What a proxy does with what it received: its backend's answer is the client's. Blocks; never raises."""
+
+    def overloaded(self) -> str | None:
+        """Return what there is too much of on the way to the backend; None where there is room."""
+
+    def spans(self, request: ExportRequest, body: bytes, taken: Taken) -> Answer:
+        """Keep some spans of a request and send the rest on.
+
+        Args:
+            request: as it came.
+            body: in protobuf, without compression.
+            taken: it taken apart.
+        """
+
+    def signal(self, request: ExportRequest) -> Answer:
+        """Send a request of logs or metrics on as it came."""
+
+
+class Door:
+    """Answers requests. Any thread.
+
+    Args:
+        spans: takes what was received.
+        inflated: bytes of a body without compression; more are refused for good.
+        onward: of a proxy; None = a copy arrives here, and nothing is sent on.
+
+    Attributes:
+        closed: whether nothing more is taken: the process is ending, and another one may take it.
+    """
+
+    def __init__(self, spans: SpanTaker, *, inflated: int, onward: Onward | None = None) -> None:
+        self._spans = spans
+        self._inflated = inflated
+        self._onward = onward
+        self.closed = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer waits for somebody else's: it must not be asked for on an event loop."""
+        return self._onward is not None
+
+    def answer(self, request: ExportRequest) -> Answer:
+        """Return the answer to a request to one of the three paths. Never raises."""
+        act = {TRACES: self._traces, LOGS: self._logs, METRICS: self._metrics}[request.path]
+        try:
+            return self._refused_now(request) or act(request)
+        except Exception as error:  # noqa: BLE001  (one defined answer each; a client is not to send this again)
+            log_internal_error("take a request", error)
+            return self.refuse("internal", HTTPStatus.INTERNAL_SERVER_ERROR, "it failed here", is_json=request.is_json)
+
+    def traces(
+        self, body: bytes, *, is_json: bool = False, encoding: str = "", headers: Mapping[str, str] = NO_HEADERS
+    ) -> Answer:
+        """Return the answer to spans."""
+        return self.answer(ExportRequest(TRACES, body, is_json, encoding, headers))
+
+    def refuse(self, reason: str, status: int, message: str, *, is_json: bool = False) -> Answer:
+        """Count and return a refusal for good; ``reason`` is one of few."""
+        self._count(reason)
+        return refusal(status, message, is_json=is_json)
+
+    def refuse_for_now(self, reason: str, *, is_json: bool = False) -> Answer:
+        """Count and return a refusal of what may be sent again."""
+        self._count(reason)
+        return later(_OVERLOADED.get(reason, "too much at the moment; send again"), is_json=is_json)
+
+    def hung_up(self) -> None:
+        """Count a request whose client did not stay to its end."""
+        self._count("hung_up")
+
+    def overloaded(self) -> str | None:
+        """Return what there is too much of; None where there is room."""
+        return self._spans.overloaded() or (None if self._onward is None else self._onward.overloaded())
+
+    def _refused_now(self, request: ExportRequest) -> Answer | None:
+        if self.closed:
+            message = "it is being shut down; send again, to another one"
+            self._count("closing")
+            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, message, is_json=request.is_json, retry_after_s=LATER_S)
+        reason = self.overloaded() if request.path == TRACES else None
+        return None if reason is None else self.refuse_for_now(reason, is_json=request.is_json)
+
+    def _traces(self, request: ExportRequest) -> Answer:
+        counts, is_json = self._spans.counts, request.is_json
+        try:
+            body = gunzipped(request.body, self._inflated) if request.encoding == GZIP else request.body
+            protobuf = from_json(body) if is_json else body
+            taken = taken_apart(protobuf)
+        except TooLargeError as error:
+            return self.refuse("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), is_json=is_json)
+        except (NotCompressedError, UnreadableRequest) as error:
+            return self.refuse("unreadable", HTTPStatus.BAD_REQUEST, str(error), is_json=is_json)
+        counts.came(len(body))
+        if self._onward is not None:
+            return self._onward.spans(request, protobuf, taken)
+        self._spans.take(taken)
+        rejected = sum(taken.rejected.values())
+        return accepted("traces", rejected, _told(taken.rejected) if rejected else "", is_json=is_json)
+
+    def _logs(self, request: ExportRequest) -> Answer:
+        """Logs are of no use here; an SDK sends all signals to one endpoint, and is not to complain."""
+        self._spans.counts.came(len(request.body))
+        return accepted("logs", is_json=request.is_json) if self._onward is None else self._onward.signal(request)
+
+    def _metrics(self, request: ExportRequest) -> Answer:
+        if self._onward is not None:
+            self._spans.counts.came(len(request.body))
+            return self._onward.signal(request)
+        message = "no metrics are taken here; send them to the Collector or backend"
+        return self.refuse("metrics", HTTPStatus.NOT_FOUND, message, is_json=request.is_json)
+
+    def _count(self, reason: str) -> None:
+        self._spans.counts.came(0)
+        self._spans.counts.refuse(reason)
+
+
+def _told(rejected: Mapping[str, int]) -> str:
+    return "; ".join(f"{number:,} with {reason}" for reason, number in sorted(rejected.items()))

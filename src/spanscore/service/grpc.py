@@ -1,0 +1,160 @@
+"""OTLP over gRPC: generic handlers on bytes, so that no message is decoded that the door does not decode itself.
+
+Calls are read as streams of one message, the same on the wire: only so one whose message never comes can be given up. gRPC does
+not inflate, as it has one limit for both sizes of a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import grpc
+
+from spanscore.errors import ConfigurationError
+from spanscore.runtime.pool import DaemonPool
+from spanscore.service.answers import Answer
+from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, Door, ExportRequest
+from spanscore.service.guard import BearerToken
+from spanscore.service.http import is_light
+from spanscore.service.limits import GZIP_MAGIC, READ_S
+
+__all__ = ["GrpcListener"]
+
+CALLS: Final = 4_096
+"""At once; those of one connection wait for each other long before."""
+_STOP_S: Final = 5.0
+_DETAILS: Final = "grpc-status-details-bin"
+_COLLECTOR: Final = "/opentelemetry.proto.collector"
+_PATHS: Final = {
+    f"{_COLLECTOR}.trace.v1.TraceService/Export": TRACES,
+    f"{_COLLECTOR}.logs.v1.LogsService/Export": LOGS,
+    f"{_COLLECTOR}.metrics.v1.MetricsService/Export": METRICS,
+}
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_IDENTITY_AND_GZIP: Final = 0b101
+"""Bits of ``grpc_compression_algorithm``."""
+
+
+class GrpcListener:
+    """Serves OTLP over gRPC on the running event loop.
+
+    Args:
+        door: what answers.
+        address: ``host:port``.
+        token: that clients must send; None = none.
+        certificate: key and certificate as PEM; None = plain.
+        most: bytes of a message as it comes.
+        pool: threads for what takes long.
+
+    Attributes:
+        port: the one that is listened on, from ``start`` on.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        address: str,
+        *,
+        token: BearerToken | None,
+        certificate: tuple[bytes, bytes] | None,
+        most: int,
+        pool: DaemonPool,
+    ) -> None:
+        self._calls = _OtlpGrpc(door, token, pool, most)
+        self._address = address
+        self._certificate = certificate
+        self._most = most
+        self._server: Any = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Begin to accept.
+
+        Raises:
+            ConfigurationError: nothing can listen there.
+        """
+        options = [
+            ("grpc.max_receive_message_length", self._most),
+            ("grpc.max_concurrent_streams", 100),
+            ("grpc.per_message_decompression", 0),
+            ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_connection_idle_ms", 600_000),
+        ]
+        server: Any = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
+        server.add_generic_rpc_handlers((self._calls,))
+        try:
+            self.port = self._bind(server)
+        except RuntimeError:
+            raise ConfigurationError(
+                f"serve.grpc: nothing can listen on {self._address}: is another process listening there? Give another port"
+            ) from None
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """Accept nothing more, and answer what has come."""
+        if self._server is not None:
+            await self._server.stop(_STOP_S)
+
+    def _bind(self, server: Any) -> int:
+        if self._certificate is None:
+            return int(server.add_insecure_port(self._address))
+        credentials = grpc.ssl_server_credentials([self._certificate])
+        return int(server.add_secure_port(self._address, credentials))
+
+
+class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    def __init__(self, door: Door, token: BearerToken | None, pool: DaemonPool, most: int) -> None:
+        self._door = door
+        self._token = token
+        self._pool = pool
+        self._handlers = {method: self._handler(path) for method, path in _PATHS.items()}
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return what handles a method; None where there is none, which is UNIMPLEMENTED."""
+        return self._handlers.get(handler_call_details.method)
+
+    def _handler(self, path: str) -> Any:
+        async def called(_: Any, context: Any) -> bytes:
+            return await self._called(path, context)
+
+        return grpc.stream_unary_rpc_method_handler(called)
+
+    async def _called(self, path: str, context: Any) -> bytes:
+        headers = _headers(context.invocation_metadata() or ())
+        answer = self._refused(headers) or await self._read_and_answered(path, headers, context)
+        if answer.grpc:
+            trailing = ((_DETAILS, answer.details),) if answer.details else ()
+            await context.abort(_CODES[answer.grpc], answer.message, trailing)
+        return answer.body
+
+    def _refused(self, headers: Mapping[str, str]) -> Answer | None:
+        if self._token is None or self._token.is_in(headers.get("authorization", "")):
+            return None
+        return self._door.refuse("token", HTTPStatus.UNAUTHORIZED, "a bearer token is asked for, as authorization")
+
+    async def _read_and_answered(self, path: str, headers: Mapping[str, str], context: Any) -> Answer:
+        try:
+            async with asyncio.timeout(READ_S):
+                body = await context.read()
+        except TimeoutError:
+            return self._door.refuse(
+                "slow", HTTPStatus.REQUEST_TIMEOUT, f"the message did not come within {READ_S:g} s"
+            )
+        if body is grpc.aio.EOF:
+            return self._door.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
+        # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that there is not.
+        encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
+        request = ExportRequest(path, body, False, encoding, headers)
+        if not self._door.waits and is_light(request):
+            return self._door.answer(request)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._door.answer, request)
+
+
+def _headers(metadata: Sequence[tuple[str, str | bytes]]) -> dict[str, str]:
+    """Return what is text of the metadata."""
+    return {name: value for name, value in metadata if isinstance(value, str)}

@@ -1,0 +1,87 @@
+"""Who may send: a bearer token; and what they check us by: files of a certificate."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import ssl
+from pathlib import Path
+
+from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.settings.serving import ServeSettings, TlsSettings
+
+__all__ = ["BearerToken", "certificate", "token_of"]
+
+_SCHEME = "bearer "
+
+
+class BearerToken:
+    """What a client must send; shown nowhere.
+
+    Args:
+        secret: without spaces around it.
+    """
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    def is_in(self, header: str) -> bool:
+        """Whether an ``Authorization`` header holds it; how long it takes tells nothing of it."""
+        given = header[len(_SCHEME) :].strip() if header[: len(_SCHEME)].lower() == _SCHEME else ""
+        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._secret)
+
+
+def token_of(serve: ServeSettings) -> BearerToken | None:
+    """Return what clients must send; None where they need not.
+
+    Raises:
+        ConfigurationError: it is given twice, or is empty.
+        NotReadyError: the file or variable is not there.
+    """
+    if serve.token_file and serve.token_env:
+        raise ConfigurationError("serve.token_file and serve.token_env: give one of them")
+    if serve.token_env:
+        return _checked(os.environ.get(serve.token_env), f"serve.token_env: the variable {serve.token_env}")
+    if serve.token_file:
+        return _checked(_text(serve.token_file), f"serve.token_file: the file {serve.token_file}")
+    return None
+
+
+def certificate(tls: TlsSettings) -> tuple[bytes, bytes]:
+    """Return key and certificate, as PEM.
+
+    Raises:
+        NotReadyError: a file cannot be read.
+        ConfigurationError: they are none, or do not belong together.
+    """
+    for name, file in (("cert", tls.cert), ("key", tls.key)):
+        if not os.access(file, os.R_OK) or not Path(file).is_file():
+            raise NotReadyError(f"serve.tls.{name}: the file {file} cannot be read")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(tls.cert, tls.key, password=_refuse)
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or "the key has a password"
+        raise ConfigurationError(
+            f"serve.tls: {tls.cert} and {tls.key} are no certificate with its key, as PEM ({reason})"
+        ) from None
+    return Path(tls.key).read_bytes(), Path(tls.cert).read_bytes()
+
+
+def _refuse() -> str:
+    """What is asked for the password of a key: without it OpenSSL would ask at the terminal, and wait."""
+    raise ValueError("the key has a password")
+
+
+def _checked(secret: str | None, what: str) -> BearerToken:
+    if secret is None:
+        raise NotReadyError(f"{what} is not there; it is to hold the token that clients send")
+    if not secret.strip():
+        raise ConfigurationError(f"{what} is empty; it is to hold the token that clients send")
+    return BearerToken(secret.strip())
+
+
+def _text(file: str) -> str | None:
+    try:
+        return Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None

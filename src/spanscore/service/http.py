@@ -1,0 +1,146 @@
+"""OTLP over HTTP: a bare ASGI application, protobuf and JSON, gzip in, answers in the request's format."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from spanscore.runtime.pool import DaemonPool
+from spanscore.service.answers import JSON, PROTOBUF, Answer
+from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, Door, ExportRequest
+from spanscore.service.guard import BearerToken
+
+__all__ = ["OtlpHttp", "is_light"]
+
+_PATHS: Final = frozenset({TRACES, LOGS, METRICS})
+_TYPES: Final = {PROTOBUF: False, JSON: True}
+"""Content type → whether it is JSON."""
+_ENCODINGS: Final = {"": "", "identity": "", GZIP: GZIP}
+_BODIES: Final = 16
+"""Times the largest request: bytes of bodies that are being read at once, over all clients; more are to send again."""
+_LIGHT: Final = 256_000
+"""Bytes of protobuf that are read on the event loop, in some 1 ms; a thread costs a switch each way."""
+_HEAVY_FACTORS: Final = {"json": 16, GZIP: 8}
+"""How much more work a byte of JSON is (measured), and how much more bytes one of gzip becomes, mostly."""
+
+_Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+_Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+class OtlpHttp:
+    """Answers requests on an event loop; what would block that is done on a thread.
+
+    Args:
+        door: what answers.
+        token: that clients must send; None = none.
+        most: bytes of a body as it comes.
+        pool: threads for what takes long.
+    """
+
+    def __init__(self, door: Door, *, token: BearerToken | None, most: int, pool: DaemonPool) -> None:
+        self._door = door
+        self._token = token
+        self._most = most
+        self._pool = pool
+        self._reading = 0
+
+    async def __call__(self, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_json = _TYPES.get(content_type, False)
+        answer = self._refused(scope, headers, content_type, is_json=is_json)
+        if answer is None:
+            answer = await self._read_and_answered(str(scope["path"]), headers, receive, is_json=is_json)
+        if answer is not None:
+            await _send(send, answer)
+
+    def _refused(
+        self, scope: Mapping[str, Any], headers: Mapping[str, str], content_type: str, *, is_json: bool
+    ) -> Answer | None:
+        """Return what a request is told of which no more than its head is read."""
+        wrong = self._wrong(scope, headers, content_type)
+        if wrong is not None:
+            reason, status, message = wrong
+            return self._door.refuse(reason, status, message, is_json=is_json)
+        if self._reading > _BODIES * self._most:
+            return self._door.refuse_for_now("bodies", is_json=is_json)
+        return None
+
+    def _wrong(
+        self, scope: Mapping[str, Any], headers: Mapping[str, str], content_type: str
+    ) -> tuple[str, HTTPStatus, str] | None:
+        if scope["path"] not in _PATHS:
+            return "path", HTTPStatus.NOT_FOUND, f"there are {TRACES}, {LOGS} and {METRICS}"
+        if scope["method"] != "POST":
+            return "method", HTTPStatus.METHOD_NOT_ALLOWED, "there is POST"
+        if self._token is not None and not self._token.is_in(headers.get("authorization", "")):
+            return "token", HTTPStatus.UNAUTHORIZED, "a bearer token is asked for, in the header Authorization"
+        if content_type not in _TYPES:
+            return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"content types are {PROTOBUF} and {JSON}"
+        if headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
+            return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content encodings are gzip and identity"
+        length = headers.get("content-length", "")
+        return _too_large(self._most) if length.isdecimal() and int(length[:20]) > self._most else None
+
+    async def _read_and_answered(
+        self, path: str, headers: Mapping[str, str], receive: _Receive, *, is_json: bool
+    ) -> Answer | None:
+        """Return the answer; None where the client has hung up before all of it was there."""
+        body = await self._read(receive)
+        if body is None:
+            return None
+        if len(body) > self._most:
+            return self._door.refuse(*_too_large(self._most), is_json=is_json)
+        encoding = _ENCODINGS[headers.get("content-encoding", "").strip().lower()]
+        request = ExportRequest(path, body, is_json, encoding, headers)
+        if not self._door.waits and is_light(request):
+            return self._door.answer(request)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._door.answer, request)
+
+    async def _read(self, receive: _Receive) -> bytes | None:
+        """Return a body, of one that is too large a little more than is taken; None where the client has hung up."""
+        parts, size = list[bytes](), 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    self._door.hung_up()
+                    return None
+                part = message.get("body", b"")
+                parts.append(part)
+                size += len(part)
+                self._reading += len(part)
+                if size > self._most or not message.get("more_body", False):
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+        finally:
+            self._reading -= size
+
+
+def is_light(request: ExportRequest) -> bool:
+    """Whether a request is read sooner than a thread is asked to."""
+    factor = _HEAVY_FACTORS["json"] if request.is_json else 1
+    if request.encoding:
+        factor *= _HEAVY_FACTORS[request.encoding]
+    return len(request.body) * factor <= _LIGHT
+
+
+def _too_large(most: int) -> tuple[str, HTTPStatus, str]:
+    return (
+        "too_large",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"the body is longer than {most:,} bytes; send fewer at once",
+    )
+
+
+async def _send(send: _Send, answer: Answer) -> None:
+    headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()]
+    headers += [(b"content-type", answer.content_type.encode()), (b"content-length", str(len(answer.body)).encode())]
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,46 @@
+"""Limits of a request: how long it may take to come, and bytes that its body inflates to, counted while it does."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+__all__ = ["GZIP_MAGIC", "READ_S", "NotCompressedError", "TooLargeError", "gunzipped"]
+
+READ_S: Final = 30.0
+"""For a whole request, from the connection or its first byte on: exporters themselves give up after 10 s."""
+GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP: Final = 31
+"""``wbits`` of zlib: a gzip header and trailer, and the widest window."""
+
+
+class TooLargeError(ValueError):
+    """A body inflates to more than is taken."""
+
+
+class NotCompressedError(ValueError):
+    """A body is said to be gzip and is none, or is cut short."""
+
+
+def gunzipped(body: bytes, most: int) -> bytes:
+    """Return a body without its compression; no more than ``most`` bytes of it are ever in memory.
+
+    Raises:
+        TooLargeError: it would be longer.
+        NotCompressedError: it is no gzip.
+    """
+    parts, left = list[bytes](), most
+    while body:  # RFC 1952: members, one after another
+        inflater = zlib.decompressobj(_GZIP)
+        try:
+            part = inflater.decompress(body, left + 1)
+        except zlib.error as error:
+            raise NotCompressedError("the body is no gzip") from error
+        left -= len(part)
+        if left < 0:
+            raise TooLargeError(f"the body inflates to more than {most:,} bytes")
+        if not inflater.eof:
+            raise NotCompressedError("the body is cut short")
+        parts.append(part)
+        body = inflater.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,97 @@
+"""Listeners: the two ways to one door, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from spanscore.errors import ConfigurationError
+from spanscore.runtime.pool import DaemonPool
+from spanscore.service.door import Door
+from spanscore.service.grpc import GrpcListener
+from spanscore.service.guard import certificate, token_of
+from spanscore.service.http import OtlpHttp
+from spanscore.service.plan import addresses
+from spanscore.service.uvicorn_server import HttpListener, loop_factory
+from spanscore.settings.serving import ListenAddress, ServeSettings
+
+__all__ = ["Listeners"]
+
+_THREADS: Final = 32
+"""For bodies that take long, and for a proxy's requests, each of which waits for the backend."""
+_BACKLOG: Final = 1_024
+
+
+class Listeners:
+    """What listens for one door. The port of HTTP is taken at once, that of gRPC by ``start``.
+
+    Args:
+        door: what answers.
+        serve: where, and for whom.
+
+    Raises:
+        ConfigurationError: the port is taken, or no such address is here; or a token or certificate is none.
+
+    Attributes:
+        loop_factory: of the event loop on which they are to be started.
+    """
+
+    def __init__(self, door: Door, serve: ServeSettings) -> None:
+        self._door = door
+        self._where = addresses(serve)
+        pool, token = DaemonPool(_THREADS, "spanscore-door"), token_of(serve)
+        self.loop_factory: Callable[[], asyncio.AbstractEventLoop] = loop_factory()
+        self._grpc = self._http = None
+        if "http" in self._where:
+            application = OtlpHttp(door, token=token, most=serve.limits.request, pool=pool)
+            self._socket = _listening(self._where["http"])
+            self._http = HttpListener(application, self._socket, serve.tls)
+            self._where["http"] = self._where["http"]._replace(port=self._socket.getsockname()[1])
+        if "grpc" in self._where:
+            pem = None if serve.tls is None else certificate(serve.tls)
+            address = str(self._where["grpc"])
+            self._grpc = GrpcListener(door, address, token=token, certificate=pem, most=serve.limits.request, pool=pool)
+
+    @property
+    def where(self) -> dict[str, ListenAddress]:
+        """``grpc`` and ``http`` → where they listen, with the port that was free where any was asked for."""
+        return dict(self._where)
+
+    async def start(self) -> None:
+        """Begin to accept.
+
+        Raises:
+            ConfigurationError: gRPC cannot listen there.
+        """
+        if self._grpc is not None:
+            try:
+                await self._grpc.start()
+            except ConfigurationError:
+                self.close()
+                raise
+            self._where["grpc"] = self._where["grpc"]._replace(port=self._grpc.port)
+        if self._http is not None:
+            await self._http.start()
+
+    async def stop(self) -> None:
+        """Refuse what is new, answer what has come, and close every connection; some seconds at most."""
+        self._door.closed = True
+        await asyncio.gather(*(one.stop() for one in (self._grpc, self._http) if one is not None))
+
+    def close(self) -> None:
+        """Let go of what is taken, before the start."""
+        if self._http is not None:
+            self._socket.close()
+
+
+def _listening(address: ListenAddress) -> socket.socket:
+    try:
+        family, *_, where = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(
+            f"serve.http: nothing can listen on {address} ({error.strerror or error}): is another process listening there? "
+            "Give another port"
+        ) from None

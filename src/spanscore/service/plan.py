@@ -1,0 +1,116 @@
+"""Plan: what ``serve`` would do with a configuration, and what keeps it from that. Nothing is opened or contacted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from spanscore import semconv
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.otel.exporters import own_endpoints
+from spanscore.service.guard import certificate, token_of
+from spanscore.settings.serving import ListenAddress, ServeSettings, listen_address
+
+__all__ = ["addresses", "problems", "refuse_own_endpoint", "told"]
+
+_EVERY = ("0.0.0.0", "::")
+_PORTS = {"http": 80, "https": 443}
+
+
+def addresses(serve: ServeSettings) -> dict[str, ListenAddress]:
+    """Return ``grpc`` and ``http`` → where they listen; without those that are off."""
+    given = {"grpc": serve.grpc, "http": serve.http}
+    return {name: listen_address(text) for name, text in given.items() if text is not None}
+
+
+def told(serve: ServeSettings) -> Iterator[str]:
+    """Yield what ``serve`` would do, a line each."""
+    where = ", ".join(f"{name} {address}" for name, address in addresses(serve).items())
+    how = [
+        "tls" if serve.tls else "plain text",
+        "a token" if serve.token_file or serve.token_env else "no token",
+    ]
+    yield f"serve: {where or 'no listener'} ({', '.join(how)})"
+    yield _mode(serve)
+
+
+def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
+    """Yield what is wrong, or missing here, before anything listens."""
+    listening = addresses(serve)
+    if not listening:
+        yield ConfigurationError("serve.grpc and serve.http are both null: nothing could arrive; give one an address")
+    if serve.mode == "proxy" and serve.forward is None:
+        yield ConfigurationError(
+            "serve.mode: proxy has nothing to forward to; give serve.forward.endpoint, or mode: tee"
+        )
+    yield from _unguarded(serve, listening)
+    for check in (lambda: token_of(serve), lambda: serve.tls and certificate(serve.tls)):
+        try:
+            check()
+        except ConfigurationError as error:
+            yield error
+    for library in ("grpc", "httptools", "uvicorn", "uvloop"):
+        if find_spec(library) is None:
+            yield MissingExtraError(library, "serve")
+
+
+def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSettings) -> None:
+    """Refuse to listen where scores, or what a proxy sends on, would go: it would come back.
+
+    Raises:
+        ConfigurationError: it would; the message says what to set.
+    """
+    variable = f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"
+    for name, address in listening.items():
+        if serve.forward is not None and serve.mode == "proxy" and _is_there(serve.forward.endpoint, address):
+            raise ConfigurationError(
+                f"serve.forward.endpoint: {serve.forward.endpoint} is serve.{name} itself; give that of the backend"
+            )
+        for signal, endpoint in own_endpoints().items():
+            if _is_there(endpoint, address):
+                raise ConfigurationError(
+                    f"serve.{name}: scores ({signal}) would be sent to {endpoint}, which is this listener ({address}). "
+                    f"Set {variable} to the backend or Collector that is to have them, or let serve.{name} listen elsewhere"
+                )
+
+
+def _mode(serve: ServeSettings) -> str:
+    if serve.mode == "tee":
+        return "mode tee: a copy of the spans arrives, and only scores leave"
+    return f"mode proxy: all is sent on to {'nowhere' if serve.forward is None else _shown(serve.forward.endpoint)}"
+
+
+def _unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:
+    lacks = " and ".join(
+        told for told, there in (("tls", serve.tls), ("a token", serve.token_file or serve.token_env)) if not there
+    )
+    for name, address in listening.items():
+        if lacks and not serve.insecure and not _is_loopback(address.host):
+            yield ConfigurationError(
+                f"serve.{name}: {address} can be reached by others, without {lacks}; give serve.tls and serve.token_file, "
+                "or say insecure: true where something else guards it"
+            )
+
+
+def _is_there(endpoint: str, address: ListenAddress) -> bool:
+    """Whether who sends to an endpoint sends to this listener."""
+    parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
+    if (parts.port or _PORTS.get(parts.scheme)) != address.port or not address.port:
+        return False
+    host = parts.hostname or ""
+    ours = _is_loopback(address.host) or address.host in _EVERY
+    return host == address.host or (ours and (_is_loopback(host) or host in _EVERY))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _shown(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

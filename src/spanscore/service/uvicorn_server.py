@@ -1,0 +1,149 @@
+"""A uvicorn that is a part of a process: it takes no signals, says nothing, and waits for no client for ever.
+
+uvicorn (0.54) has a timeout for idle connections and none for a head or a body that never ends, and httptools bounds no head;
+its default of 5 s for idle ones is when most exporters send next, which then find the connection closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from spanscore.service.limits import READ_S
+from spanscore.settings.serving import TlsSettings
+
+__all__ = ["HttpListener", "loop_factory"]
+
+IDLE_S: Final = 120
+HEAD_BYTES: Final = 65_536
+CONNECTIONS: Final = 1_000
+"""At once; more are answered 503, which exporters send again."""
+_STOP_S: Final = 5
+"""For requests that are being answered at the end."""
+
+
+class _Bounded(HttpToolsProtocol):
+    """Closes a connection whose request is not whole in time, or whose head is too long."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _in_head = True
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head and self._deadline is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._let_go()
+
+    def on_message_begin(self) -> None:
+        self._begin()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._end()
+        super().on_message_complete()
+
+    def _begin(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(READ_S, self._let_go)
+
+    def _end(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _let_go(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Embedded(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say when it accepts."""
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process."""
+        yield
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes an event loop of uvloop."""
+    made = uvicorn.Config("", loop="uvloop").get_loop_factory()
+    assert made is not None  # "none" alone has none
+    return made
+
+
+class HttpListener:
+    """Serves an ASGI application on a socket that listens already.
+
+    Args:
+        application: what answers.
+        listening: the socket; closed when it stops.
+        tls: files of the certificate; None = plain.
+    """
+
+    def __init__(self, application: Any, listening: socket.socket, tls: TlsSettings | None) -> None:
+        self._listening = listening
+        config = uvicorn.Config(
+            application,
+            loop="uvloop",
+            http=_Bounded,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=IDLE_S,
+            timeout_graceful_shutdown=_STOP_S,
+            ssl_certfile=None if tls is None else tls.cert,
+            ssl_keyfile=None if tls is None else tls.key,
+        )
+        self._server = _Embedded(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        up = asyncio.create_task(self._server.up.wait())
+        await asyncio.wait({up, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        if self._serving.done():
+            await self._serving  # what kept it from that
+
+    async def stop(self) -> None:
+        """Accept nothing more, answer what has come, and close every connection."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
