@@ -76,3 +76,7 @@ def test_nothing_of_the_application_runs():
         __len__ = __getitem__ = __iter__
 
     assert size_bytes_of(unit([Trap([TEXT]), TEXT])) == pytest.approx(MB, abs=1_000)
+
+
+def test_attributes_that_came_as_they_are_weigh_as_much():
+    assert size_bytes_of(of({"gen_ai.input.messages": [{"content": TEXT}]})) == pytest.approx(MB, abs=1_000)

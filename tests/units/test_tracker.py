@@ -18,6 +18,7 @@ from spanscore.testing import MemorySink, a_score, a_span, a_unit
 from spanscore.units.assembly import Assembler
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
+from spanscore.units.revisions import Revisions
 from spanscore.units.span_buffer import Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
@@ -53,8 +54,19 @@ class World:
         self.sink, self.ledger, self.queue = MemorySink(), Ledger(LANES), MemoryQueue(capacity=8)
         self.lanes = Lanes(LANES, capacity=lambda: 8)
         self.hold = SpanBuffer(Pace(flushed), max_units=4)
+        revisions = Revisions(
+            [*LANES],
+            sampler=self,
+            ledger=Ledger(LANES),
+            queue=self.queue,
+            with_room=self.lanes.with_room,
+            handover=self.take,
+            hold=self.hold,
+            sink=self.sink,
+        )
         self.units = Units(
             [*LANES],
+            revisions=revisions,
             ledger=self.ledger,
             assembler=Assembler(),
             sampler=self,

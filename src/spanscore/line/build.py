@@ -51,6 +51,7 @@ from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
+from spanscore.units.revisions import Revisions
 from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
@@ -138,6 +139,7 @@ class Line:
             workers=options.workers,
         )
         self.assembler = Assembler(remembered=_REMEMBERED)
+        self.revisions = self._revisions()
         self.units = self._units()
         self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
 
@@ -175,6 +177,9 @@ class Line:
         )
 
     def _settled(self, result: JobResult) -> None:
+        if result.unit.revision:
+            self.revisions.settled(result)
+            return
         self.pairs.settled(result)
         self.units.settled(result)
 
@@ -235,10 +240,23 @@ class Line:
             sink=self.sinks,
             handover=self.engine.accept,
             hand_rest=self.engine.accept_rest,
+            revisions=self.revisions,
             shadows=self.shadow_ledger,
             attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
+        )
+
+    def _revisions(self) -> Revisions:
+        return Revisions(
+            list(self.metrics),
+            sampler=self.sampler,
+            ledger=Ledger(self.metrics),
+            queue=self.queue,
+            with_room=self.lanes.with_room,
+            handover=self.engine.accept,
+            hold=self.hold,
+            sink=self.sinks,
         )
 
     def tracer(self) -> Tracer:
@@ -249,7 +267,7 @@ class Line:
 
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
-        counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.pairs]
+        counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.revisions, self.pairs]
         stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
         rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]

@@ -83,4 +83,5 @@ def _give_up(line: Line) -> None:
     for receiver in line.receivers:
         receiver.detach(now_ns)  # what was let in while the door closed
     line.units.give_up(list(line.units.in_flight), now_ns)
+    line.revisions.give_up()
     line.units.flush_ready(now_ns, unpaced=True)

@@ -353,5 +353,6 @@ def _signed(score: Score, name: str, job: Job) -> Score:
         probability=decision.probability,
         threshold=decision.threshold,
         rule=decision.rule,
+        revision=job.unit.revision,
     )
     return replace(signed, id=id_of(signed, job.unit.key))

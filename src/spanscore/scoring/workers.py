@@ -128,7 +128,7 @@ class Engine:
                 self._changed(begun)
 
     def _begin_shadows(self, job: Job) -> None:
-        if self._shadows is not None:
+        if self._shadows is not None and not job.unit.revision:  # they were asked about the first
             self._shadows.begin(job)
 
     def _make_jobs(self) -> None:

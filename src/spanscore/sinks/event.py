@@ -17,7 +17,7 @@ __all__ = ["Events"]
 class Events:
     """Writes evaluation events through the application's logger provider.
 
-    Also for units whose trace is not sampled: the event carries the trace's flags.
+    Also for units whose trace is not sampled: the event carries the trace's flags. None for a score that supersedes another.
 
     Args:
         providers: gives the logger of the scope ``spanscore``.
@@ -38,6 +38,8 @@ class Events:
         logger, context = self._providers.logger(), context_of(root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
+            if score.revision:  # an event says nothing of what it supersedes: who adds them up would count it twice
+                continue
             probability = None if score.probability is None else float(score.probability)
             own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}
             result = result_attributes(score, content=self._content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -34,7 +34,12 @@ def size_bytes_of(unit: Unit, samples: Samples | None = None) -> int:
     """
     if samples is not None:
         return _size_bytes([samples.single, samples.multi])
-    return _size_bytes([span.attributes.held for span in unit.spans if isinstance(span.attributes, Attributes)])
+    return _size_bytes([_held(span.attributes) for span in unit.spans])
+
+
+def _held(attributes: Mapping[str, Any]) -> Any:
+    """Return what keeps content alive: what will render it, or the attributes where they came as they are."""
+    return attributes.held if isinstance(attributes, Attributes) else dict(attributes)
 
 
 def _size_bytes(held: list[Any]) -> int:

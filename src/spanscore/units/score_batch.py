@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spanscore.model.score import Score
+from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit
 from spanscore.protocols import Sink
 from spanscore.units.ledger import Ledger
 
-__all__ = ["ScoreBatch", "ShadowBatch"]
+__all__ = ["ScoreBatch", "ShadowBatch", "has_span"]
 
 _SCORE_BYTES = 2_000
 """A score with its usage and an explanation, roughly."""
@@ -57,3 +57,8 @@ class ShadowBatch(ScoreBatch):
         """Count the scores."""
         for score in self.scores:
             self.ledger.settle(self.unit.key, score.metric, score.outcome)
+
+
+def has_span(score: Score) -> bool:
+    """Whether the sinks are told of a score: it came to something, or cost something."""
+    return score.outcome in (Outcome.SCORED, Outcome.UNDEFINED) or score.outcome.failed or bool(score.usage.calls)

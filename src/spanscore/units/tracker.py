@@ -32,7 +32,8 @@ from spanscore.units.decisions import Decisions, matched_rules
 from spanscore.units.failures import log_failures
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
-from spanscore.units.score_batch import ScoreBatch, ShadowBatch
+from spanscore.units.revisions import Revisions
+from spanscore.units.score_batch import ScoreBatch, ShadowBatch, has_span
 from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["Units"]
@@ -57,6 +58,7 @@ class Units:
         handover: gives chosen units to the loop, one call per tick.
         hand_rest: likewise what else was chosen for units of which the first scores are in.
         lanes: of the queue.
+        revisions: decides on units that have been scored before.
         shadows: counts what second judges are asked; None = there are none.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
         hold_root_ns: how long a unit that is its trace's root waits after its end.
@@ -77,6 +79,7 @@ class Units:
         sink: Sink,
         handover: Callable[[Sequence[SampledUnit]], None],
         hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None],
+        revisions: Revisions,
         shadows: Ledger | None = None,
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
@@ -93,6 +96,7 @@ class Units:
         self._sink = sink
         self._handover = handover
         self._hand_rest = hand_rest
+        self._revisions = revisions
         self._shadows = shadows or Ledger(())
         self._attach = attach
         self._hold_root_ns = hold_root_ns
@@ -146,7 +150,10 @@ class Units:
         self._assembler.broken(key, now_ns)
 
     def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int) -> None:
-        """Take in a unit whose spans are all there."""
+        """Take in a unit whose spans are all there; one that has been scored before has nothing that waits."""
+        if unit.revision:
+            self._revisions.take(unit)
+            return
         key = unit.key
         self._ledger.enter(key)
         self.in_flight[key] = None
@@ -167,7 +174,7 @@ class Units:
 
     def waited_for(self) -> set[UnitKey]:
         """Return the units whose root has ended and that are not out yet, second judges' scores included."""
-        return {*self.in_flight, *self._shadows.open_units()}
+        return {*self.in_flight, *self._shadows.open_units(), *self._revisions.ledger.open_units()}
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return what was decided on the units of a trace, and what came of it, as ``Decisions`` does. Any thread."""
@@ -215,7 +222,7 @@ class Units:
         if at_work.undecided is not None:
             self._decide_rest(key, at_work, at_work.undecided)
         in_time = self._finish(key, at_work) if result.over else self._hold.holds(key)
-        emitted = [score for score in scores if _has_span(score) or (self._attach and not in_time)]
+        emitted = [score for score in scores if has_span(score) or (self._attach and not in_time)]
         if emitted:
             batch = ScoreBatch(self._sink, result.unit, emitted)
             self._hold.enqueue(batch, batch.spans)
@@ -227,7 +234,7 @@ class Units:
         self._note_unpriced(result.scores)
         for score in result.scores:
             beside = ShadowBatch(self._sink, result.unit, [score], self._shadows)
-            if _has_span(score):
+            if has_span(score):
                 self._hold.enqueue(beside, beside.spans)
             else:
                 beside.count()
@@ -383,8 +390,3 @@ class Units:
         """Return what a root says of the rules that matched a unit which nobody took."""
         rules = matched_rules(decisions) if self._attach else None
         return _NO_RULE if rules is None else {semconv.SAMPLING_RULE: rules}
-
-
-def _has_span(score: Score) -> bool:
-    """Whether the sinks are told of a score: it came to something, or cost something."""
-    return score.outcome in (Outcome.SCORED, Outcome.UNDEFINED) or score.outcome.failed or bool(score.usage.calls)

@@ -1,0 +1,129 @@
+"""Revisions: units that have been scored, and are once more, as further spans of them came.
+
+What comes of one stands beside the first scores and not among them: on evaluation spans of its own, in no sum, and in a
+ledger of its own, where each revision ends in exactly one outcome per metric.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
+from time import monotonic
+
+from spanscore.model.job import Decision, JobResult, SampledUnit
+from spanscore.model.score import Outcome
+from spanscore.model.span import Facts, Unit, UnitKey
+from spanscore.protocols import Queue, Sampler, Sink
+from spanscore.units.content_size import size_bytes_of
+from spanscore.units.ledger import Ledger
+from spanscore.units.score_batch import ScoreBatch, has_span
+from spanscore.units.span_buffer import SpanBuffer
+
+__all__ = ["Revisions"]
+
+
+class Revisions:
+    """Decides on revisions and settles them. Span thread.
+
+    Metrics that are chosen by what others scored are not asked again: the dice fall as they did, and those scores are gone.
+
+    Args:
+        metrics: names of all.
+        sampler: the same as of first revisions.
+        ledger: of revisions alone.
+        queue: the scorer's.
+        with_room: of some metrics, returns those whose judge may be asked for one more unit.
+        handover: gives chosen units to the loop.
+        hold: what leaves, leaves at its pace.
+        sink: one that never raises.
+        clock: seconds, the loop's.
+
+    Attributes:
+        ledger: as it was given.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        *,
+        sampler: Sampler,
+        ledger: Ledger,
+        queue: Queue,
+        with_room: Callable[[Collection[str]], Collection[str]],
+        handover: Callable[[Sequence[SampledUnit]], None],
+        hold: SpanBuffer,
+        sink: Sink,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._metrics = tuple(metrics)
+        self._sampler = sampler
+        self.ledger = ledger
+        self._queue = queue
+        self._with_room = with_room
+        self._handover = handover
+        self._hold = hold
+        self._sink = sink
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._next: dict[UnitKey, deque[Unit]] = {}
+
+    def take(self, unit: Unit) -> None:
+        """Take in a unit whose ``revision`` is not the first; it waits while an earlier revision is being scored."""
+        if self.ledger.is_open(unit.key):
+            self._next.setdefault(unit.key, deque()).append(unit)
+        else:
+            self._begin(unit)
+
+    def settled(self, result: JobResult) -> None:
+        """Take in scores of a job: count and emit them."""
+        key, settle = result.unit.key, self.ledger.settle
+        scores = [one for one in result.scores if settle(key, one.metric, one.outcome, one.stratum)]
+        if emitted := [score for score in scores if has_span(score)]:
+            batch = ScoreBatch(self._sink, result.unit, emitted)
+            self._hold.enqueue(batch, batch.spans)
+        if result.over:
+            self.ledger.settle_all(key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
+            self._begin_next(key)
+
+    def give_up(self) -> None:
+        """End all of them as ``shutdown``."""
+        waiting, self._next = self._next, {}
+        for key in self.ledger.open_units():
+            self.ledger.settle_all(key, Outcome.SHUTDOWN)
+        for _ in range(sum(map(len, waiting.values()))):
+            self.ledger.record_rejected(Outcome.SHUTDOWN)
+
+    def _begin_next(self, key: UnitKey) -> None:
+        while key in self._next and not self.ledger.is_open(key):
+            self._begin(self._next[key].popleft())
+            if not self._next[key]:
+                del self._next[key]
+
+    def _begin(self, unit: Unit) -> None:
+        key = unit.key
+        self.ledger.enter(key)
+        if not unit.complete:
+            self.ledger.settle_all(key, Outcome.INCOMPLETE)
+            return
+        chosen = self._chosen(key, unit.facts())
+        held = size_bytes_of(unit, None)
+        if not chosen or not self._queue.reserve(held):
+            self.ledger.settle_all(key, Outcome.QUEUE_FULL)  # of those that were chosen, if any were
+            return
+        now_s = self._clock()
+        self._handover([SampledUnit(unit, chosen, None, held, now_s, -inf)])
+
+    def _chosen(self, key: UnitKey, facts: Facts) -> Mapping[str, Decision]:
+        """Return the decisions of the metrics that take a unit and have room for it; settle the others."""
+        decisions = {name: self._sampler.decide(facts._replace(scores={}), name) for name in self._metrics}
+        taken = {name: decision for name, decision in decisions.items() if decision.take}
+        roomy = set(self._with_room(taken))
+        for name in self._metrics:
+            if name not in roomy:
+                self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in taken else Outcome.NOT_SAMPLED)
+        self.ledger.choose(key, taken)
+        return {name: decision for name, decision in taken.items() if name in roomy}
