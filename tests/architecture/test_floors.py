@@ -33,6 +33,7 @@ BROUGHT_ALONG = {
     "grpc": "the OTLP exporter",
     "langsmith": "langchain-core",
     "requests": "the OTLP exporters, which send through it",
+    "urllib3": "requests",
 }
 
 MODULES = {

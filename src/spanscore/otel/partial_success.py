@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from requests import Response, Session
 
-__all__ = ["PartialSuccess"]
+__all__ = ["PartialSuccess", "rejected_in"]
 
 _CREDENTIAL_PROVIDER = "CREDENTIAL_PROVIDER"
 """How the SDK's variables end that name a session of the user's own; it is left alone, and its answers are not seen."""
@@ -50,12 +50,12 @@ class PartialSuccess:
     def _read(self, response: Response, *_: Any, **__: Any) -> None:
         """Read one answer. One request of an export may come after another: they add up."""
         if response.ok and "protobuf" in response.headers.get("Content-Type", ""):
-            rejected, why = _partial_success(response.content)
+            rejected, why = rejected_in(response.content)
             self._rejected += rejected
             self._why = why or self._why
 
 
-def _partial_success(answer: bytes) -> tuple[int, str]:
+def rejected_in(answer: bytes) -> tuple[int, str]:
     """Return the number and the message; the three signals have them under the same field numbers."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse

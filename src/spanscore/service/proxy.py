@@ -1,0 +1,128 @@
+"""Proxy: between clients and their backend: keeps what may be scored, sends on all else at once, and the rest with its scores.
+
+What a client is answered is the backend's own word for what went on at once. Where the backend did not take that, the client
+sends all of it again: what was kept of it then is known when it comes again, and goes on once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from spanscore.codec.wire import Taken, WireSpan
+from spanscore.otel.partial_success import rejected_in
+from spanscore.receivers.otlp.held import Exit
+from spanscore.service.answers import LATER_S, Answer, accepted, refusal
+from spanscore.service.door import ExportRequest
+from spanscore.service.forward import BackendAnswer, Forwarder
+from spanscore.service.outbox import Outbox
+from spanscore.service.split import rest_of
+from spanscore.settings.serving import ForwardSettings
+
+__all__ = ["Keeper", "Proxy"]
+
+_TOO_MANY: Final = 429
+
+
+class Keeper(Protocol):
+    """Who keeps spans: ``OtlpSpans``."""
+
+    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
+        """Take the spans of a request; return those that the exit will be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Exit:
+    """Where the kept spans of one request go on to, with its headers."""
+
+    outbox: Outbox
+    headers: Mapping[str, str]
+
+    def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
+        self.outbox.put(span, attributes, self.headers)
+
+
+class Proxy:
+    """An ``Onward``: what the door asks. Any thread; blocks for as long as the backend takes.
+
+    Args:
+        settings: where to.
+        keeper: takes the spans, and keeps some.
+        max_bytes: of kept spans that wait for the backend.
+    """
+
+    def __init__(self, settings: ForwardSettings, keeper: Keeper, *, max_bytes: int) -> None:
+        self._keeper = keeper
+        self._forwarder = Forwarder(settings)
+        self._outbox = Outbox(self._send_kept, max_bytes=max_bytes)
+
+    @property
+    def endpoint(self) -> str:
+        """For people, without credentials."""
+        return self._forwarder.endpoint
+
+    def overloaded(self) -> str | None:
+        """Return ``forward`` while too much waits for the backend; None where there is room."""
+        return "forward" if self._outbox.is_full else None
+
+    def spans(self, request: ExportRequest, body: bytes, taken: Taken) -> Answer:
+        """Keep spans of a request and send the rest on: as it came where none is kept.
+
+        Args:
+            request: as it came.
+            body: in protobuf, without compression.
+            taken: it taken apart.
+        """
+        kept = self._keeper.take(taken, _Exit(self._outbox, self._forwarder.passed(request.headers)))
+        if not kept:
+            return self.signal(request)
+        rest = rest_of(body, kept)
+        if rest is None:
+            return accepted(is_json=request.is_json)
+        answer = self._forwarder.send(request.path, rest, headers=request.headers)
+        if answer.is_success and request.is_json:
+            return accepted("traces", *rejected_in(answer.body), is_json=True)
+        return _answer_to(request, answer)
+
+    def signal(self, request: ExportRequest) -> Answer:
+        """Send a request on as it came, of whichever signal."""
+        answer = self._forwarder.send(
+            request.path,
+            request.body,
+            content_type=request.content_type,
+            encoding=request.encoding,
+            headers=request.headers,
+        )
+        return _answer_to(request, answer)
+
+    def state(self) -> tuple[int, int, str]:
+        """Return requests sent, requests that failed, and what went wrong last, for ``status()``. Any thread."""
+        requests, kept = self._forwarder.counts(), self._outbox.counts()
+        told = [requests.last_error] if requests.last_error else []
+        told += [f"{kept.waiting:,} held spans wait"] if kept.waiting else []
+        told += [f"{kept.lost:,} held spans lost: {kept.last_loss}"] if kept.lost else []
+        return requests.sent, requests.failed, "; ".join(told)
+
+    def close(self, timeout_s: float) -> bool:
+        """Send what waits, and end. False: not all of it could be sent in time; what could not is counted."""
+        sent = self._outbox.close(timeout_s)
+        self._forwarder.close()
+        return sent
+
+    def _send_kept(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
+        return self._forwarder.send("/v1/traces", body, headers=headers)
+
+
+def _answer_to(request: ExportRequest, backend: BackendAnswer) -> Answer:
+    """Return what the backend said, in its own words where it had any."""
+    headers = {"retry-after": backend.retry_after} if backend.retry_after else {}
+    if backend.is_success:
+        return Answer(backend.status, backend.body, backend.content_type or request.content_type, headers)
+    wait_s = int(backend.retry_after) if backend.retry_after.isdecimal() else None
+    if wait_s is None and backend.status == _TOO_MANY:
+        wait_s = LATER_S  # over gRPC it would not be sent again without
+    told = refusal(backend.status, f"the backend: {backend.error}", is_json=request.is_json, retry_after_s=wait_s)
+    if backend.body:
+        return told._replace(body=backend.body, content_type=backend.content_type, headers=headers)
+    return told

@@ -1,0 +1,96 @@
+"""A backend that keeps requests as they came, bytes and headers, and answers as it is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple, Self
+
+
+class Arrived(NamedTuple):
+    """One request; names of headers in lower case."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Reply(NamedTuple):
+    """What it answers; ``hangs`` = not before it is told otherwise."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = {"Content-Type": "application/x-protobuf"}
+    hangs: bool = False
+
+
+class RawBackend:
+    """Listens on a free port of 127.0.0.1. What is answered with a success is in ``taken``, everything in ``arrived``."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._reply: Callable[[Arrived], Reply] = lambda _: Reply()
+        self.arrived: list[Arrived] = []
+        self.taken: list[Arrived] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        self.port = self._server.server_address[1]
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        serve = {"poll_interval": 0.02}
+        threading.Thread(target=self._server.serve_forever, kwargs=serve, name="raw-backend", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.reply(Reply(503))  # whoever hangs may go
+        self._server.shutdown()
+        self._server.server_close()
+
+    def reply(self, with_: Reply | Callable[[Arrived], Reply]) -> None:
+        """Answer so from now on, also whoever hangs."""
+        with self._changed:
+            self._reply = (lambda _: with_) if isinstance(with_, Reply) else with_
+            self._changed.notify_all()
+
+    def wait_for(self, condition: Callable[[], object], timeout_s: float = 20.0) -> bool:
+        """Wait until the condition holds, looked at after each request."""
+        with self._changed:
+            return bool(self._changed.wait_for(condition, timeout_s))
+
+    def _answer(self, request: Arrived) -> Reply:
+        with self._changed:
+            self.arrived.append(request)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._reply(request).hangs)
+            reply = self._reply(request)
+            if reply.status < 300:
+                self.taken.append(request)
+                self._changed.notify_all()
+            return reply
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        backend = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                reply = backend._answer(Arrived(self.path, body, headers))
+                self.send_response(reply.status)
+                for name, value in reply.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(reply.body)))
+                with suppress(BrokenPipeError, ConnectionResetError):  # it did not wait for that
+                    self.end_headers()
+                    self.wfile.write(reply.body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Print nothing."""
+
+        return Handler

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+
+import pytest
+from tests.servers.otlp import dead_endpoint
+from tests.service.backend import RawBackend, Reply
+
+from spanscore.service.forward import Forwarder
+from spanscore.settings.serving import ForwardSettings
+
+
+@pytest.fixture
+def backend() -> Iterator[RawBackend]:
+    with RawBackend() as running:
+        yield running
+
+
+def forwarder_to(endpoint: str, *, headers: tuple[str, ...] = (), timeout: float = 10.0) -> Forwarder:
+    return Forwarder(ForwardSettings(endpoint=endpoint, headers=list(headers), timeout=timeout))
+
+
+def test_a_request_arrives_as_the_bytes_that_came(backend: RawBackend) -> None:
+    body = gzip.compress(b'{"resourceSpans": []}')
+
+    answer = forwarder_to(backend.endpoint).send(
+        "/v1/traces", body, content_type="application/json; charset=utf-8", encoding="gzip", headers={}
+    )
+
+    (arrived,) = backend.arrived
+    assert answer.is_success
+    assert (arrived.path, arrived.body) == ("/v1/traces", body)
+    assert arrived.headers["content-type"] == "application/json; charset=utf-8"
+    assert arrived.headers["content-encoding"] == "gzip"
+
+
+def test_only_listed_headers_go_along_and_none_of_the_connection(backend: RawBackend) -> None:
+    forwarder = forwarder_to(backend.endpoint, headers=("Authorization", "X-Scope-OrgID", "Content-Length", "Host"))
+    sent = {"authorization": "Bearer a", "X-SCOPE-ORGID": "tenant-1", "cookie": "b", "content-length": "3", "host": "h"}
+
+    forwarder.send("/v1/traces", b"12345", headers=sent)
+
+    (arrived,) = backend.arrived
+    assert (arrived.headers["authorization"], arrived.headers["x-scope-orgid"]) == ("Bearer a", "tenant-1")
+    assert (arrived.headers["content-length"], arrived.headers["host"]) == ("5", f"127.0.0.1:{backend.port}")
+    assert "cookie" not in arrived.headers
+
+
+def test_the_answer_is_the_backends_own(backend: RawBackend) -> None:
+    backend.reply(Reply(429, b"later", {"Content-Type": "text/plain", "Retry-After": "7"}))
+
+    answer = forwarder_to(backend.endpoint).send("/v1/traces", b"", headers={})
+
+    assert answer == (429, b"later", "text/plain", "7", "HTTP 429")
+
+
+def test_a_backend_that_is_down_is_answered_so_that_the_client_sends_again() -> None:
+    forwarder = forwarder_to(dead_endpoint())
+
+    answer = forwarder.send("/v1/traces", b"", headers={})
+
+    assert (answer.status, answer.error) == (503, "connection refused")
+    assert forwarder.counts().failed == 1
+    assert forwarder.counts().last_error.startswith("connection refused at ")
+
+
+def test_a_backend_that_hangs_is_given_up_after_the_timeout(backend: RawBackend) -> None:
+    backend.reply(Reply(hangs=True))
+
+    answer = forwarder_to(backend.endpoint, timeout=0.2).send("/v1/traces", b"", headers={})
+
+    assert (answer.status, answer.error) == (503, "no answer within 0.2 s")
+
+
+def test_no_redirect_is_followed(backend: RawBackend) -> None:
+    backend.reply(Reply(307, headers={"Location": "http://127.0.0.1:1/elsewhere"}))
+
+    answer = forwarder_to(backend.endpoint).send("/v1/traces", b"", headers={})
+
+    assert (answer.status, answer.error) == (503, "HTTP 307: it is somewhere else; mend forward.endpoint")
+    assert len(backend.arrived) == 1
+
+
+def test_no_proxy_of_the_environment_is_used(backend: RawBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", dead_endpoint())
+    monkeypatch.setenv("all_proxy", dead_endpoint())
+
+    assert forwarder_to(backend.endpoint).send("/v1/traces", b"", headers={}).is_success
+
+
+def test_connections_are_used_again(backend: RawBackend) -> None:
+    forwarder = forwarder_to(backend.endpoint)
+
+    for _ in range(3):
+        forwarder.send("/v1/traces", b"", headers={})
+
+    assert forwarder.counts().sent == 3
+    assert forwarder._pool.num_connections == 1
+
+
+def test_an_endpoint_may_have_a_path_and_credentials_which_nobody_is_shown(backend: RawBackend) -> None:
+    forwarder = forwarder_to(f"http://user:p%40ss@127.0.0.1:{backend.port}/otlp/")
+
+    forwarder.send("/v1/logs", b"", headers={})
+
+    (arrived,) = backend.arrived
+    assert arrived.path == "/otlp/v1/logs"
+    assert arrived.headers["authorization"] == "Basic dXNlcjpwQHNz"
+    assert forwarder.endpoint == f"http://127.0.0.1:{backend.port}/otlp/"
+
+
+def test_a_header_that_http_cannot_carry_is_refused_for_good(backend: RawBackend) -> None:
+    forwarder = forwarder_to(backend.endpoint, headers=("x-scope-orgid",))
+
+    answer = forwarder.send("/v1/traces", b"", headers={"x-scope-orgid": "a\r\nevil: b"})
+
+    assert (answer.status, backend.arrived) == (400, [])
