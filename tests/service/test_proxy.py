@@ -141,6 +141,14 @@ def test_what_the_backend_rejects_is_told_the_client_in_its_own_tongue(
     assert (answer.content_type, answer.body) == ((JSON, told_in_json) if is_json else (PROTOBUF, PARTLY))
 
 
+def test_a_success_in_another_tongue_is_a_success(backend: RawBackend) -> None:
+    backend.reply(Reply(202, b"<p>thanks</p>", {"Content-Type": "text/html"}))
+
+    answer = sent(proxy_to(backend.endpoint, Keeper()), ExportRequest("/v1/traces", spans_named("a")))
+
+    assert answer == Answer(200, b"", PROTOBUF)
+
+
 @pytest.mark.parametrize("kept", [(), ("kept",)])
 def test_a_backend_that_asks_to_send_later_is_heard_by_the_client(backend: RawBackend, kept: tuple[str, ...]) -> None:
     backend.reply(Reply(503, b"busy", {"Content-Type": "text/plain", "Retry-After": "7"}))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from http import HTTPStatus
+from typing import Any, Protocol
 
 from spanscore.codec.wire import Taken, WireSpan
 from spanscore.otel.partial_success import rejected_in
@@ -21,8 +22,6 @@ from spanscore.service.split import rest_of
 from spanscore.settings.serving import ForwardSettings
 
 __all__ = ["Keeper", "Proxy"]
-
-_TOO_MANY: Final = 429
 
 
 class Keeper(Protocol):
@@ -116,13 +115,14 @@ class Proxy:
 
 def _answer_to(request: ExportRequest, backend: BackendAnswer) -> Answer:
     """Return what the backend said, in its own words where it had any."""
-    headers = {"retry-after": backend.retry_after} if backend.retry_after else {}
-    if backend.is_success:
-        return Answer(backend.status, backend.body, backend.content_type or request.content_type, headers)
+    if backend.is_success:  # a success in another tongue is one all the same: over gRPC its words cannot be told
+        same = backend.content_type.partition(";")[0].strip().lower() == request.content_type
+        body = backend.body if same else b"{}" if request.is_json else b""
+        return Answer(HTTPStatus.OK, body, request.content_type)
     wait_s = int(backend.retry_after) if backend.retry_after.isdecimal() else None
-    if wait_s is None and backend.status == _TOO_MANY:
+    if wait_s is None and backend.status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = LATER_S  # over gRPC it would not be sent again without
     told = refusal(backend.status, f"the backend: {backend.error}", is_json=request.is_json, retry_after_s=wait_s)
     if backend.body:
-        return told._replace(body=backend.body, content_type=backend.content_type, headers=headers)
-    return told
+        told = told._replace(body=backend.body, content_type=backend.content_type)
+    return told._replace(headers={"retry-after": backend.retry_after} if backend.retry_after else {})
