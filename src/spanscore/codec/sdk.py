@@ -12,7 +12,7 @@ from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
-__all__ = ["STATUS", "WireAttributes", "exported", "span_data", "structured", "with_attributes"]
+__all__ = ["STATUS", "WireAttributes", "attributes_of", "exported", "span_data", "structured", "with_attributes"]
 
 STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
 """By OpenTelemetry's number."""
@@ -24,28 +24,36 @@ def span_data(readable: ReadableSpan) -> SpanData:
     Raises:
         ValueError: the span has no ids; the SDK makes none such.
     """
-    ids = readable.get_span_context()
+    ids, parent = readable.get_span_context(), readable.parent
     if ids is None:
         raise ValueError(f"span {readable.name!r} has no context")
-    attributes = readable.attributes or {}
     scope = readable.instrumentation_scope
     return SpanData(
         trace_id=ids.trace_id,
         span_id=ids.span_id,
-        parent_id=readable.parent.span_id if readable.parent is not None else None,
+        parent_id=None if parent is None else parent.span_id,
         name=readable.name,
         start_ns=readable.start_time or 0,
         end_ns=readable.end_time or readable.start_time or 0,
         scope=scope.name if scope is not None else "",
         kind=readable.kind.name.lower(),
         status=STATUS[readable.status.status_code.value],
-        attributes=structured(attributes),
+        attributes=structured(attributes_of(readable)),
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         resource=readable.resource.attributes,
-        parent_is_remote=None if readable.parent is None else readable.parent.is_remote,
+        parent_is_remote=None if parent is None else parent.is_remote,
         events=tuple((event.name, event.attributes or {}) for event in readable.events),
     )
+
+
+def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
+    """Return a copy of a span's attributes, a dict: of the SDK's own mapping each item costs two calls, whenever it is read."""
+    attributes: Any = readable.attributes
+    try:
+        return attributes.copy()  # type: ignore[no-any-return]  # the SDK's have it
+    except AttributeError:  # there are none, or a mapping of somebody's own
+        return dict(attributes or {})
 
 
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
@@ -62,7 +70,7 @@ class _WithAttributes(ReadableSpan):
             context=original.get_span_context(),
             parent=original.parent,
             resource=original.resource,
-            attributes={**(original.attributes or {}), **attributes},
+            attributes={**attributes_of(original), **attributes},
             events=original.events,
             links=original.links,
             kind=original.kind,
@@ -103,9 +111,7 @@ class WireAttributes(Attributes):
     __slots__ = ("wire",)
 
     def __init__(self, wire: Mapping[str, Any]) -> None:
-        content = {name: value for name, value in wire.items() if semconv.is_content(name)}
-        plain = {name: value for name, value in wire.items() if name not in content}
-        super().__init__(plain, partial(_structures, content) if content else None)
+        super().__init__(wire, partial(_structures, wire))
         self.wire: Mapping[str, Any] = wire
 
     def _all(self) -> Mapping[str, Any]:
@@ -124,8 +130,8 @@ def _wire(name: str, value: Any) -> Any:
     return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else wire_value(value)
 
 
-def _structures(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: _structure(name, value) for name, value in content.items()}
+def _structures(wire: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: _structure(name, value) for name, value in wire.items() if semconv.is_content(name)}
 
 
 def _structure(name: str, value: Any) -> Any:

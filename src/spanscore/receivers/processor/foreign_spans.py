@@ -15,7 +15,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import context, semconv
-from spanscore.codec.sdk import span_data
+from spanscore.codec.sdk import attributes_of, span_data
 from spanscore.dialects.translations.registry import NOT_READ, Translator
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, SpanData, UnitKey
@@ -163,7 +163,7 @@ class ForeignSpans:
 
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
         self._open.end(unit, time_ns())
-        if unit.counts and _may_be_unit(span.attributes or {}):
+        if unit.counts and _may_be_unit(attributes_of(span)):
             self._count_unsampled(unit)
 
     def _count_unsampled(self, unit: ForeignUnit) -> None:
@@ -363,4 +363,4 @@ def _may_be_unit(attributes: Mapping[str, Any]) -> bool:
 
 
 def _size_bytes(span: ReadableSpan) -> int:
-    return sum(len(value) for value in (span.attributes or {}).values() if type(value) is str)
+    return sum([len(value) for value in attributes_of(span).values() if type(value) is str])
