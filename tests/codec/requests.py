@@ -9,8 +9,24 @@ from google.protobuf.internal.decoder import _DecodeVarint  # type: ignore[attr-
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-__all__ = ["IS_REMOTE", "NOT_REMOTE", "a_request", "a_span", "backwards", "fields", "shuffled"]
+from spanscore.codec.skeleton import RequestSkeleton
+from spanscore.codec.wire import WireSpan, taken_apart
 
+__all__ = [
+    "IS_REMOTE",
+    "NOT_REMOTE",
+    "a_request",
+    "a_span",
+    "backwards",
+    "fields",
+    "only",
+    "sent",
+    "shuffled",
+    "varint",
+]
+
+FIXED, LENGTH = {1: 8, 5: 4}, 2
+"""Of protobuf's wire types: those of so many bytes, and that which says its length."""
 NOT_REMOTE, IS_REMOTE = 0x101, 0x301
 
 
@@ -41,8 +57,11 @@ def fields(message: bytes) -> list[bytes]:
     found, at = [], 0
     while at < len(message):
         tag, after = _DecodeVarint(message, at)
-        varint, behind = _DecodeVarint(message, after)
-        end = (behind, after + 8, behind + varint, -1, -1, after + 4)[tag & 7]
+        if tag & 7 in FIXED:
+            end = after + FIXED[tag & 7]
+        else:
+            number, end = _DecodeVarint(message, after)
+            end += number if tag & 7 == LENGTH else 0
         found.append(message[at:end])
         at = end
     return found
@@ -59,3 +78,20 @@ def shuffled(message: bytes, seed: int) -> bytes:
     mixed = fields(message)
     random.Random(seed).shuffle(mixed)
     return b"".join(mixed)
+
+
+def sent(*raws: bytes, service: str = "bot") -> bytes:
+    """Return a request with these spans as they are."""
+    request = RequestSkeleton.FromString(a_request(service=service).SerializeToString())
+    request.resource_spans[0].scope_spans[0].spans.extend(raws)
+    return bytes(request.SerializeToString())
+
+
+def only(raw: bytes) -> WireSpan:
+    """Return the one span as it is taken out of a request."""
+    (span,) = taken_apart(sent(raw)).spans
+    return span
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + varint(number >> 7)

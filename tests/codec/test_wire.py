@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from tests.codec.requests import IS_REMOTE, a_request, a_span, backwards, shuffled
+from tests.codec.requests import IS_REMOTE, a_request, a_span, backwards, only, sent, shuffled
 from tests.codec.test_otlp import below_a_parent, ended, plain
 
 from spanscore.codec.sdk import span_data
@@ -20,7 +20,6 @@ from spanscore.codec.skeleton import RequestSkeleton
 from spanscore.codec.wire import (
     Origin,
     UnreadableRequest,
-    WireSpan,
     from_json,
     request_of,
     span_data_of,
@@ -34,18 +33,6 @@ ORDERS: dict[str, Callable[[bytes], bytes]] = {
     "backwards": backwards,
     **{f"shuffled {seed}": lambda raw, seed=seed: shuffled(raw, seed) for seed in range(8)},
 }  # fmt: skip
-
-
-def sent(*raws: bytes, service: str = "bot") -> bytes:
-    """Return a request with these spans as they are."""
-    request = RequestSkeleton.FromString(a_request(service=service).SerializeToString())
-    request.resource_spans[0].scope_spans[0].spans.extend(raws)
-    return bytes(request.SerializeToString())
-
-
-def only(*raws: bytes) -> WireSpan:
-    (span,) = taken_apart(sent(*raws)).spans
-    return span
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
