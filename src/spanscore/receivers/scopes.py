@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from enum import Enum, auto
 from typing import Final
 
 from spanscore import semconv
+from spanscore.dialects.translations.registry import NOT_READ
 from spanscore.runtime.log import log_once
 
-__all__ = ["Role", "Scopes"]
+__all__ = ["Role", "Scopes", "asks_nothing"]
 
 _OURS: Final = semconv.EVALUATOR_SCOPES | {semconv.CAPTURE_SCOPE}
 _MOST: Final = 1_000
@@ -63,6 +64,8 @@ _MODEL_CLIENTS: Final = frozenset(
         "watsonx",
     }
 )
+_NOT_READ_KINDS: Final = frozenset({"EMBEDDING", "RERANKER", "EVALUATOR", "GUARDRAIL"})
+"""Kinds of OpenInference that ask and answer nothing."""
 
 
 class Role(Enum):
@@ -87,6 +90,7 @@ class Scopes:
         listed: beginnings of scopes whose top-most spans are units, whatever else is at work.
         ignored: beginnings of scopes that are not claimed.
         captures: whether our own handler records LangChain's runs.
+        ours: scopes that are never claimed.
 
     Attributes:
         inner: scope → runs that were no units of their own, as a framework's instrumentation is at work.
@@ -100,11 +104,13 @@ class Scopes:
         listed: Sequence[str] = (),
         ignored: Sequence[str] = (),
         captures: Callable[[], bool] = lambda: False,
+        ours: Set[str] = _OURS,
     ) -> None:
         self._known = known
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
         self._captures = captures
+        self._ours = ours
         self._framework = ""
         self._heard: dict[str, str] = {}
         self._roles: dict[str, Role] = {}
@@ -135,7 +141,7 @@ class Scopes:
         return True
 
     def _role(self, scope: str) -> Role:
-        if scope in _OURS:
+        if scope in self._ours:
             return Role.OURS
         listed = scope.startswith(self._listed)
         if scope.startswith(self._ignored):
@@ -168,6 +174,13 @@ class Scopes:
         return heard == scope
 
 
+def asks_nothing(operation: object, openinference_kind: object) -> bool:
+    """Whether what names itself so asks and answers nothing: nobody reads it, and it is no unit."""
+    return operation in NOT_READ or openinference_kind in _NOT_READ_KINDS
+
+
 def _library(scope: str) -> str:
+    if scope == semconv.CAPTURE_SCOPE:
+        return "langchain"
     last = _VERSION.sub("", scope).rpartition(".")[2].lower()
     return _LIBRARY.get(last, last)

@@ -54,6 +54,9 @@ class Translated(NamedTuple):
 class Translator:
     """Translates spans by the first translation that finds content on them. Owned by one thread; ``knows`` is any thread's.
 
+    Attributes:
+        marks: what betrays a span of some translation in its bytes on the wire.
+
     Args:
         own: a user's, which are asked before the built-in ones.
 
@@ -63,6 +66,7 @@ class Translator:
 
     def __init__(self, own: Sequence[Translation | Entry] = ()) -> None:
         self._translations: Sequence[Translation] = TRANSLATIONS.each([*own, *TRANSLATIONS.built_in])
+        self.marks = tuple(dict.fromkeys(mark for translation in self._translations for mark in translation.marks))
         self._scopes = frozenset(scope for translation in self._translations for scope in translation.scopes)
         self._prefixes = tuple(scope if scope[-1] in ".-" else f"{scope}." for scope in self._scopes)
         self._spans: Counter[str] = Counter()
@@ -73,8 +77,13 @@ class Translator:
         """Whether an instrumentation scope is one whose spans some translation reads. Pure: worth remembering by scope."""
         return scope in self._scopes or scope.startswith(self._prefixes)
 
-    def translate(self, span: SpanData) -> SpanData | None:
-        """Return the span in GenAI names; None where no translation claims it, or where it asks and answers nothing."""
+    def translate(self, span: SpanData, *, count: bool = True) -> SpanData | None:
+        """Return the span in GenAI names; None where no translation claims it, or where it asks and answers nothing.
+
+        Args:
+            span: as it came.
+            count: False where it will be translated again.
+        """
         if span.scope in semconv.EVALUATOR_SCOPES:  # an evaluation is never evaluated, whoever's marks it has, too
             return None
         found: tuple[Translation, SpanData] | None = None
@@ -85,7 +94,8 @@ class Translator:
                     break
         if found is None or str(found[1].operation) in NOT_READ:
             return None
-        self._count(*found)
+        if count:
+            self._count(*found)
         return found[1]
 
     def _count(self, translation: Translation, translated: SpanData) -> None:

@@ -16,13 +16,13 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import context, semconv
 from spanscore.codec.sdk import attributes_of, span_data
-from spanscore.dialects.translations.registry import NOT_READ, Translator
+from spanscore.dialects.translations.registry import Translator
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, SpanData, UnitKey
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
 from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, OpenUnits
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
-from spanscore.receivers.scopes import Role, Scopes
+from spanscore.receivers.scopes import Role, Scopes, asks_nothing
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 
@@ -38,8 +38,6 @@ _MOST_EARLY: Final = 100
 _SPAN_BYTES: Final = 2_000
 
 _CLAIMED: Final = frozenset({Role.CLAIMED, Role.MODEL_CLIENT})
-_NO_UNITS: Final = frozenset({"EMBEDDING", "RERANKER", "EVALUATOR", "GUARDRAIL"})
-"""Kinds of OpenInference that ask and answer nothing."""
 
 Event = tuple[FollowedUnit, ReadableSpan | None, Sequence[SpanProcessor], int]
 """Whose the span is, the span, who is to have it, its size; without a span: the unit is given up."""
@@ -358,8 +356,7 @@ def _operation(span: ReadableSpan) -> Any:
 
 def _may_be_unit(attributes: Mapping[str, Any]) -> bool:
     """Whether a root that nobody reads is a unit, as far as two look-ups tell: what is counted must not depend on the dice."""
-    is_none = attributes.get(semconv.OPERATION_NAME) in NOT_READ
-    return not is_none and attributes.get(semconv.OPENINFERENCE_KIND) not in _NO_UNITS
+    return not asks_nothing(attributes.get(semconv.OPERATION_NAME), attributes.get(semconv.OPENINFERENCE_KIND))
 
 
 def _size_bytes(span: ReadableSpan) -> int:

@@ -1,0 +1,1 @@
+"""The receiver of spans that arrive over the wire, from any language."""

@@ -1,0 +1,121 @@
+"""WireClaims: whether a span on the wire may be of a unit, by its scope, else by what betrays it in its bytes.
+
+Scopes mean what they mean in one process: which of two instrumentations is heard, and whether a call of a model is a step of
+some framework's run, is told apart by ``service.name`` and ``service.instance.id``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from spanscore import semconv
+from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
+from spanscore.dialects.translations.registry import Translator
+from spanscore.receivers.scopes import Role, Scopes, asks_nothing
+
+__all__ = ["WireClaims", "text_of"]
+
+_MOST: Final = 1_000
+"""Processes and resources that are told apart at a time; then all are forgotten, and come back with their next span."""
+_CLAIMED: Final = frozenset({Role.CLAIMED, Role.MODEL_CLIENT})
+_KEY: Final = 0x0A
+_LONGEST: Final = 64
+_VALUE_BEHIND: Final = re.compile(rb"\x12(.)\n(.)([ -~]*)", re.DOTALL)
+_VALUE_BEFORE: Final = re.compile(rb"\x12(.)\n(.)([ -~]*)\Z", re.DOTALL)
+"""A value, with its length, that is a text, with its length: of what is asked for, all of it is ASCII."""
+
+
+class WireClaims:
+    """Knows what spans are to us. Any thread: what a race computes twice is the same.
+
+    Args:
+        translator: knows scopes, and what betrays a span of the others.
+        listed: beginnings of scopes whose top-most spans are units, whatever else is at work.
+        ignored: beginnings of scopes that are not claimed.
+    """
+
+    def __init__(self, translator: Translator, *, listed: Sequence[str] = (), ignored: Sequence[str] = ()) -> None:
+        self._translator = translator
+        self._listed = tuple(listed)
+        self._ignored = tuple(ignored)
+        self._resources: dict[int, Scopes] = {}
+        self._processes: dict[tuple[str, str], Scopes] = {}
+
+    def role(self, span: WireSpan) -> Role:
+        """Return what spans of its scope are: the same for all of one ``Origin``."""
+        return self._scopes_of(span).role(span.origin.scope_name)
+
+    def has(self, span: WireSpan, role: Role) -> bool:
+        """Whether a span of this role is claimed."""
+        return role in _CLAIMED or (role is Role.UNKNOWN and any(mark in span.raw for mark in self._translator.marks))
+
+    def is_unit(self, root: WireSpan) -> bool:
+        """Whether a claimed span at the top is a unit, as far as its bytes tell: what is counted must not depend on the dice.
+
+        To be asked once, when it has closed: a step of a framework's run is counted, and often comes before the run is seen.
+        """
+        return self.asks(root) and not self._is_inner(root)
+
+    def asks(self, root: WireSpan) -> bool:
+        """Whether it asks and answers something. Pure."""
+        operation = text_of(root.raw, semconv.OPERATION_NAME)
+        if root.origin.scope_name == semconv.CAPTURE_SCOPE and operation is None:
+            return False  # a sample made by hand: who made it scores it
+        return not asks_nothing(operation, text_of(root.raw, semconv.OPENINFERENCE_KIND))
+
+    @property
+    def inner(self) -> Mapping[str, int]:
+        """Scope → model calls that were no units of their own, as a framework is at work in their process."""
+        return sum((scopes.inner for scopes in list(self._processes.values())), Counter())
+
+    @property
+    def unheard(self) -> Mapping[str, str]:
+        """Scope → the one that is heard instead, in some process."""
+        return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
+
+    def _is_inner(self, root: WireSpan) -> bool:
+        scopes, scope = self._scopes_of(root), root.origin.scope_name
+        role = scopes.role(scope)
+        is_model = role is Role.MODEL_CLIENT or (
+            role is Role.UNKNOWN and text_of(root.raw, semconv.OPERATION_NAME) in semconv.MODEL_OPERATIONS
+        )
+        return is_model and scopes.is_inner(scope)
+
+    def _scopes_of(self, span: WireSpan) -> Scopes:
+        resource = hash(span.origin.resource)  # not the bytes, which may be many
+        found = self._resources.get(resource)
+        if found is not None:
+            return found
+        if len(self._resources) >= _MOST:
+            self._resources.clear()
+            self._processes.clear()
+        try:
+            attributes = span_data_of(span).resource or {}
+        except UnreadableRequest:  # another span of the resource tells
+            return self._processes.setdefault(("", ""), self._scopes())
+        process = str(attributes.get("service.name", "")), str(attributes.get("service.instance.id", ""))
+        scopes = self._processes.setdefault(process, self._scopes())
+        return self._resources.setdefault(resource, scopes)
+
+    def _scopes(self) -> Scopes:
+        return Scopes(self._translator.knows, listed=self._listed, ignored=self._ignored, ours=semconv.EVALUATOR_SCOPES)
+
+
+def text_of(raw: bytes, name: str) -> str | None:
+    """Return a short text attribute from the bytes of a span, without decoding them; None where there is none.
+
+    A ``KeyValue`` is its key and its value, either first: SDKs write fields in order, the Collector from the end.
+    """
+    key = name.encode()
+    key = bytes((_KEY, len(key))) + key
+    at = raw.find(key)
+    if at < 0:
+        return None
+    found = _VALUE_BEHIND.match(raw, at + len(key)) or _VALUE_BEFORE.search(raw, max(0, at - _LONGEST), at)
+    if found is None:
+        return None
+    outer, inner, text = found[1][0], found[2][0], found[3][: found[2][0]]
+    return text.decode() if outer == inner + 2 and len(text) == inner else None

@@ -1,0 +1,59 @@
+"""Spans as they come over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore import semconv
+from spanscore.codec.wire import Taken, WireSpan, taken_apart
+
+FRAMEWORK = "openinference.instrumentation.langchain"
+CLIENT = "opentelemetry.instrumentation.openai"
+_ids = count(1)
+_START_NS = 1_700_000_000_000_000_000
+
+
+def a_wire_span(
+    operation: str | None = semconv.INVOKE_AGENT,
+    *,
+    trace: int = 1,
+    parent: WireSpan | None = None,
+    remote: bool = False,
+    scope: str = "app",
+    resource: Mapping[str, str] | None = None,
+    state: str = "",
+    **attributes: str,
+) -> WireSpan:
+    """Return a span; without an operation nothing of it means anything to us."""
+    number = next(_ids)
+    message = Span(
+        trace_id=trace.to_bytes(16),
+        span_id=number.to_bytes(8),
+        parent_span_id=b"" if parent is None else parent.span_id,
+        name=f"{operation} {number}",
+        start_time_unix_nano=_START_NS + number * 1_000,
+        end_time_unix_nano=_START_NS + number * 1_000 + 500,
+        flags=0x101 | 0x200 * remote,
+        trace_state=state,
+    )
+    named = {} if operation is None else {semconv.OPERATION_NAME: operation}
+    for name, value in {**named, **attributes}.items():
+        message.attributes.add(key=name).value.string_value = value
+    return sent([(message, scope, resource or {"service.name": "shop"})]).spans[0]
+
+
+def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> Taken:
+    """Return what comes of a request of these spans: each with its scope and resource."""
+    request = ExportTraceServiceRequest()
+    for message, scope, resource in spans:
+        of = request.resource_spans.add()
+        for name, value in resource.items():
+            of.resource.attributes.add(key=name).value.string_value = value
+        within = of.scope_spans.add()
+        within.scope.name = scope
+        within.spans.append(message)
+    return taken_apart(request.SerializeToString())

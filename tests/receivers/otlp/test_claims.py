@@ -1,0 +1,117 @@
+"""Which spans on the wire may be of a unit, and which roots are none, as far as their bytes tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.receivers.otlp.builders import CLIENT, FRAMEWORK, a_wire_span
+from tests.traces.recordings import RECORDINGS, Recording
+
+from spanscore import semconv
+from spanscore.codec.wire import WireSpan, from_json, span_data_of, taken_apart
+from spanscore.dialects.translations.registry import Translator
+from spanscore.receivers.otlp.claims import WireClaims, text_of
+
+
+def claims(**options: Any) -> WireClaims:
+    return WireClaims(Translator(), **options)
+
+
+def is_claimed(span: WireSpan, by: WireClaims | None = None) -> bool:
+    by = by or claims()
+    return by.has(span, by.role(span))
+
+
+@pytest.mark.parametrize(
+    ("span", "claimed"),
+    [
+        ({"operation": None, "scope": FRAMEWORK}, True),
+        ({"operation": None, "scope": semconv.CAPTURE_SCOPE}, True),
+        ({"operation": None, "scope": semconv.SCOPE}, False),
+        ({"operation": None, "scope": "spanscore.judge"}, False),
+        ({"operation": None, "scope": "@opentelemetry/instrumentation-http", "http.route": "/chat"}, False),
+        ({"operation": "chat", "scope": "nobody knows it"}, True),
+        ({"operation": None, "scope": "nobody knows it", "openinference.span.kind": "CHAIN"}, True),
+        ({"operation": None, "scope": "nobody knows it", "traceloop.workflow.name": "w"}, True),
+    ],
+)
+def test_a_span_is_claimed_by_its_scope_or_by_what_betrays_it(span: dict[str, str], claimed: bool) -> None:
+    assert is_claimed(a_wire_span(**span)) is claimed  # type: ignore[arg-type]
+
+
+def test_scopes_that_are_ignored_are_not_claimed() -> None:
+    assert not is_claimed(a_wire_span("chat", scope="mine.too"), claims(ignored=["mine"]))
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=str)
+def test_what_a_translation_reads_is_claimed_on_the_wire(recording: Recording) -> None:
+    """Else a unit over the wire would lack spans that it has in process."""
+    by, translator = claims(), Translator()
+    lines = recording.path.read_text(encoding="utf-8").splitlines()
+    spans = [span for line in lines for span in taken_apart(from_json(line.encode())).spans]
+
+    read = [span for span in spans if translator.translate(span_data_of(span)) is not None]
+
+    assert read
+    assert all(is_claimed(span, by) for span in read)
+
+
+@pytest.mark.parametrize("resource", [{}, {"service.instance.id": "1"}])
+def test_a_client_beside_a_framework_asks_on_its_behalf_in_the_same_process_alone(resource: dict[str, str]) -> None:
+    by, shop = claims(), {"service.name": "shop", **resource}
+    is_claimed(a_wire_span(scope=FRAMEWORK, resource=shop), by)
+
+    here, there = ({"service.name": name, **resource} for name in ("shop", "another"))
+
+    assert not by.is_unit(a_wire_span("chat", scope=CLIENT, resource=here))
+    assert by.is_unit(a_wire_span("chat", scope=CLIENT, resource=there))
+    assert by.inner == {CLIENT: 1}
+
+
+def test_scopes_that_are_listed_make_units_beside_a_framework() -> None:
+    by = claims(listed=[CLIENT])
+    is_claimed(a_wire_span(scope=FRAMEWORK), by)
+
+    assert by.is_unit(a_wire_span("chat", scope=CLIENT))
+
+
+def test_our_own_capture_is_a_framework_and_heard_before_another_of_langchain() -> None:
+    by = claims()
+    assert is_claimed(a_wire_span(scope=semconv.CAPTURE_SCOPE), by)
+
+    assert not is_claimed(a_wire_span(scope=FRAMEWORK), by)
+    assert by.unheard == {FRAMEWORK: semconv.CAPTURE_SCOPE}
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        {"operation": "create_agent"},
+        {"operation": "embeddings"},
+        {"operation": None, "openinference.span.kind": "RERANKER"},
+        {"operation": None, "scope": semconv.CAPTURE_SCOPE},  # a sample made by hand
+    ],
+)
+def test_what_asks_nothing_is_no_unit(span: dict[str, str]) -> None:
+    assert not claims().is_unit(a_wire_span(**span))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("writer", ["in order", "from the end"])
+def test_a_text_is_read_from_the_bytes_whichever_way_they_are_written(writer: str) -> None:
+    key, value = b"\n\x15gen_ai.operation.name", b"\x12\x06\n\x04chat"
+    raw = b"".join([b"J\x25", *([key, value] if writer == "in order" else [value, key]), b"A12345678"])
+
+    assert text_of(raw, "gen_ai.operation.name") == "chat"
+    assert text_of(raw, "openinference.span.kind") is None
+
+
+@pytest.mark.parametrize("value", [b"", b"\x12", b"\x12\x06\n\x40chat", b"\x12\x02\x18\x01", b"\x12\x90\x01\n\x8d\x01"])
+def test_what_is_no_short_text_is_none(value: bytes) -> None:
+    assert text_of(b"\n\x15gen_ai.operation.name" + value, "gen_ai.operation.name") is None
+
+
+def test_a_resource_that_cannot_be_read_hides_no_span() -> None:
+    span = a_wire_span("chat")
+
+    assert is_claimed(span._replace(origin=span.origin._replace(resource=b"\xff")))
