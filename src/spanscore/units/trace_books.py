@@ -1,0 +1,182 @@
+"""The books of a ``TraceTable``: which traces are open, which units are over, which of those have their spans kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from spanscore.units.closed_keys import ClosedKeys
+from spanscore.units.trace_nodes import GatheredUnit, OpenTrace
+
+__all__ = ["KeptUnits", "OpenTraces", "PastUnits"]
+
+_DECIDED: Final = 100_000
+_DROPPED: Final = 1_000_000
+"""Closed units that are remembered, those that were followed and the others: a span that is sent again is no second unit."""
+_GIVEN_UP: Final = 100_000
+"""Parents that never came, remembered likewise."""
+_IDS_PER_TRACE: Final = 10
+"""Ids remembered, on average over ``Bounds.traces``, at some 150 bytes; past them those of unclaimed spans are forgotten."""
+
+
+class PastUnits:
+    """Remembers units that are over, and parents that were given up."""
+
+    def __init__(self) -> None:
+        self._decided, self._dropped, self._given_up = map(ClosedKeys, (_DECIDED, _DROPPED, _GIVEN_UP))
+
+    def close(self, unit: GatheredUnit) -> None:
+        """Remember a unit."""
+        trace_id, root_id, *_ = unit.root
+        (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
+
+    def give_up(self, trace_id: bytes, parent_id: bytes) -> None:
+        """Remember that a parent did not come."""
+        self._given_up.add(trace_id, parent_id)
+
+    def knows(self, trace_id: bytes) -> bool:
+        """Whether anything of that trace is over."""
+        return self.had_unit(trace_id) or self._given_up.knows(trace_id)
+
+    def had_unit(self, trace_id: bytes) -> bool:
+        """Whether a unit of that trace is over."""
+        return self._dropped.knows(trace_id) or self._decided.knows(trace_id)
+
+    def is_closed(self, trace_id: bytes, root_id: bytes) -> bool:
+        """Whether that unit is over."""
+        return self._dropped.has(trace_id, root_id) or self._decided.has(trace_id, root_id)
+
+    def is_given_up(self, trace_id: bytes, parent_id: bytes) -> bool:
+        """Whether that parent did not come in time."""
+        return self._given_up.has(trace_id, parent_id)
+
+
+class OpenTraces:
+    """The traces of which ids are remembered, by their latest span.
+
+    Args:
+        most: of those without anything that is claimed; the oldest makes room.
+
+    Attributes:
+        spare: traces without an open unit and without a claimed span that waits.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._most_ids = most * _IDS_PER_TRACE
+        self._ids = 0
+        self.by_id: OrderedDict[bytes, OpenTrace] = OrderedDict()
+        self.spare: OrderedDict[OpenTrace, None] = OrderedDict()
+
+    def begin(self, trace: OpenTrace) -> OpenTrace:
+        """Open a trace."""
+        self.by_id[trace.id] = trace
+        return trace
+
+    def touch(self, trace: OpenTrace, now_ns: int) -> None:
+        """Note that a span came."""
+        trace.last_ns = now_ns
+        self.by_id.move_to_end(trace.id)
+        if trace.spare:
+            self.spare.move_to_end(trace)
+
+    def has_room(self, trace: OpenTrace) -> bool:
+        """Forget spare traces until there is room for an id of one; False: there are no others."""
+        while self._ids >= self._most_ids:
+            oldest = next(iter(self.spare), trace)
+            if oldest is trace:
+                return False
+            self.drop(oldest)
+        return True
+
+    def use(self, trace: OpenTrace) -> None:
+        """Note that a trace has an open unit, or a claimed span that waits."""
+        if trace.spare:
+            trace.spare = False
+            del self.spare[trace]
+
+    def loosen(self, trace: OpenTrace) -> None:
+        """Note that a trace has one more id of no unit."""
+        trace.loose += 1
+        self._ids += 1 - trace.forget_loose()
+        self.lay_aside(trace)
+
+    def tighten(self, trace: OpenTrace) -> None:
+        """Note that an id was of no unit, and is so no longer."""
+        trace.loose -= 1
+        self._ids -= 1
+
+    def note(self, unit: GatheredUnit) -> None:
+        """Note that a unit has one more id of a span that is not claimed."""
+        unit.ids += 1
+        self._ids += 1
+
+    def bury(self, unit: GatheredUnit) -> None:
+        """Forget the spans of a closed unit, its ids when they are worth a walk, and its trace if nothing else is in it."""
+        trace = unit.trace
+        trace.dead += unit.count + unit.ids
+        self._ids -= unit.ids
+        unit.spans, unit.ids = {}, 0
+        busy = trace.units or trace.waits
+        if not (busy or trace.loose or trace.kept):
+            self.drop(trace)
+            return
+        if not busy or trace.dead * 2 > len(trace.nodes):
+            trace.forget_closed()
+        self.lay_aside(trace)
+
+    def drop(self, trace: OpenTrace) -> None:
+        """Forget a trace."""
+        if self.by_id.pop(trace.id, None) is not None:
+            self._ids -= trace.loose
+            if trace.spare:
+                del self.spare[trace]
+
+    def lay_aside(self, trace: OpenTrace) -> None:
+        """Note that nothing of a trace is claimed and open, if that is so."""
+        if trace.spare or trace.units or trace.waits or trace.id not in self.by_id:
+            return
+        trace.spare = True
+        self.spare[trace] = None
+        if len(self.spare) > self._most:
+            self.drop(next(iter(self.spare)))
+
+
+class KeptUnits:
+    """Closed units whose spans are kept for a next revision, in the order in which they closed.
+
+    Args:
+        traces: told when one is let go.
+        most_bytes: of spans; past them the oldest is let go.
+    """
+
+    def __init__(self, traces: OpenTraces, most_bytes: int) -> None:
+        self._traces = traces
+        self._most_bytes = most_bytes
+        self.units: OrderedDict[GatheredUnit, None] = OrderedDict()
+        self.bytes = 0
+
+    def keep(self, unit: GatheredUnit) -> None:
+        """Keep the spans of a closed unit, if there is room for them."""
+        unit.kept = True
+        unit.trace.kept += 1
+        self.units[unit] = None
+        self.bytes += unit.bytes
+        self._traces.lay_aside(unit.trace)
+        while self.bytes > self._most_bytes:
+            self.let_go(next(iter(self.units)))
+
+    def take(self, unit: GatheredUnit) -> bool:
+        """Keep a unit no longer, as it is open again. False: it was not kept."""
+        if unit not in self.units:
+            return False
+        del self.units[unit]
+        self.bytes -= unit.bytes
+        unit.kept = False
+        unit.trace.kept -= 1
+        return True
+
+    def let_go(self, unit: GatheredUnit) -> None:
+        """Forget the spans of a unit."""
+        self.take(unit)
+        self._traces.bury(unit)

@@ -1,0 +1,169 @@
+"""What a ``TraceTable`` is bound by, gives, and knows of one trace and of one unit in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from spanscore.codec.wire import Origin, WireSpan
+from spanscore.model.outcome import Outcome
+from spanscore.model.span import UnitKey
+
+__all__ = ["FORGOTTEN", "ORPHANED", "SPAN_BYTES", "Bounds", "ClosedUnit", "GatheredUnit", "Node", "OpenTrace"]
+
+SPAN_BYTES: Final = 400
+"""What a span that waits takes beside its own bytes: ids, their tuple, and its places in the books. Measured: 390."""
+_MOST_LOOSE: Final = 10_000
+"""Ids of one trace that are remembered for the sake of their children alone; past them the older half is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``settings.serving.WireUnits``, times in nanoseconds; ``bytes`` and ``traces`` are for the caller to hold."""
+
+    quiet_ns: int = 2_000_000_000
+    orphan_wait_ns: int = 60_000_000_000
+    max_age_ns: int = 3_600_000_000_000
+    max_spans: int = 2_000
+    max_bytes: int = 16_000_000
+    traces: int = 100_000
+    bytes: int = 512_000_000
+    late: Literal["count", "rescore"] = "count"
+
+
+class ClosedUnit(NamedTuple):
+    """A unit that is over.
+
+    Attributes:
+        root: its top-most span.
+        spans: the claimed ones, root included, in the order in which they came; empty where it is not followed.
+        outcome: None = whole; INCOMPLETE (by age, spans, bytes, or a shutdown), TOO_LATE (spans of it had been given up
+            when it came), NOT_SAMPLED (it is not followed).
+        revision: how often it was closed before.
+        bytes: of its spans, as ``TraceTable.bytes``.
+    """
+
+    key: UnitKey
+    root: WireSpan
+    spans: Sequence[WireSpan]
+    outcome: Outcome | None
+    revision: int
+    bytes: int
+
+
+class GatheredUnit:
+    """A unit whose root is known, from then until it is forgotten.
+
+    Attributes:
+        spans: arrival → span; empty of one that is not followed.
+        count: of its claimed spans, whether they are kept or not.
+        bytes: of the kept ones.
+        ids: of spans that are not claimed.
+        since_ns: when the first of them came.
+        last_ns: when the latest span of it came, claimed or not.
+        verdict: what its outcome will be if nothing worse happens to it; None = whole.
+        closed: it was handed on.
+        kept: it was, and its spans are kept for a next revision.
+    """
+
+    __slots__ = (
+        "bytes", "closed", "count", "followed", "ids", "kept", "last_ns", "revision", "root", "since_ns", "spans", "trace",
+        "verdict",
+    )  # fmt: skip
+
+    def __init__(self, trace: OpenTrace, root: WireSpan, arrival: int, *, followed: bool, now_ns: int) -> None:
+        self.trace = trace
+        self.root = root
+        self.followed = followed
+        self.spans: dict[int, WireSpan] = {}
+        self.count = self.bytes = self.ids = self.revision = 0
+        self.since_ns = arrival
+        self.last_ns = now_ns
+        self.verdict: Outcome | None = None
+        self.closed = self.kept = False
+
+    @property
+    def key(self) -> UnitKey:
+        """Its name everywhere else."""
+        return UnitKey(int.from_bytes(self.root[0], "big"), int.from_bytes(self.root[1], "big"))
+
+
+class OpenTrace:
+    """The spans of one trace, by their ids.
+
+    Attributes:
+        nodes: span id → its unit; None = it is not claimed, and no claimed span is above it; an int = its parent has not
+            come, or waits itself, and this is when it came (no two of a table came at the same time).
+        waiting: parent's id → what waits for it: a claimed span, or the id of another.
+        units: open ones.
+        waits: claimed spans in ``waiting``.
+        bytes: of these.
+        kept: closed units whose spans are kept.
+        loose: ids of no unit, of spans that are not claimed or came too late.
+        dead: ids of closed units, roughly.
+        known: the table remembers closed units of this trace, or spans that it gave up.
+        spare: it has no open unit, and no claimed span waits.
+        check_ns: when to look for spans that have waited for too long.
+    """
+
+    __slots__ = (
+        "bytes", "check_ns", "dead", "id", "kept", "known", "last_ns", "loose", "nodes", "spare", "units", "waiting", "waits",
+    )  # fmt: skip
+
+    def __init__(self, trace_id: bytes, known: bool, now_ns: int, check_ns: int) -> None:
+        self.id = trace_id
+        self.nodes: dict[bytes, Node] = {}
+        self.waiting: dict[bytes, list[WireSpan | bytes]] = {}
+        self.known = known
+        self.last_ns = now_ns
+        self.check_ns = check_ns
+        self.spare = False
+        self.units = self.waits = self.bytes = self.kept = self.loose = self.dead = 0
+
+    def forget_closed(self) -> None:
+        """Forget the ids of units that are over."""
+        self.nodes = {
+            span_id: node
+            for span_id, node in self.nodes.items()
+            if node.__class__ is not GatheredUnit or not node.closed or node.kept
+        }
+        self.dead = 0
+
+    def forget_loose(self) -> int:
+        """Forget the older half of the ids of no unit, if they are too many; return how many."""
+        if self.loose <= _MOST_LOOSE:
+            return 0
+        loose = self._loose()
+        old = set(loose[: len(loose) // 2])
+        for parent_id, group in [*self.waiting.items()]:
+            self.waiting[parent_id] = [entry for entry in group if entry not in old]
+            if not self.waiting[parent_id]:
+                del self.waiting[parent_id]
+        for span_id in old:
+            del self.nodes[span_id]
+        self.loose -= len(old)
+        return len(old)
+
+    def _loose(self) -> list[bytes]:
+        """Return the ids of no unit in the order in which they came."""
+        waiting = {entry for group in self.waiting.values() for entry in group if entry.__class__ is bytes}
+        gone = (None, ORPHANED, FORGOTTEN)
+        return [span_id for span_id, node in self.nodes.items() if node in gone or span_id in waiting]
+
+
+Node = GatheredUnit | int | None
+
+
+def _gone() -> GatheredUnit:
+    """Return what stands for a unit of which nothing is known but that its spans need not wait."""
+    nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
+    unit = GatheredUnit(OpenTrace(b"", True, 0, 0), nothing, 0, followed=False, now_ns=0)
+    unit.closed = unit.kept = True
+    return unit
+
+
+FORGOTTEN: Final = _gone()
+"""The unit of late spans whose unit is remembered as closed, and no more."""
+ORPHANED: Final = _gone()
+"""The unit of orphans, for spans below them that come later."""

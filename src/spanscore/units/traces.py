@@ -1,0 +1,395 @@
+"""TraceTable: spans that come over the wire, in any order → whole units, still the bytes that came.
+
+On the wire nothing tells that a span began, so a unit is whole when its root is there and nothing of it has come for a while.
+
+    span ─┬─ no parent, or a remote one, or only unclaimed ones above it ─▶ root of a unit ─(quiet)─▶ closed
+          ├─ its parent is of a unit ─▶ of that unit                     └ not followed: its bytes go at once
+          ├─ its parent has not come, or waits ─▶ waits ─┬ the parent comes ─▶ as above
+          │                                              └ its trace is silent for ``orphan_wait`` ─▶ a unit, or orphans
+          └─ its unit is closed ─▶ late
+
+A span costs a look-up of its trace, of itself and of its parent. Traces stand in the order of their latest span and units in
+that of theirs, so what is due is at the front. What is too old needs no timer: what gets no span falls due by silence, so the
+age is looked at when a span comes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, takewhile
+from typing import Final
+
+from spanscore.codec.wire import WireSpan
+from spanscore.model.outcome import Outcome
+from spanscore.model.span import UnitKey
+from spanscore.units.trace_books import KeptUnits, OpenTraces, PastUnits
+from spanscore.units.trace_nodes import (
+    FORGOTTEN,
+    ORPHANED,
+    SPAN_BYTES,
+    Bounds,
+    ClosedUnit,
+    GatheredUnit,
+    Node,
+    OpenTrace,
+)
+
+__all__ = ["Bounds", "ClosedUnit", "TraceTable"]
+
+_KEPT_NS: Final = 300_000_000_000
+"""How long the spans of a closed unit are kept for its next revision."""
+_SHARE: Final = 4
+"""The part of ``Bounds.bytes`` that spans of one trace may take while they wait, and closed units that are kept, beside it."""
+_CHECKS: Final = 64
+"""How often in ``max_age`` an active trace is searched for spans that have waited for too long."""
+
+
+class TraceTable:
+    """Gathers wire spans until their units are over. Owned by one thread; a clock that is set back stands still here.
+
+    Args:
+        follows: whether a unit may be scored at all, by its root; asked once, when the root is known. False: its bytes go.
+        stands_alone: whether a span whose parent never came may be a unit: it is an agent, workflow or chain with content.
+
+    Attributes:
+        bytes: of the claimed spans that wait for a root or are of an open unit that is followed, and 400 each.
+        waiting_for_root: traces with claimed spans that wait.
+        orphans: claimed spans that were given up.
+        late: spans that came when their unit was closed.
+        duplicates: spans that had come before; the first stays.
+        revisions: units that were opened again.
+    """
+
+    def __init__(
+        self, bounds: Bounds, *, follows: Callable[[WireSpan], bool], stands_alone: Callable[[WireSpan], bool]
+    ) -> None:
+        self._bounds = bounds
+        self._follows = follows
+        self._stands_alone = stands_alone
+        self._most_waiting = max(bounds.max_bytes, bounds.bytes // _SHARE)
+        self._orphan_wait_ns = min(bounds.orphan_wait_ns, bounds.max_age_ns)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: in a forked child."""
+        self._traces = OpenTraces(self._bounds.traces)
+        self._quiet: OrderedDict[GatheredUnit, None] = OrderedDict()  # open units, by their latest span
+        self._kept = KeptUnits(self._traces, self._bounds.bytes // _SHARE)
+        self._past = PastUnits()
+        self._ready: list[ClosedUnit] = []
+        self._told_ns, self._set_back_ns, self._now_ns, self._arrival = -1, 0, 0, 0
+        self.bytes = self.waiting_for_root = self.orphans = self.late = self.duplicates = self.revisions = 0
+
+    @property
+    def open(self) -> int:
+        """Traces with an open unit or with claimed spans that wait."""
+        return len(self._traces.by_id) - len(self._traces.spare)
+
+    def waiting(self) -> set[UnitKey]:
+        """Return the units whose root is there and that were not handed on."""
+        return {unit.key for unit in self._quiet} | {unit.key for unit in self._ready}
+
+    def next_due_ns(self) -> int | None:
+        """Return when ``due`` has something to do if no further span comes; None = never."""
+        if self._ready:
+            return self._told_ns
+        times = [trace.last_ns + self._orphan_wait_ns for trace in islice(self._traces.by_id.values(), 1)]
+        times += [unit.last_ns + self._bounds.quiet_ns for unit in islice(self._quiet, 1)]
+        times += [unit.last_ns + _KEPT_NS for unit in islice(self._kept.units, 1)]
+        return min(times) - self._set_back_ns if times else None
+
+    # --- what comes ----------------------------------------------------------------------------------------------
+
+    def add(self, span: WireSpan, *, claimed: bool, now_ns: int) -> None:
+        """Take in a span; one that is not claimed costs its id."""
+        if now_ns != self._told_ns:
+            self._tell(now_ns)
+        trace_id, span_id, parent_id, is_remote, _, _ = span
+        trace = self._traces.by_id.get(trace_id)
+        if trace is None or trace.last_ns != self._now_ns:
+            trace = self._touch(trace_id, trace)
+        nodes = trace.nodes
+        if span_id in nodes:
+            self.duplicates += 1
+            return
+        if not claimed and not self._traces.has_room(trace):
+            return
+        self._arrival += 1
+        owner = None if is_remote or not parent_id else nodes.get(parent_id, 0)
+        if isinstance(owner, int):
+            self._wait(trace, span, claimed)
+        else:
+            self._place(trace, span, claimed, owner)
+
+    def _tell(self, now_ns: int) -> None:
+        self._told_ns = now_ns
+        now_ns += self._set_back_ns
+        if now_ns < self._now_ns:
+            self._set_back_ns += self._now_ns - now_ns
+        else:
+            self._now_ns = now_ns
+            self._arrival = max(self._arrival, now_ns)
+
+    def _touch(self, trace_id: bytes, trace: OpenTrace | None) -> OpenTrace:
+        """Note that a span came to a trace, where others may wait for too long; return it, or a new one if it is over."""
+        now_ns, max_age_ns = self._now_ns, self._bounds.max_age_ns
+        if trace is not None:
+            self._traces.touch(trace, now_ns)
+            if now_ns >= trace.check_ns and not trace.spare:
+                trace.check_ns = now_ns + max_age_ns // _CHECKS
+                self._give_up(trace, until_ns=now_ns - max_age_ns)
+                trace = self._traces.by_id.get(trace_id)
+        return trace or self._traces.begin(OpenTrace(trace_id, self._past.knows(trace_id), now_ns, now_ns + max_age_ns))
+
+    def _wait(self, trace: OpenTrace, span: WireSpan, claimed: bool) -> None:
+        trace_id, span_id, parent_id, _, raw, _ = span
+        if trace.known and parent_id not in trace.nodes and self._past.is_closed(trace_id, parent_id):
+            self._place(trace, span, claimed, FORGOTTEN)
+            return
+        trace.nodes[span_id] = self._arrival
+        group = trace.waiting.get(parent_id)
+        if group is None:
+            trace.waiting[parent_id] = [span if claimed else span_id]
+        else:
+            group.append(span if claimed else span_id)
+        if not claimed:
+            self._traces.loosen(trace)
+            return
+        if not trace.waits:
+            self.waiting_for_root += 1
+            self._traces.use(trace)
+        trace.waits += 1
+        size = len(raw) + SPAN_BYTES
+        trace.bytes += size
+        self.bytes += size
+        if trace.bytes > self._most_waiting:
+            self._relieve(trace)
+
+    def _place(self, trace: OpenTrace, span: WireSpan, claimed: bool, owner: GatheredUnit | None) -> None:
+        """Put a span where it belongs, and after it what waited for it."""
+        span_id = span[1]
+        unit = self._claim(trace, span, owner, self._arrival) if claimed else self._note(trace, span_id, owner)
+        if span_id in trace.waiting:
+            self._follow(trace, trace.waiting.pop(span_id), unit)
+        if unit is not None and not unit.closed:
+            self._pulse(unit)
+
+    def _follow(self, trace: OpenTrace, entries: Iterable[WireSpan | bytes], unit: GatheredUnit | None) -> None:
+        """Put what waited for a span of that unit, and what waited for that in turn, where it belongs."""
+        nodes, waiting = trace.nodes, trace.waiting
+        below = [(entries, unit)]
+        while below:
+            entries, owner = below.pop()
+            for entry in entries:
+                if isinstance(entry, bytes):
+                    span_id = entry
+                    self._traces.tighten(trace)
+                    unit = self._note(trace, span_id, owner)
+                else:
+                    span_id = entry[1]
+                    self._unwait(trace, entry)
+                    unit = self._claim(trace, entry, owner, _arrival(nodes, entry))
+                if span_id in waiting:
+                    below.append((waiting.pop(span_id), unit))
+
+    def _claim(self, trace: OpenTrace, span: WireSpan, owner: GatheredUnit | None, arrival: int) -> GatheredUnit:
+        """Give a claimed span to the unit above it, or begin one; return it."""
+        if owner is None:
+            return self._begin_unit(trace, span, arrival)
+        if owner.closed:
+            self._count_gone(owner)
+            if not self._reopens(owner):
+                return self._note_gone(trace, span[1], owner)
+        trace.nodes[span[1]] = owner
+        self._join(owner, span, arrival)
+        return owner
+
+    def _note(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit | None) -> GatheredUnit | None:
+        """Note where a span that is not claimed belongs; return it."""
+        if owner is None:
+            trace.nodes[span_id] = None
+            self._traces.loosen(trace)
+            return None
+        if owner.closed:
+            self._count_gone(owner, orphans=0)
+            if not owner.kept:
+                return self._note_gone(trace, span_id, owner)
+        trace.nodes[span_id] = owner
+        self._traces.note(owner)
+        return owner
+
+    def _count_gone(self, owner: GatheredUnit, orphans: int = 1) -> None:
+        if owner is ORPHANED:
+            self.orphans += orphans
+        else:
+            self.late += 1
+
+    def _note_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
+        gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
+        self._traces.loosen(trace)
+        return gone
+
+    def _begin_unit(self, trace: OpenTrace, root: WireSpan, arrival: int) -> GatheredUnit:
+        """Open the unit of a root; of one that has been closed already it is a duplicate."""
+        trace_id, span_id = root[:2]
+        if trace.known and self._past.is_closed(trace_id, span_id):
+            self.duplicates += 1
+            return self._note_gone(trace, span_id, FORGOTTEN)
+        unit = GatheredUnit(trace, root, arrival, followed=self._follows(root), now_ns=self._now_ns)
+        trace.nodes[span_id] = unit
+        self._traces.use(trace)
+        trace.units += 1
+        self._quiet[unit] = None
+        self._join(unit, root, arrival)
+        return unit
+
+    def _join(self, unit: GatheredUnit, span: WireSpan, arrival: int) -> None:
+        unit.count += 1
+        if unit.followed:
+            size = len(span[4]) + SPAN_BYTES
+            unit.spans[arrival] = span
+            unit.bytes += size
+            self.bytes += size
+        unit.since_ns = min(unit.since_ns, arrival)
+        if unit.trace.known and self._past.is_given_up(span[0], span[1]):
+            unit.verdict = Outcome.TOO_LATE
+
+    def _pulse(self, unit: GatheredUnit) -> None:
+        """Note that something of a unit came; close it where that was too much."""
+        if unit.last_ns != self._now_ns:
+            unit.last_ns = self._now_ns
+            self._quiet.move_to_end(unit)
+        if self._is_too_large(unit) or self._now_ns - unit.since_ns >= self._bounds.max_age_ns:
+            self._close(unit, Outcome.INCOMPLETE)
+
+    def _is_too_large(self, unit: GatheredUnit) -> bool:
+        return unit.count > self._bounds.max_spans or unit.bytes > self._bounds.max_bytes
+
+    def _unwait(self, trace: OpenTrace, span: WireSpan) -> None:
+        size = len(span[4]) + SPAN_BYTES
+        trace.waits -= 1
+        trace.bytes -= size
+        self.bytes -= size
+        if not trace.waits:
+            self.waiting_for_root -= 1
+
+    # --- what is over --------------------------------------------------------------------------------------------
+
+    def due(self, now_ns: int) -> list[ClosedUnit]:
+        """Return the units that are over, in the order in which they closed; give up what has waited for too long."""
+        self._tell(now_ns)
+        now_ns, bounds = self._now_ns, self._bounds
+        for unit in [*takewhile(lambda unit: now_ns - unit.last_ns >= bounds.quiet_ns, self._quiet)]:
+            self._close(unit, unit.verdict)
+        silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
+        for trace in [*silent]:
+            self._give_up(trace)
+            if trace.units or trace.kept:
+                self._traces.touch(trace, now_ns)
+            else:
+                self._traces.drop(trace)
+        for unit in [*takewhile(lambda unit: now_ns - unit.last_ns >= _KEPT_NS, self._kept.units)]:
+            self._kept.let_go(unit)
+        ready, self._ready = self._ready, []
+        return ready
+
+    def close_all(self, now_ns: int) -> list[ClosedUnit]:
+        """Close every unit, and forget the rest: those whose root came are whole, others that may be units incomplete."""
+        self._tell(now_ns)
+        for unit in [*self._quiet]:
+            self._close(unit, unit.verdict)
+        for trace in [*self._traces.by_id.values()]:
+            self._give_up(trace, verdict=Outcome.INCOMPLETE)
+            self._traces.drop(trace)
+        for unit in [*self._kept.units]:
+            self._kept.let_go(unit)
+        return self.due(now_ns)
+
+    def _close(self, unit: GatheredUnit, outcome: Outcome | None) -> None:
+        del self._quiet[unit]
+        self._past.close(unit)
+        unit.closed = True
+        trace = unit.trace
+        trace.known = True
+        trace.units -= 1
+        self.bytes -= unit.bytes
+        spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
+        outcome = outcome if unit.followed else Outcome.NOT_SAMPLED
+        self._ready.append(ClosedUnit(unit.key, unit.root, spans, outcome, unit.revision, unit.bytes))
+        if outcome is None and self._bounds.late == "rescore":
+            self._kept.keep(unit)
+        else:
+            self._traces.bury(unit)
+
+    def _reopens(self, unit: GatheredUnit) -> bool:
+        """Open a unit again whose spans were kept."""
+        if not self._kept.take(unit):
+            return False
+        self._traces.use(unit.trace)
+        unit.trace.units += 1
+        self.bytes += unit.bytes
+        self._quiet[unit] = None
+        self.revisions += 1
+        unit.revision += 1
+        unit.closed = False
+        unit.since_ns = unit.last_ns = self._now_ns
+        return True
+
+    # --- what waits in vain --------------------------------------------------------------------------------------
+
+    def _relieve(self, trace: OpenTrace) -> None:
+        """Give up the older half of what waits in a trace that takes too much; all of it where that does not help."""
+        arrivals = sorted(node for node in trace.nodes.values() if isinstance(node, int))
+        self._give_up(trace, until_ns=arrivals[len(arrivals) // 2])
+        if trace.bytes > self._most_waiting:
+            self._give_up(trace)
+
+    def _give_up(self, trace: OpenTrace, *, until_ns: int | None = None, verdict: Outcome | None = None) -> None:
+        """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
+        had_unit = trace.known and self._past.had_unit(trace.id)
+        for parent_id, tops in self._tops(trace, until_ns):
+            gone = FORGOTTEN if had_unit and not self._past.is_given_up(trace.id, parent_id) else ORPHANED
+            trace.known = True
+            self._past.give_up(trace.id, parent_id)
+            self._give_up_tops(trace, tops, gone, verdict)
+        if until_ns is None:
+            for parent_id in [*trace.waiting]:
+                self._follow(trace, trace.waiting.pop(parent_id, ()), FORGOTTEN if had_unit else ORPHANED)
+
+    def _tops(self, trace: OpenTrace, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
+        """Take out the spans that came by then and whose parent did not, by that parent."""
+        nodes, waiting = trace.nodes, trace.waiting
+        for parent_id in [parent_id for parent_id in waiting if parent_id not in nodes]:
+            group = waiting.pop(parent_id)
+            split = len(group) if until_ns is None else bisect([_arrival(nodes, entry) for entry in group], until_ns)
+            if split < len(group):
+                waiting[parent_id] = group[split:]
+            if split:
+                yield parent_id, group[:split]
+
+    def _give_up_tops(
+        self, trace: OpenTrace, tops: list[WireSpan | bytes], gone: GatheredUnit | None, verdict: Outcome | None
+    ) -> None:
+        """Make units of those that may be, and of the others, with all below them, what ``gone`` says."""
+        while tops:
+            top = tops.pop()
+            if isinstance(top, bytes):  # not claimed: what is below is on top
+                self._traces.tighten(trace)
+                self._note(trace, top, None)
+                tops += trace.waiting.pop(top, ())
+            elif gone is FORGOTTEN or not self._stands_alone(top):
+                self._follow(trace, [top], gone)
+            else:
+                self._follow(trace, [top], None)
+                unit = trace.nodes[top[1]]
+                if isinstance(unit, GatheredUnit) and not unit.closed:
+                    self._close(unit, Outcome.INCOMPLETE if self._is_too_large(unit) else unit.verdict or verdict)
+
+
+def _arrival(nodes: Mapping[bytes, Node], entry: WireSpan | bytes) -> int:
+    """Return when something came that waits."""
+    arrival = nodes[entry if isinstance(entry, bytes) else entry[1]]
+    assert isinstance(arrival, int)
+    return arrival
