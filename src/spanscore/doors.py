@@ -13,7 +13,9 @@ from spanscore.receivers.submitted import SubmittedSamples
 
 if TYPE_CHECKING:
     from spanscore.receivers.callback.attachment import Attachment
+    from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.receivers.processor.foreign_spans import ForeignSpans
+    from spanscore.settings.serving import WireUnits
 
 __all__ = ["Doors"]
 
@@ -29,6 +31,7 @@ class Doors:
         submitted: takes samples made by hand.
         attachment: the callback; None while nobody asked for it.
         foreign: takes the spans of others; None likewise.
+        otlp: takes those that arrive over the wire; None likewise.
     """
 
     def __init__(self, line: Line, *, ready: Callable[[Any], None]) -> None:
@@ -37,6 +40,7 @@ class Doors:
         self._closed = False
         self.attachment: Attachment | None = None
         self.foreign: ForeignSpans | None = None
+        self.otlp: OtlpSpans | None = None
         capture = line.options.capture and line.options.capture_metrics
         self.models = ModelMetrics() if capture else None
         line.prepared.append(self._count_models)
@@ -55,7 +59,7 @@ class Doors:
     def units(self) -> int:
         """Roots that were let in."""
         captured = 0 if self.attachment is None else self.attachment.handler.units
-        return captured + (0 if self.foreign is None else self.foreign.units)
+        return captured + sum(door.units for door in (self.foreign, self.otlp) if door is not None)
 
     @property
     def abandoned(self) -> int:
@@ -78,6 +82,14 @@ class Doors:
                     self.foreign = self._hear_others()
         return self.foreign
 
+    def otlp_spans(self, units: WireUnits) -> OtlpSpans:
+        """Return what takes spans that arrive over the wire; the first call says how they become units."""
+        if self.otlp is None:
+            with self._lock:
+                if self.otlp is None:
+                    self.otlp = self._hear_the_wire(units)
+        return self.otlp
+
     def close(self) -> None:
         """Let nothing further in, also by a door that is yet to be made."""
         self._closed = True
@@ -88,7 +100,7 @@ class Doors:
         """Return what must be known of what came in, for ``status()``."""
         return [
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
-            *([] if self.foreign is None else self.foreign.notes()),
+            *(note for door in (self.foreign, self.otlp) if door is not None for note in door.notes()),
         ]
 
     def _attach(self) -> Attachment:
@@ -129,6 +141,25 @@ class Doors:
             ),
             translator=translator,
             ready=self._ready,
+        )
+        self._let_in(made)
+        return made
+
+    def _hear_the_wire(self, units: WireUnits) -> OtlpSpans:
+        from spanscore.dialects.translations.registry import Translator
+        from spanscore.receivers.otlp.claims import WireClaims
+        from spanscore.receivers.otlp.spans import OtlpSpans, bounds_of
+
+        line, options, translator = self._line, self._line.options, Translator(self._line.options.translations)
+        made = OtlpSpans(
+            line.inbox,
+            line.units,
+            line.sampler,
+            line.ledger,
+            bounds=bounds_of(units),
+            claims=WireClaims(translator, listed=options.scopes, ignored=options.ignore_scopes),
+            translator=translator,
+            ready=lambda: self._ready(None),
         )
         self._let_in(made)
         return made

@@ -128,11 +128,19 @@ class Recorded(Protocol):
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Say that events of a unit were lost: it will end ``incomplete``."""
 
-    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int) -> None:
+    def assembled(
+        self,
+        unit: Unit,
+        pending: Mapping[int, PendingSpan],
+        now_ns: int,
+        *,
+        lost: Outcome = Outcome.INCOMPLETE,
+    ) -> None:
         """Hand over a unit of which all spans are known, ended ones.
 
         Args:
             pending: span id → what must be ended, once; a span that is not in it has left already.
+            lost: how the unit ends, if it is not complete.
         """
 
     def submitted(

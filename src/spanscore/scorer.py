@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from spanscore.line.status import Status
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
     from spanscore.receivers.callback.handler import SpanCallbackHandler
+    from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.receivers.processor.foreign_spans import ForeignSpans
+    from spanscore.settings.serving import WireUnits
 
 __all__ = ["OnlineScorer"]
 
@@ -209,6 +211,10 @@ class OnlineScorer:
     def foreign_spans(self) -> ForeignSpans:
         """What every ``ScoringSpanProcessor`` of this scorer reports to."""
         return self._doors.spans()
+
+    def otlp_spans(self, units: WireUnits) -> OtlpSpans:
+        """Return what takes spans that arrive over the wire; made by the first call, whose ``units`` it has for good."""
+        return self._doors.otlp_spans(units)
 
     def install(self) -> None:
         """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``."""

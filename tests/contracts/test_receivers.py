@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.contracts.found import failing, implementations, never_failing
 from tests.live import QUESTION, a_trace, rag
+from tests.receivers.otlp.builders import a_wire_span
 
 from spanscore import ScoringSpanProcessor, SingleTurnSample
+from spanscore.codec.wire import Taken
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import Samples
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Receiver, Recorded
 from spanscore.receivers.callback.handler import SpanCallbackHandler
 from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.otlp.claims import WireClaims
+from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.receivers.processor.foreign_spans import ForeignSpans
 from spanscore.receivers.scopes import Scopes
 from spanscore.receivers.submitted import SubmittedSamples
@@ -26,6 +31,7 @@ from spanscore.sampling.rates import RateSampler
 from spanscore.semconv import OPERATION_NAME
 from spanscore.testing import ReceiverContract, a_span, a_unit
 from spanscore.units.ledger import Ledger
+from spanscore.units.traces import Bounds
 
 Port = tuple[Inbox[Receiver], Recorded]
 
@@ -74,10 +80,28 @@ def foreign(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
     return made
 
 
+def otlp(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+    translator = Translator()
+    made = OtlpSpans(
+        inbox,
+        recorded,
+        RateSampler({"grounded": 1.0}),
+        Ledger(["grounded"]),
+        bounds=Bounds(),
+        claims=WireClaims(translator),
+        translator=translator,
+        ready=lambda: None,
+    )
+    traces = count(1)
+    suite.arrive = lambda: made.take(Taken([a_wire_span(trace=next(traces))], {}))
+    return made
+
+
 MADE: dict[type, Callable[..., Receiver]] = {
     Recorder: recorder,
     SubmittedSamples: submitted,
     ForeignSpans: foreign,
+    OtlpSpans: otlp,
 }
 """How each is made, and how a unit comes in by it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -12,14 +13,20 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.contracts.found import implementations
 from tests.live import ANSWER, CONTEXT, QUESTION, a_line, identity_holds, rag
+from tests.receivers.otlp.builders import a_wire_span
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
+from spanscore.codec.wire import Taken
 from spanscore.protocols import Receiver
 from spanscore.receivers.callback.recorder import Recorder
+from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.receivers.processor.foreign_spans import ForeignSpans
 from spanscore.receivers.submitted import SubmittedSamples
+from spanscore.settings.serving import WireUnits
 
 HOUR_NS = 3_600 * 10**9
+AT_ONCE = WireUnits(quiet=0)
+TRACES = count(1)
 
 
 def call(scorer: OnlineScorer) -> None:
@@ -44,7 +51,16 @@ def trace(scorer: OnlineScorer) -> None:
     agent(scorer).end()
 
 
-WAYS: dict[type, Callable[[OnlineScorer], None]] = {Recorder: call, SubmittedSamples: submit, ForeignSpans: trace}
+def send(scorer: OnlineScorer) -> None:
+    scorer.otlp_spans(AT_ONCE).take(Taken([a_wire_span(trace=next(TRACES))], {}))
+
+
+WAYS: dict[type, Callable[[OnlineScorer], None]] = {
+    Recorder: call,
+    SubmittedSamples: submit,
+    ForeignSpans: trace,
+    OtlpSpans: send,
+}
 """How a whole unit comes in by each."""
 
 
@@ -52,7 +68,7 @@ WAYS: dict[type, Callable[[OnlineScorer], None]] = {Recorder: call, SubmittedSam
 def scorer() -> Iterator[Any]:
     with a_line() as (scorer, _):
         scorer._line.span_thread._stopping = True
-        scorer._doors.attached(), scorer._doors.spans()
+        scorer._doors.attached(), scorer._doors.spans(), scorer.otlp_spans(AT_ONCE)
         yield scorer
 
 

@@ -24,7 +24,7 @@ class Outcome(StrEnum):
         NO_SAMPLE: no question and answer were found, or several and none was told; the reason names the keys that were there.
         MISSING_FIELD: a field that the metric needs is not there; the reason names it.
         INCOMPLETE: events of the unit were lost, it never ended, or it is too large.
-        TOO_LATE: its scores could reach no span any more. Never given so far: late scores are on evaluation spans.
+        TOO_LATE: it came over the wire, and its root after the others of its spans had been given up.
         REFUSED: the inbox was full when it began.
         QUEUE_FULL: the job queue was full, in units or in bytes, or the part of it that metrics which ask one judge may fill.
         RATE_LIMITED: the judge was not asked: it let the question wait for longer than ``judge.max_wait``.

@@ -149,7 +149,9 @@ class Units:
         """Note that events of the unit were lost."""
         self._assembler.broken(key, now_ns)
 
-    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int) -> None:
+    def assembled(
+        self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int, *, lost: Outcome = Outcome.INCOMPLETE
+    ) -> None:
         """Take in a unit whose spans are all there; one that has been scored before has nothing that waits."""
         if unit.revision:
             self._revisions.take(unit)
@@ -159,7 +161,7 @@ class Units:
         self.in_flight[key] = None
         for span_id, span in pending.items():
             self._keep(key, span, now_ns, is_root=span_id == key.span_id)
-        self._close(unit, now_ns)
+        self._close(unit, now_ns, lost)
 
     def submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
@@ -287,13 +289,13 @@ class Units:
             attributes[semconv.REASON] = ",".join(filter(None, (attributes.get(semconv.REASON), reason)))
         self._hold.release(key, attributes, reason)
 
-    def _close(self, unit: Unit, now_ns: int) -> None:
+    def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE) -> None:
         try:
             facts = unit.facts()
             if unit.complete:
                 self._choose(unit, facts, self._decisions.first(facts), None, now_ns)
             else:
-                self._turn_back(unit.key, self._decisions.lost(facts, Outcome.INCOMPLETE), now_ns)
+                self._turn_back(unit.key, self._decisions.lost(facts, lost), now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
             self._turn_back(unit.key, self._decisions.settle_rest(unit.key, Outcome.INCOMPLETE), now_ns)

@@ -9,6 +9,7 @@ from time import time_ns
 from typing import Final
 
 from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 from spanscore.protocols import PendingSpan, Receiver, Recorded
 from spanscore.runtime.inbox import Inbox
@@ -174,7 +175,14 @@ class _Port:
     def broken(self, key: UnitKey, now_ns: int) -> None:
         assert key in self.opened_units, "a unit was broken that was not opened"
 
-    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int) -> None:
+    def assembled(
+        self,
+        unit: Unit,
+        pending: Mapping[int, PendingSpan],
+        now_ns: int,
+        *,
+        lost: Outcome = Outcome.INCOMPLETE,
+    ) -> None:
         self.handed_on[unit.key] += 1
         for one in pending.values():
             one.end()

@@ -1,0 +1,278 @@
+"""OtlpSpans: spans that arrive over the wire, in any order → units: the receiver of ``spanscore serve``.
+
+Nothing tells that a span began. So the bytes of claimed spans wait in a table until their unit is whole, and only what may
+be scored is ever decoded and translated; of all others a root's bytes say whether it is a unit, and it is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from spanscore import semconv
+from spanscore.codec.wire import Taken, WireSpan, span_data_of, trace_state_of
+from spanscore.dialects.translations.registry import Translator
+from spanscore.model.score import Outcome
+from spanscore.model.span import Facts, SpanData, Unit, UnitKey
+from spanscore.protocols import Admission, Receiver, Recorded, Sampler
+from spanscore.receivers.otlp.claims import WireClaims
+from spanscore.receivers.otlp.counts import DoorCounts
+from spanscore.receivers.otlp.held import Exit
+from spanscore.receivers.otlp.kept import KeptSpans, key_of
+from spanscore.receivers.scopes import Role
+from spanscore.runtime.gil import yield_gil
+from spanscore.runtime.inbox import Inbox
+from spanscore.runtime.log import log_internal_error
+from spanscore.settings.serving import WireUnits
+from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
+
+__all__ = ["Exit", "OtlpSpans", "bounds_of"]
+
+_STANDS_ALONE: Final = frozenset({semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW})
+
+
+class _Arrived(NamedTuple):
+    """The spans of one request.
+
+    Attributes:
+        spans: each with whether it is claimed.
+        roots: how many of them begin a unit for sure.
+        kept: those that wait for their exit.
+    """
+
+    spans: Sequence[tuple[WireSpan, bool]]
+    roots: int
+    kept: Sequence[WireSpan]
+    exit: Exit | None
+
+
+class OtlpSpans:
+    """The receiver of everything that listens for OTLP.
+
+    Args:
+        inbox: the way to the span thread.
+        port: where units are handed on.
+        sampler: asked once per root whether the unit may be scored at all.
+        admission: counts the units that are not handed on.
+        bounds: of what waits.
+        claims: whose spans are read.
+        translator: puts them into GenAI names.
+        ready: called with each request: the first chooses providers and starts the span thread.
+
+    Attributes:
+        counts: what came to the door.
+        table: where spans wait for their units.
+        forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None where there is none.
+        units: that were handed on or counted.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox[Receiver],
+        port: Recorded,
+        sampler: Sampler,
+        admission: Admission,
+        *,
+        bounds: Bounds,
+        claims: WireClaims,
+        translator: Translator,
+        ready: Callable[[], None],
+    ) -> None:
+        self._inbox = inbox
+        self._port = port
+        self._sampler = sampler
+        self._admission = admission
+        self._bounds = bounds
+        self._claims = claims
+        self._translator = translator
+        self._ready = ready
+        self._closed = False
+        self.counts = DoorCounts()
+        self.table = TraceTable(bounds, follows=self._follows, stands_alone=self._stands_alone)
+        self.forward: Callable[[], tuple[int, int, str]] | None = None
+        self._kept = KeptSpans()
+        self._taken = self._read = self.units = 0
+
+    def reset(self) -> None:
+        """Forget every span and count from zero: in a forked child, as what came in is the parent's."""
+        self.counts.reset()
+        self.table.reset()
+        self._kept.reset()
+        self._taken = self._read = self.units = 0
+
+    # --- the threads of who listens ----------------------------------------------------------------------------
+
+    def overloaded(self) -> str | None:
+        """Return what is full, ``bytes``, ``traces`` or ``inbox``: the next request is to be refused. None: take it."""
+        if self.table.bytes >= self._bounds.bytes:
+            return "bytes"
+        if self.table.open >= self._bounds.traces:
+            return "traces"
+        return None if self._inbox.admits() else "inbox"
+
+    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
+        """Take the spans of one request; return those that are kept. Does not block, but for the first one.
+
+        Args:
+            taken: the request; ``overloaded`` was asked before.
+            exit: where kept spans go on to, once each, whatever happens; None = none is kept.
+
+        Returns:
+            Those that the exit will be given: claimed ones of a unit that may be scored, as far as can be told. All others
+            are to go on now.
+        """
+        if self._closed:
+            return []
+        self._ready()
+        spans = self._looked_at(taken)
+        kept = [] if exit is None else [span for span, claimed in spans if claimed and self._may_be_scored(span)]
+        roots = sum(claimed and (not span.parent_id or span.parent_is_remote) for span, claimed in spans)
+        self._taken += roots
+        size = sum(len(span.raw) for span, claimed in spans if claimed)
+        self._inbox.put(self, _Arrived(spans, roots, kept, exit), size, must=True)
+        return kept
+
+    def _looked_at(self, taken: Taken) -> list[tuple[WireSpan, bool]]:
+        """Return the spans that are not ours, each with whether it is claimed, and count them."""
+        spans: list[tuple[WireSpan, bool]] = []
+        origin, role = None, Role.UNKNOWN
+        for span in taken.spans:
+            if span.origin is not origin:
+                origin, role = span.origin, self._claims.role(span)
+            if role is not Role.OURS:
+                spans.append((span, self._claims.has(span, role)))
+        ours = len(taken.spans) - len(spans)
+        unclaimed = sum(not claimed for _, claimed in spans)
+        self.counts.took(len(taken.spans), taken.rejected, ours=ours, unclaimed=unclaimed)
+        return spans
+
+    def _may_be_scored(self, span: WireSpan) -> bool:
+        """Whether a unit may be scored of which it is the root, or its trace's root is."""
+        return self._may(span) or (bool(span.parent_id) and self._may(span, is_trace_root=True))
+
+    def _may(self, span: WireSpan, *, is_trace_root: bool | None = None) -> bool:
+        root = not span.parent_id if is_trace_root is None else is_trace_root
+        return self._sampler.may(Facts(key_of(span), root, trace_state_of(span)))
+
+    # --- Receiver ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: _Arrived, now_ns: int) -> None:
+        """Read one request."""
+        self._read += event.roots
+        if event.exit is not None:
+            self._kept.keep(event.kept, event.exit, now_ns)
+        add = self.table.add
+        for span, claimed in event.spans:
+            add(span, claimed=claimed, now_ns=now_ns)
+
+    def due(self, now_ns: int) -> None:
+        """Hand on the units that are whole, and send on what waits in vain."""
+        self._close_all(self.table.due(now_ns), now_ns)
+        self._kept.let_overdue_go(now_ns, self.table.waiting)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next unit closes, or a kept span goes on, if nothing more comes."""
+        times = (self.table.next_due_ns(), self._kept.next_due_ns())
+        return min((time for time in times if time is not None), default=None)
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the units whose root is there and that wait for further spans."""
+        return self.table.waiting()
+
+    def detach(self, now_ns: int) -> list[UnitKey]:
+        """Hand on every unit whose root is there; what else would have been one is counted ``shutdown``. Returns none."""
+        self._close_all([_shut_down(unit) for unit in self.table.close_all(now_ns)], now_ns)
+        self._kept.let_all_go()
+        return []
+
+    def unread(self) -> int:
+        """Return how many roots the span thread has not seen. Any thread."""
+        return self._taken - self._read
+
+    def close(self) -> None:
+        """Take no further request. Any thread."""
+        self._closed = True
+
+    def notes(self) -> list[str]:
+        """Return what must be known of spans that were not scored, for ``status()``."""
+        told = [
+            f"{runs:,} runs of {scope} are no units, as a framework is at work in their process whose model calls they may be;"
+            " units.scopes lists those that are"
+            for scope, runs in self._claims.inner.items()
+        ]
+        told += [f"{scope} is not read, as {by} traces the same" for scope, by in self._claims.unheard.items()]
+        return told + [
+            f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
+            for name, found in self._translator.counted().items()
+            if found.without_content == found.spans
+        ]
+
+    def _follows(self, root: WireSpan) -> bool:
+        return self._may(root) and self._claims.asks(root)
+
+    def _stands_alone(self, span: WireSpan) -> bool:
+        """Whether a span whose parent never came is a unit: an agent, workflow or chain with content."""
+        read = self._translator.translate(span_data_of(span), count=False)
+        return read is not None and read.operation in _STANDS_ALONE and read.no_content is None
+
+    def _close_all(self, closed: Sequence[ClosedUnit], now_ns: int) -> None:
+        for unit in closed:
+            try:
+                self._close(unit, now_ns)
+            except Exception as error:  # noqa: BLE001  (the other units go on)
+                log_internal_error("read a unit", error)
+            self._kept.let_go([unit.key, *map(key_of, unit.spans)])
+            yield_gil()
+
+    def _close(self, closed: ClosedUnit, now_ns: int) -> None:
+        if not self._claims.is_unit(closed.root):
+            return
+        if closed.outcome is Outcome.NOT_SAMPLED:
+            self.units += 1
+            self._admission.record_rejected(Outcome.NOT_SAMPLED)
+            return
+        unit = self._read_unit(closed)
+        if unit is not None:
+            self.units += not unit.revision
+            kept = self._kept.give([unit.key, *map(key_of, closed.spans)])
+            self._port.assembled(unit, kept, now_ns, lost=closed.outcome or Outcome.INCOMPLETE)
+
+    def _read_unit(self, closed: ClosedUnit) -> Unit | None:
+        """Return the unit, None where nothing in it means anything.
+
+        Of one that is lost only its root is read, which tells how probable it was.
+        """
+        complete = closed.outcome is None
+        spans, means = list[SpanData](), False
+        for span in closed.spans if complete else (closed.root,):
+            try:
+                data = span_data_of(span)
+                translated = self._translator.translate(data)
+            except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
+                log_internal_error("read a span", error)
+                complete, means = False, True
+                continue
+            means = means or translated is not None
+            spans.append(replace(data, attributes={}, events=()) if translated is None else translated)
+        told = tuple(sorted(spans, key=lambda span: span.start_ns))
+        return Unit(closed.key, told, complete, closed.revision) if means else None
+
+
+def bounds_of(units: WireUnits) -> Bounds:
+    """Return the bounds of a configuration: times in nanoseconds."""
+    return Bounds(
+        quiet_ns=int(units.quiet * 1e9),
+        orphan_wait_ns=int(units.orphan_wait * 1e9),
+        max_age_ns=int(units.max_age * 1e9),
+        max_spans=units.max_spans,
+        max_bytes=units.max_bytes,
+        traces=units.traces,
+        bytes=units.bytes,
+        late=units.late,
+    )
+
+
+def _shut_down(closed: ClosedUnit) -> ClosedUnit:
+    """Return a unit as the end of the scorer finds it: one of which something is missing had no time to be whole."""
+    return closed._replace(outcome=Outcome.SHUTDOWN) if closed.outcome is Outcome.INCOMPLETE else closed

@@ -1,0 +1,327 @@
+"""Spans that come over the wire → units, driven by hand: the clock, the inbox and who listens are this test's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.receivers.otlp.builders import CLIENT, FRAMEWORK, a_wire_span
+
+from spanscore import semconv
+from spanscore.codec.wire import Taken, WireSpan
+from spanscore.dialects.translations.registry import Translator
+from spanscore.model.score import Outcome
+from spanscore.model.span import Unit, UnitKey
+from spanscore.protocols import PendingSpan, Receiver
+from spanscore.receivers.otlp.claims import WireClaims
+from spanscore.receivers.otlp.kept import key_of
+from spanscore.receivers.otlp.spans import OtlpSpans
+from spanscore.runtime.inbox import Inbox
+from spanscore.sampling.rates import RateSampler
+from spanscore.units.ledger import Ledger
+from spanscore.units.traces import Bounds
+
+S = 1_000_000_000
+BROKEN = b"J\x01\xff"
+"""An attribute that is none: only who decodes all of a span notices."""
+SAID = '[{"role": "user", "parts": [{"type": "text", "content": "2 + 2?"}]}]'
+CONTENT = {semconv.INPUT_MESSAGES: SAID, semconv.OUTPUT_MESSAGES: SAID}
+
+
+class Ways:
+    """Implements ``Exit``: notes what goes on, and with which attributes."""
+
+    def __init__(self) -> None:
+        self.gone: list[tuple[WireSpan, Mapping[str, Any] | None]] = []
+
+    def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
+        self.gone.append((span, attributes))
+
+    @property
+    def spans(self) -> list[WireSpan]:
+        return [span for span, _ in self.gone]
+
+
+class Served:
+    """A receiver, and what it hands on."""
+
+    def __init__(self, rate: float = 1.0, *, listed: Sequence[str] = (), **bounds: Any) -> None:
+        self.now_ns, self.units = 0, list[tuple[Unit, Outcome]]()
+        self.ledger, self.inbox = Ledger(["grounded"]), Inbox[Receiver](soft=10)
+        translator = Translator()
+        self.receiver = OtlpSpans(
+            self.inbox,
+            self,  # type: ignore[arg-type]  # what it is not asked for is not there
+            RateSampler({"grounded": rate}),
+            self.ledger,
+            bounds=Bounds(**bounds),
+            claims=WireClaims(translator, listed=listed),
+            translator=translator,
+            ready=lambda: None,
+        )
+
+    def assembled(self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int, *, lost: Outcome) -> None:
+        """Take in a unit as the tracker does, and let it leave at once."""
+        self.units.append((unit, lost))
+        for span_id, span in pending.items():
+            span.end({"scored": True} if span_id == unit.key.span_id else None)
+
+    def send(self, *spans: WireSpan, to: Ways | None = None) -> list[WireSpan]:
+        """Send a request, and have it read; return what is kept."""
+        kept = self.receiver.take(Taken(spans, {}), to)
+        while (entry := self.inbox.take()) is not None:
+            self.receiver.handle(entry[1], self.now_ns)
+        return list(kept)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_ns += int(seconds * S)
+        self.receiver.due(self.now_ns)
+
+    def outcomes(self) -> dict[str, int]:
+        return {outcome.value: units for (_, outcome), units in self.ledger.outcomes().items()}
+
+    def keys(self) -> list[UnitKey]:
+        return [unit.key for unit, _ in self.units]
+
+
+def agent(**more: Any) -> WireSpan:
+    return a_wire_span(**{**CONTENT, **more})
+
+
+def tool(parent: WireSpan, **more: Any) -> WireSpan:
+    return a_wire_span("execute_tool", parent=parent, trace=int.from_bytes(parent.trace_id), **more)
+
+
+def test_a_unit_is_handed_on_whole_in_the_order_in_which_its_spans_began() -> None:
+    served, root = Served(), agent()
+    first, second = tool(root), tool(root)
+
+    served.send(second)
+    served.send(root, first)
+    served.pass_time(2)
+
+    [(unit, _)] = served.units
+    assert [span.span_id for span in unit.spans] == [key_of(span).span_id for span in (root, first, second)]
+    assert (unit.complete, unit.revision, served.receiver.units) == (True, 0, 1)
+
+
+def test_what_no_rate_takes_is_counted_and_never_decoded() -> None:
+    served = Served(rate=0.0)
+
+    served.send(agent()._replace(raw=agent().raw + BROKEN))  # it cannot be
+    served.pass_time(2)
+
+    assert (served.units, served.outcomes()) == ([], {"not_sampled": 1})
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+@pytest.mark.parametrize("operation", ["create_agent", "embeddings"])
+def test_what_asks_nothing_is_no_unit_whatever_the_dice_say(rate: float, operation: str) -> None:
+    served = Served(rate)
+
+    served.send(agent(operation=operation))
+    served.pass_time(2)
+
+    assert (served.units, served.outcomes(), served.receiver.units) == ([], {}, 0)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_model_call_beside_a_framework_is_no_unit_though_it_comes_first(rate: float) -> None:
+    served = Served(rate)
+
+    served.send(agent(operation="chat", scope=CLIENT))
+    served.pass_time(1)
+    served.send(a_wire_span(None, trace=2, scope=FRAMEWORK))  # what it is a step of ends later
+    served.pass_time(2)
+
+    assert CLIENT not in [unit.spans[0].scope for unit, _ in served.units]
+    assert any(CLIENT in note for note in served.receiver.notes())
+
+
+def test_evaluations_are_refused_and_counted() -> None:
+    served = Served()
+
+    served.send(agent(scope=semconv.SCOPE), agent(scope="spanscore.judge"))
+    served.pass_time(100)
+
+    assert (served.units, served.outcomes(), served.receiver.counts.ours) == ([], {}, 2)
+
+
+def test_spans_whose_root_never_comes_are_a_unit_if_they_stand_alone() -> None:
+    served, missing = Served(), agent()
+    lone, orphan = agent(parent=missing), tool(agent(trace=2), **CONTENT)
+
+    served.send(lone, orphan)
+    served.pass_time(60)
+
+    assert served.keys() == [key_of(lone)]
+    assert served.receiver.table.orphans == 1
+
+
+def test_a_root_that_comes_when_its_spans_were_given_up_is_too_late() -> None:
+    served, root = Served(), agent()
+    served.send(tool(root))
+    served.pass_time(60)
+
+    served.send(root)
+    served.pass_time(2)
+
+    [(unit, lost)] = served.units
+    assert (unit.complete, lost) == (False, Outcome.TOO_LATE)
+
+
+def test_a_unit_that_is_too_large_is_handed_on_by_its_root_alone() -> None:
+    served, root = Served(max_spans=2), agent()
+
+    served.send(root, tool(root), tool(root))
+    served.pass_time(2)
+
+    [(unit, lost)] = served.units
+    assert (unit.complete, lost, len(unit.spans)) == (False, Outcome.INCOMPLETE, 1)
+
+
+def test_a_span_that_is_none_makes_its_unit_incomplete() -> None:
+    served, root = Served(), agent()
+    broken = tool(root)
+
+    served.send(root, broken._replace(raw=broken.raw + BROKEN))
+    served.pass_time(2)
+
+    [(unit, lost)] = served.units
+    assert (unit.complete, lost, unit.root is not None) == (False, Outcome.INCOMPLETE, True)
+
+
+def test_a_late_span_makes_the_next_revision_where_that_is_asked_for() -> None:
+    served, root = Served(late="rescore"), agent()
+    served.send(root)
+    served.pass_time(2)
+
+    served.send(tool(root))
+    served.pass_time(2)
+
+    assert [(unit.revision, len(unit.spans)) for unit, _ in served.units] == [(0, 1), (1, 2)]
+    assert served.receiver.units == 1
+
+
+def test_a_flush_waits_for_units_whose_root_is_there() -> None:
+    served, root = Served(), agent()
+    served.send(root, tool(agent(trace=2)))
+
+    assert served.receiver.in_flight() == {key_of(root)}
+
+    served.pass_time(2)
+    assert served.receiver.in_flight() == set()
+
+
+def test_the_end_hands_on_what_has_its_root_and_counts_the_rest_as_shutdown() -> None:
+    served, root = Served(), agent()
+    lone = agent(parent=agent(trace=2), trace=2)
+    served.send(root, lone)
+
+    assert served.receiver.detach(served.now_ns) == []
+
+    ended = {unit.key: (unit.complete, lost) for unit, lost in served.units}
+    assert ended[key_of(root)][0]
+    assert ended[key_of(lone)] == (False, Outcome.SHUTDOWN)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "full"), [({"bytes": 100}, "bytes"), ({"traces": 1}, "traces"), ({}, None)], ids=str
+)
+def test_what_is_full_is_told(bounds: dict[str, int], full: str | None) -> None:
+    served = Served(**bounds)
+    assert served.receiver.overloaded() is None
+
+    served.send(agent())
+
+    assert served.receiver.overloaded() == full
+
+
+def test_an_inbox_that_nobody_reads_is_full() -> None:
+    served = Served()
+
+    for _ in range(10):
+        served.receiver.take(Taken([agent()], {}))
+
+    assert served.receiver.overloaded() == "inbox"
+
+
+# --- a proxy -------------------------------------------------------------------------------------------------------
+
+
+def test_kept_spans_go_on_once_and_the_root_with_its_scores() -> None:
+    served, to, root = Served(), Ways(), agent()
+    child, other = tool(root), a_wire_span(None, parent=root)
+
+    kept = served.send(root, child, other, to=to)
+    served.pass_time(2)
+
+    assert kept == [root, child]
+    assert to.gone == [(root, {"scored": True}), (child, None)]
+
+
+def test_what_no_rate_takes_is_not_kept() -> None:
+    served, to = Served(rate=0.0), Ways()
+
+    assert served.send(agent(), to=to) == []
+
+
+def test_a_span_that_comes_again_goes_on_once() -> None:
+    served, to, root = Served(), Ways(), agent()
+
+    served.send(root, to=to)
+    served.send(root, to=to)
+    served.pass_time(2)
+    served.send(root, to=to)
+    served.pass_time(100)
+
+    assert to.spans == [root]
+
+
+def test_a_child_does_not_wait_for_longer_than_five_seconds_and_a_root_until_its_unit_closes() -> None:
+    served, to, root = Served(quiet_ns=60 * S), Ways(), agent()
+    child = tool(root)
+    served.send(root, child, to=to)
+
+    served.pass_time(5)
+    assert to.gone == [(child, None)]
+    assert served.receiver.next_due_ns() == 10 * S
+
+    served.pass_time(55)
+    assert to.gone == [(child, None), (root, {"scored": True})]
+
+
+@pytest.mark.parametrize("operation", ["create_agent", "invoke_agent"])
+def test_whatever_becomes_of_a_kept_span_it_goes_on(operation: str) -> None:
+    served, to, late = Served(), Ways(), agent(trace=3)
+    root = agent(operation=operation)
+    spans = [root, tool(root), tool(agent(trace=2)), late]
+    broken = tool(root)
+
+    served.send(*spans, broken._replace(raw=broken.raw + BROKEN), to=to)
+    served.pass_time(60)
+    served.send(again := tool(late), to=to)
+    served.pass_time(60)
+
+    assert sorted(span.span_id for span in to.spans) == sorted(span.span_id for span in [*spans, broken, again])
+
+
+def test_what_is_kept_at_the_end_goes_on() -> None:
+    served, to, root = Served(), Ways(), agent()
+    orphan = tool(agent(trace=2))
+    served.send(root, orphan, to=to)
+
+    served.receiver.detach(served.now_ns)
+
+    assert sorted(to.spans) == sorted([root, orphan])
+
+
+def test_a_forked_child_sends_nothing_on() -> None:
+    served, to = Served(), Ways()
+    served.send(agent(), to=to)
+
+    served.receiver.reset()
+    served.receiver.detach(served.now_ns)
+
+    assert (to.gone, served.units, served.receiver.counts.spans) == ([], [], 0)
