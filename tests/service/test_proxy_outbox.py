@@ -11,35 +11,52 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanscore.codec.wire import Origin, WireSpan
+from spanscore.codec.wire import Origin, WireSpan, request_of
 from spanscore.receivers.otlp.held import HeldWireSpan
 from spanscore.service.answers import PROTOBUF
+from spanscore.service.courier import Courier
 from spanscore.service.forward import BackendAnswer
 from spanscore.service.outbox import BATCH, BATCH_BYTES, Outbox, OutboxCounts
 
 ORIGIN = Origin(b"", b"", "app")
+NO_HEADERS: Mapping[str, str] = {}
 OK = BackendAnswer(200, content_type=PROTOBUF)
 DOWN = BackendAnswer(503, error="connection refused")
 
 
 class Backend:
-    """Keeps what it takes; answers in turn, the last one for ever."""
+    """Answers in turn, the last one for ever, and keeps what it takes; time passes as it is told."""
 
-    def __init__(self, *answers: BackendAnswer) -> None:
+    def __init__(self, *answers: BackendAnswer, max_bytes: int = 64_000_000) -> None:
         self.answers = list(answers) or [OK]
         self.requests: list[tuple[list[str], Mapping[str, str]]] = []
         self.tried = 0
         self.now_s = 100.0
+        self.outbox = Outbox(max_bytes=max_bytes, dice=lambda: 1.0)
+
+    def put(self, *names: str, size: int = 0, headers: Mapping[str, str] = NO_HEADERS) -> None:
+        for name in names:
+            self.outbox.put(ORIGIN, a_span(name, size).raw, headers, self.now_s)
 
     def send(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         self.tried += 1
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answer = self.answer(body, headers)
         if answer.is_success:
             self.requests.append(([span.name for span in spans_in(body)], headers))
         return answer
 
-    def clock(self) -> float:
-        return self.now_s
+    def answer(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and send what falls due in it."""
+        until_s = self.now_s + seconds
+        while (due_s := self.outbox.due_s()) is not None and due_s <= until_s:
+            self.now_s = max(self.now_s, due_s)
+            batch = self.outbox.batch(self.now_s)
+            assert batch is not None
+            self.outbox.took(batch, self.send(request_of(batch.spans), dict(batch.headers)), self.now_s)
+        self.now_s = until_s
 
 
 def spans_in(body: bytes) -> list[Span]:
@@ -52,67 +69,47 @@ def a_span(name: str = "root", size: int = 0) -> WireSpan:
     return WireSpan(b"t" * 16, b"s" * 8, b"", False, raw, ORIGIN)
 
 
-def outbox_to(backend: Backend, *, max_bytes: int = 64_000_000) -> Outbox:
-    def nobody(_work: object, _name: str) -> None:
-        """Start no thread: the tests send."""
-
-    return Outbox(backend.send, max_bytes=max_bytes, clock=backend.clock, dice=lambda: 1.0, start=nobody)
-
-
-def send_for(outbox: Outbox, backend: Backend, seconds: float) -> None:
-    """Let time pass, and send what falls due in it."""
-    until_s = backend.now_s + seconds
-    while (due_s := outbox.send_due()) is not None and due_s <= until_s:
-        backend.now_s = max(backend.now_s, due_s)
-    backend.now_s = until_s
-
-
 def test_a_held_span_goes_on_with_its_attributes_behind_its_own_bytes() -> None:
-    backend = Backend()
-    outbox = outbox_to(backend)
     sent: list[bytes] = []
-    outbox._send = lambda body, _: sent.append(body) or OK  # type: ignore[func-returns-value]
+    courier = Courier(lambda body, _: (sent.append(body), OK)[1], Outbox(max_bytes=1_000))
     span = a_span()
 
     class Exit:
         def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
-            outbox.put(span, attributes, {})
+            courier.take(span, attributes, {})
 
     held = HeldWireSpan(span, Exit())
     held.end({"spanscore.score.faithfulness": 0.5})
-    send_for(outbox, backend, 1)
+    courier.close(20)
 
     (arrived,) = spans_in(sent[0])
-    ours = Span.FromString(arrived.SerializeToString()[len(span.raw) :])
+    raw = arrived.SerializeToString()
+    ours = Span.FromString(raw[len(span.raw) :])
     assert held.size == len(span.raw)
-    assert arrived.SerializeToString().startswith(span.raw)
+    assert raw.startswith(span.raw)
     assert [(one.key, one.value.double_value) for one in ours.attributes] == [("spanscore.score.faithfulness", 0.5)]
 
 
 def test_what_comes_within_a_moment_goes_together() -> None:
     backend = Backend()
-    outbox = outbox_to(backend)
 
-    outbox.put(a_span("first"), None, {})
-    backend.now_s += 0.1
-    outbox.put(a_span("second"), None, {})
-    send_for(outbox, backend, 1)
+    backend.put("first")
+    backend.wait(0.1)
+    backend.put("second")
+    backend.wait(1)
 
     assert backend.requests == [(["first", "second"], {})]
 
 
 def test_a_full_batch_does_not_wait_and_a_large_one_is_cut() -> None:
     backend = Backend()
-    outbox = outbox_to(backend)
 
-    for _ in range(BATCH + 1):
-        outbox.put(a_span(), None, {})
-    outbox.send_due()
+    backend.put(*["a"] * (BATCH + 1))
+    backend.wait(0)
     at_once = [len(names) for names, _ in backend.requests]
-    send_for(outbox, backend, 1)
-    for _ in range(3):
-        outbox.put(a_span(size=BATCH_BYTES // 2), None, {})
-    send_for(outbox, backend, 2)
+    backend.wait(1)
+    backend.put("a", "a", "a", size=BATCH_BYTES // 2)
+    backend.wait(2)
 
     assert at_once == [BATCH]
     assert [len(names) for names, _ in backend.requests] == [BATCH, 1, 1, 1, 1]
@@ -120,137 +117,119 @@ def test_a_full_batch_does_not_wait_and_a_large_one_is_cut() -> None:
 
 def test_each_set_of_headers_has_requests_of_its_own_and_one_refused_holds_up_no_other() -> None:
     backend = Backend()
-    outbox = outbox_to(backend)
-    take = backend.send
-    outbox._send = lambda body, headers: DOWN if headers["x-scope-orgid"] == "a" else take(body, headers)
+    backend.answer = lambda _, headers: DOWN if headers["x-scope-orgid"] == "a" else OK  # type: ignore[method-assign]
 
-    outbox.put(a_span("one"), None, {"x-scope-orgid": "a"})
-    outbox.put(a_span("two"), None, {"x-scope-orgid": "b"})
-    send_for(outbox, backend, 60)
+    backend.put("one", headers={"x-scope-orgid": "a"})
+    backend.put("two", headers={"x-scope-orgid": "b"})
+    backend.wait(60)
 
     assert backend.requests == [(["two"], {"x-scope-orgid": "b"})]
-    assert outbox.counts() == OutboxCounts(sent=1, waiting=1)
+    assert backend.outbox.counts() == OutboxCounts(sent=1, waiting=1)
 
 
 @pytest.mark.parametrize("answer", [DOWN, BackendAnswer(429), BackendAnswer(502), BackendAnswer(504)])
 def test_what_may_pass_is_sent_until_it_does(answer: BackendAnswer) -> None:
     backend = Backend(*[answer] * 40, OK)
-    outbox = outbox_to(backend)
 
-    outbox.put(a_span("root"), None, {})
-    send_for(outbox, backend, 3600)
+    backend.put("root")
+    backend.wait(3600)
 
     assert backend.requests == [(["root"], {})]
-    assert outbox.counts() == OutboxCounts(sent=1)
+    assert backend.outbox.counts() == OutboxCounts(sent=1)
 
 
 def test_a_backend_that_fails_on_a_batch_gets_it_five_times() -> None:
     backend = Backend(BackendAnswer(500, error="HTTP 500"))
-    outbox = outbox_to(backend)
 
-    outbox.put(a_span(), None, {})
-    send_for(outbox, backend, 3600)
+    backend.put("root")
+    backend.wait(3600)
 
     assert backend.tried == 5
-    assert outbox.counts() == OutboxCounts(lost=1, last_loss="HTTP 500")
+    assert backend.outbox.counts() == OutboxCounts(lost=1, last_loss="HTTP 500")
 
 
 def test_the_waits_grow_and_heed_what_the_backend_asks_for() -> None:
     backend = Backend(DOWN, DOWN, DOWN, BackendAnswer(429, retry_after="20"), OK)
-    outbox = outbox_to(backend)
-    outbox.put(a_span(), None, {})
-    backend.now_s += 1
-    due: list[float | None] = []
+    tried: list[float] = []
+    answer = backend.answer
+    backend.answer = lambda *sent: (tried.append(backend.now_s), answer(*sent))[1]  # type: ignore[method-assign]
 
-    for _ in range(4):
-        due.append(outbox.send_due())
-        backend.now_s = due[-1] or 0.0
-    outbox.send_due()
+    backend.put("root")
+    backend.wait(3600)
 
-    assert due == [102.0, 104.0, 108.0, 128.0]
-    assert outbox.counts() == OutboxCounts(sent=1)
+    assert tried == pytest.approx([100.2, 101.2, 103.2, 107.2, 127.2])
 
 
 def test_what_is_refused_for_good_is_lost_and_told() -> None:
     backend = Backend(BackendAnswer(401, error="HTTP 401"))
-    outbox = outbox_to(backend)
 
-    outbox.put(a_span(), None, {})
-    send_for(outbox, backend, 1)
+    backend.put("root")
+    backend.wait(1)
 
     assert backend.tried == 1
-    assert outbox.counts() == OutboxCounts(lost=1, last_loss="HTTP 401")
+    assert backend.outbox.counts() == OutboxCounts(lost=1, last_loss="HTTP 401")
 
 
 def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
-    backend = Backend(BackendAnswer(413, error="HTTP 413"), BackendAnswer(413, error="HTTP 413"), OK)
-    outbox = outbox_to(backend)
+    too_large = BackendAnswer(413, error="HTTP 413")
+    backend = Backend(too_large, too_large, OK)
 
-    for number in range(4):
-        outbox.put(a_span(str(number)), None, {})
-    send_for(outbox, backend, 10)
+    backend.put("0", "1", "2", "3")
+    backend.wait(10)
 
     assert [names for names, _ in backend.requests] == [["0"], ["1"], ["2"], ["3"]]
 
 
 def test_a_span_that_the_backend_cannot_read_costs_no_other() -> None:
     backend = Backend()
-    outbox = outbox_to(backend)
-    take = backend.send
     bad = BackendAnswer(400, error="HTTP 400")
-    outbox._send = lambda body, headers: bad if b"bad" in body else take(body, headers)
+    backend.answer = lambda body, _: bad if b"bad" in body else OK  # type: ignore[method-assign]
 
-    for name in ("a", "bad", "b", "c"):
-        outbox.put(a_span(name), None, {})
-    send_for(outbox, backend, 10)
+    backend.put("a", "bad", "b", "c")
+    backend.wait(10)
 
     assert sorted(name for names, _ in backend.requests for name in names) == ["a", "b", "c"]
-    assert outbox.counts() == OutboxCounts(sent=3, lost=1, last_loss="HTTP 400")
+    assert backend.outbox.counts() == OutboxCounts(sent=3, lost=1, last_loss="HTTP 400")
 
 
 def test_spans_that_the_backend_rejects_of_a_request_are_lost_and_told() -> None:
     rejected = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=1))
     backend = Backend(OK._replace(body=rejected.SerializeToString()))
-    outbox = outbox_to(backend)
 
-    outbox.put(a_span(), None, {})
-    outbox.put(a_span(), None, {})
-    send_for(outbox, backend, 1)
+    backend.put("a", "b")
+    backend.wait(1)
 
-    assert outbox.counts() == OutboxCounts(sent=1, lost=1, last_loss="the backend rejected them")
+    assert backend.outbox.counts() == OutboxCounts(sent=1, lost=1, last_loss="the backend rejected them")
 
 
 def test_the_door_is_told_to_refuse_long_before_the_room_is_used_up() -> None:
-    backend = Backend(DOWN)
-    outbox = outbox_to(backend, max_bytes=8_000)
+    backend = Backend(DOWN, max_bytes=8_000)
 
-    before = outbox.is_full
-    outbox.put(a_span(size=1_000), None, {})
-    after = outbox.is_full
-    for _ in range(8):
-        outbox.put(a_span(size=1_000), None, {})
+    before = backend.outbox.is_full
+    backend.put("a", size=1_000)
+    after = backend.outbox.is_full
+    backend.put(*["a"] * 8, size=1_000)
 
     assert (before, after) == (False, True)
-    assert outbox.counts() == OutboxCounts(waiting=7, lost=2, last_loss="no room")
+    assert backend.outbox.counts() == OutboxCounts(waiting=7, lost=2, last_loss="no room")
 
 
 def test_the_room_is_free_again_when_spans_have_left() -> None:
-    backend = Backend()
-    outbox = outbox_to(backend, max_bytes=1_000)
-    outbox.put(a_span(size=500), {"a": True}, {})
+    backend = Backend(max_bytes=1_000)
+    backend.put("a", size=500)
 
-    send_for(outbox, backend, 1)
+    full = backend.outbox.is_full
+    backend.wait(1)
 
-    assert not outbox.is_full
-    assert outbox._bytes == 0
+    assert (full, backend.outbox.is_full) == (True, False)
 
 
 def test_at_the_end_what_waits_is_sent_at_once() -> None:
     backend = Backend()
-    outbox = Outbox(backend.send, max_bytes=1_000)  # with its thread
-    outbox.put(a_span("root"), None, {})
+    courier = Courier(backend.send, backend.outbox)
+    courier.take(a_span("root"), None, {})
 
-    whole = outbox.close(20)
+    whole = courier.close(20)
 
     assert whole
     assert backend.requests == [(["root"], {})]
@@ -258,11 +237,11 @@ def test_at_the_end_what_waits_is_sent_at_once() -> None:
 
 def test_what_cannot_be_sent_before_the_end_is_lost_and_told() -> None:
     backend = Backend(DOWN)
-    outbox = Outbox(backend.send, max_bytes=1_000)
-    outbox.put(a_span(), None, {})
+    courier = Courier(backend.send, backend.outbox)
+    courier.take(a_span(), None, {})
 
-    whole = outbox.close(0)
-    outbox.put(a_span(), None, {})
+    whole = courier.close(0)
+    courier.take(a_span(), None, {})
 
     assert not whole
-    assert outbox.counts() == OutboxCounts(lost=2, last_loss="shut down")
+    assert backend.outbox.counts() == OutboxCounts(lost=2, last_loss="shut down")

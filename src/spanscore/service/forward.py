@@ -20,6 +20,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionErro
 from urllib3.util import make_headers
 
 from spanscore.model.foreign import type_name
+from spanscore.otel.partial_success import rejected_in
 from spanscore.service.answers import PROTOBUF
 from spanscore.settings.serving import ForwardSettings
 
@@ -54,6 +55,11 @@ class BackendAnswer(NamedTuple):
     def is_success(self) -> bool:
         """Whether it took the request."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
+
+    @property
+    def rejected(self) -> tuple[int, str]:
+        """How many spans it rejected of a request that it took, and its word for it."""
+        return rejected_in(self.body) if self.is_success and "protobuf" in self.content_type else (0, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,26 @@
-"""Outbox: spans that a proxy kept → requests to its backend, sent by a thread of its own, and again where that may pass.
+"""Outbox: spans that a proxy kept → batches for its backend, each until it is taken, or refused for good.
 
 Spans wait in lanes, one per set of headers, so that a tenant whose requests are refused holds up no other. Those that cannot be
-sent wait here, for as long as it takes: the door refuses further requests long before the room is used up (``is_full``).
+sent wait for as long as it takes: the door refuses further requests long before the room is used up (``is_full``).
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import islice
-from threading import Event, Lock, Thread
-from time import monotonic
-from typing import Any, Final
+from threading import Lock
+from typing import Final, NamedTuple
 
-from spanscore.codec.wire import Origin, WireSpan, request_of, with_attributes
-from spanscore.otel.partial_success import rejected_in
-from spanscore.runtime.log import log_internal_error, log_once
-from spanscore.runtime.threads import start_daemon
-from spanscore.service.answers import PROTOBUF
+from spanscore.codec.wire import Origin
+from spanscore.runtime.log import log_once
 from spanscore.service.forward import BackendAnswer
 
-__all__ = ["Outbox", "OutboxCounts"]
+__all__ = ["BATCH", "BATCH_BYTES", "Batch", "Outbox", "OutboxCounts"]
 
-Send = Callable[[bytes, Mapping[str, str]], BackendAnswer]
 _Headers = tuple[tuple[str, str], ...]
 
 BATCH: Final = 512
@@ -35,7 +30,7 @@ BATCH_BYTES: Final = 4_000_000
 GATHER_S: Final = 0.2
 _FULL_FROM: Final = 1 / 8
 """Share of the room from which on the door refuses: what has come in already needs the rest when its units close."""
-_FIRST_WAIT_S, _LONGEST_WAIT_S, _DRAINING_WAIT_S = 1.0, 30.0, 0.5
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _CLOSING_WAIT_S = 1.0, 30.0, 0.5
 _MOST_TRIES: Final = 5
 """Of a batch that the backend fails on; one that it asks to send later, or that did not reach it, is sent until it passes."""
 _SEND_LATER: Final = frozenset(
@@ -84,8 +79,8 @@ class _Lane:
     tries: int = 0
     spans: deque[tuple[Origin, bytes]] = field(default_factory=deque)
 
-    def batch(self) -> list[tuple[Origin, bytes]]:
-        """Return the oldest, one at least; they stay until they are gone."""
+    def oldest(self) -> list[tuple[Origin, bytes]]:
+        """Return as many as one request takes, one at least."""
         taken, size = list[tuple[Origin, bytes]](), 0
         for one in islice(self.spans, self.most):
             size += len(one[1])
@@ -95,40 +90,41 @@ class _Lane:
         return taken
 
 
-class Outbox:
-    """Holds kept spans until the backend has them. ``put`` is any thread's; its own thread sends.
+class Batch(NamedTuple):
+    """The oldest spans of a lane; they stay in it until they are gone.
 
-    Args:
-        send: one request to the backend: body and headers → its answer. Blocks; never raises.
-        max_bytes: of spans that wait; past it they are lost.
-        clock: seconds.
-        dice: [0, 1), for waits: replicas that failed together must not try again together.
-        start: begins its thread; a test that calls ``send_due`` itself needs none.
+    Attributes:
+        headers: of the request that is to carry them.
+        spans: at least one, each with whose it is.
+        lane: where they stand.
     """
 
-    def __init__(
-        self,
-        send: Send,
-        *,
-        max_bytes: int,
-        clock: Callable[[], float] = monotonic,
-        dice: Callable[[], float] = random.random,
-        start: Callable[[Callable[[], None], str], Thread | None] = start_daemon,
-    ) -> None:
-        self._send = send
+    headers: _Headers
+    spans: Sequence[tuple[Origin, bytes]]
+    lane: _Lane
+
+
+class Outbox:
+    """Holds kept spans until the backend has them. Any thread; sends nothing itself. Times are seconds of one steady clock.
+
+    Args:
+        max_bytes: of spans that wait; past it they are lost.
+        dice: [0, 1), for waits: replicas that failed together must not try again together.
+
+    Attributes:
+        closing: nothing more is waited for: what comes is due at once.
+    """
+
+    def __init__(self, *, max_bytes: int, dice: Callable[[], float] = random.random) -> None:
         self._max_bytes = max_bytes
-        self._clock = clock
         self._dice = dice
-        self._start = start
         self._lock = Lock()
-        self._wake = Event()
-        self._thread: Thread | None = None
-        self._closing = False
-        self._over = False
         self._lanes: dict[_Headers, _Lane] = {}
         self._bytes = 0
         self._sent = self._lost = 0
         self._last_loss = ""
+        self._over = False
+        self.closing = False
 
     @property
     def is_full(self) -> bool:
@@ -136,139 +132,107 @@ class Outbox:
         return self._bytes >= self._max_bytes * _FULL_FROM
 
     def counts(self) -> OutboxCounts:
-        """Return what became of kept spans so far. Any thread."""
+        """Return what became of kept spans so far."""
         with self._lock:
             waiting = sum(len(lane.spans) for lane in self._lanes.values())
             return OutboxCounts(self._sent, waiting, self._lost, self._last_loss)
 
-    def put(self, span: WireSpan, attributes: Mapping[str, Any] | None, headers: Mapping[str, str]) -> None:
-        """Take a span to be sent with these attributes and headers. Any thread; never raises, does not block."""
-        raw = _with(attributes, span.raw) if attributes else span.raw
+    def put(self, origin: Origin, raw: bytes, headers: Mapping[str, str], now_s: float) -> bool:
+        """Take a span; return whether ``due_s`` is sooner than it was."""
         with self._lock:
             if self._over or self._bytes + len(raw) > self._max_bytes:
                 self._lose(1, "shut down" if self._over else "no room")
-                return
-            lane = self._lane(tuple(sorted(headers.items())))
-            lane.spans.append((span.origin, raw))
+                return False
+            lane = self._lane(tuple(sorted(headers.items())), now_s)
+            lane.spans.append((origin, raw))
             self._bytes += len(raw)
-            is_batch = len(lane.spans) in (1, lane.most)
-            if len(lane.spans) == lane.most and not lane.tries:
-                lane.due_s = self._clock()
-        if is_batch:
-            self._ensure()
-            self._wake.set()
+            is_whole = len(lane.spans) == lane.most and not lane.tries
+            if is_whole:
+                lane.due_s = now_s
+            return is_whole or len(lane.spans) == 1
 
-    def send_due(self) -> float | None:
-        """Send every batch that is due; return when the next one is, by the clock, None while nothing waits. Its own thread."""
-        while (due := self._next()) is not None and due[1].due_s <= self._clock():
-            headers, lane = due
-            with self._lock:
-                batch = lane.batch()
-            self._took(headers, lane, batch, self._send(request_of(batch), dict(headers)))
-        return None if due is None else due[1].due_s
-
-    def close(self, timeout_s: float) -> bool:
-        """Send what waits, without waiting for more, and end. False: not all of it was sent in time; it is counted lost."""
+    def due_s(self) -> float | None:
+        """Return when the next batch is due; None while nothing waits."""
         with self._lock:
-            self._closing = True
+            return min((lane.due_s for lane in self._lanes.values()), default=None)
+
+    def batch(self, now_s: float) -> Batch | None:
+        """Return the batch that is due for longest; None where none is."""
+        with self._lock:
+            due = min(self._lanes.items(), key=lambda one: one[1].due_s, default=None)
+            return None if due is None or due[1].due_s > now_s else Batch(due[0], due[1].oldest(), due[1])
+
+    def took(self, batch: Batch, answer: BackendAnswer, now_s: float) -> None:
+        """Do with a batch what the backend says: it is gone, or is sent again, or in halves."""
+        lane, spans = batch.lane, len(batch.spans)
+        with self._lock:
+            if self._over:  # counted as lost already
+                return
+            if answer.status in _MAY_BE_ONE_SPANS and spans > 1:
+                lane.most = spans // 2
+            elif _may_pass(answer, lane.tries):
+                lane.tries += 1
+                lane.due_s = now_s + self._wait_s(answer, lane.tries)
+            else:
+                self._settle(spans, answer)
+                self._remove(batch, now_s)
+
+    def hurry(self, now_s: float) -> None:
+        """Have all that waits, or is yet to come, be due at once."""
+        with self._lock:
+            self.closing = True
             for lane in self._lanes.values():
-                lane.due_s = self._clock()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+                lane.due_s = now_s
+
+    def end(self) -> bool:
+        """Take nothing more, and count what still waits as lost. False: something did."""
         with self._lock:
             self._over = True
             left = sum(len(lane.spans) for lane in self._lanes.values())
             if left:
                 self._lose(left, "the drain ended first")
             self._lanes.clear()
-        return not left
+            return not left
 
-    def _ensure(self) -> None:
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = self._start(self._run, "spanscore-forward")
-
-    def _run(self) -> None:
-        while not self._over:
-            due_s = self._attempt()
-            if due_s is None and self._closing:
-                return
-            self._wake.wait(None if due_s is None else max(0.0, due_s - self._clock()))
-            self._wake.clear()
-
-    def _attempt(self) -> float | None:
-        try:
-            return self.send_due()
-        except Exception as error:  # noqa: BLE001  (the thread is the only one that sends: the batch is tried again)
-            log_internal_error("send kept spans on", error)
-            return self._clock() + _FIRST_WAIT_S
-
-    def _next(self) -> tuple[_Headers, _Lane] | None:
-        with self._lock:
-            return min(self._lanes.items(), key=lambda one: one[1].due_s, default=None)
-
-    def _lane(self, headers: _Headers) -> _Lane:
+    def _lane(self, headers: _Headers, now_s: float) -> _Lane:
         if headers not in self._lanes:
-            self._lanes[headers] = _Lane(self._clock() + (0.0 if self._closing else GATHER_S))
+            self._lanes[headers] = _Lane(now_s + (0.0 if self.closing else GATHER_S))
         return self._lanes[headers]
 
-    def _took(self, headers: _Headers, lane: _Lane, batch: list[tuple[Origin, bytes]], answer: BackendAnswer) -> None:
-        """Do with a batch what its answer says."""
-        with self._lock:
-            if self._over:  # counted as lost already
-                return
-            if answer.status in _MAY_BE_ONE_SPANS and len(batch) > 1:
-                lane.most = len(batch) // 2
-            elif self._may_pass(answer, lane.tries):
-                lane.tries += 1
-                lane.due_s = self._clock() + self._wait_s(answer, lane.tries)
-            else:
-                self._settle(len(batch), answer)
-                self._remove(headers, lane, batch)
-
-    def _may_pass(self, answer: BackendAnswer, tries: int) -> bool:
-        if answer.status in _SEND_LATER:
-            return True
-        return answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and tries + 1 < _MOST_TRIES
-
     def _wait_s(self, answer: BackendAnswer, tries: int) -> float:
-        if self._closing:
-            return _DRAINING_WAIT_S
+        if self.closing:
+            return _CLOSING_WAIT_S
         asked = float(answer.retry_after) if answer.retry_after.isdecimal() else 0.0
         backoff = min(_FIRST_WAIT_S * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT_S)
         return max(min(asked, _LONGEST_WAIT_S), backoff * (0.5 + self._dice() / 2))
 
     def _settle(self, spans: int, answer: BackendAnswer) -> None:
-        rejected, _ = rejected_in(answer.body) if answer.is_success and answer.content_type == PROTOBUF else (0, "")
-        lost = min(rejected, spans) if answer.is_success else spans
+        lost = min(answer.rejected[0], spans) if answer.is_success else spans
         self._sent += spans - lost
         if lost:
-            self._lose(lost, "the backend rejected them" if answer.is_success else answer.error)
+            self._lose(lost, answer.error or "the backend rejected them")
 
-    def _remove(self, headers: _Headers, lane: _Lane, batch: list[tuple[Origin, bytes]]) -> None:
-        for _, raw in batch:
+    def _remove(self, batch: Batch, now_s: float) -> None:
+        lane = batch.lane
+        for _, raw in batch.spans:
             lane.spans.popleft()
             self._bytes -= len(raw)
         lane.tries = 0
         if not lane.spans:
-            del self._lanes[headers]
-        elif len(lane.spans) < lane.most and not self._closing:
-            lane.due_s = self._clock() + GATHER_S
+            del self._lanes[batch.headers]
+        elif len(lane.spans) < lane.most and not self.closing:
+            lane.due_s = now_s + GATHER_S
 
     def _lose(self, spans: int, why: str) -> None:
         self._lost += spans
         self._last_loss = why
         log_once(
             "forward",
-            f"{spans} spans that were held for their scores are lost: {why}. The row forward of the status tells",
+            f"spans that were held for their scores are lost: {why}; the row forward of the status counts them",
         )
 
 
-def _with(attributes: Mapping[str, Any], raw: bytes) -> bytes:
-    try:
-        return with_attributes(raw, attributes)
-    except Exception as error:  # noqa: BLE001  (the span is worth more than what we say of it)
-        log_internal_error("put scores onto a span", error)
-        return raw
+def _may_pass(answer: BackendAnswer, tries: int) -> bool:
+    if answer.status in _SEND_LATER:
+        return True
+    return answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and tries + 1 < _MOST_TRIES

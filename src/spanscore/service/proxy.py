@@ -12,10 +12,10 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from spanscore.codec.wire import Taken, WireSpan
-from spanscore.otel.partial_success import rejected_in
 from spanscore.receivers.otlp.held import Exit
 from spanscore.service.answers import LATER_S, Answer, accepted, refusal
-from spanscore.service.door import ExportRequest
+from spanscore.service.courier import Courier
+from spanscore.service.door import TRACES, ExportRequest
 from spanscore.service.forward import BackendAnswer, Forwarder
 from spanscore.service.outbox import Outbox
 from spanscore.service.split import rest_of
@@ -35,11 +35,11 @@ class Keeper(Protocol):
 class _Exit:
     """Where the kept spans of one request go on to, with its headers."""
 
-    outbox: Outbox
+    courier: Courier
     headers: Mapping[str, str]
 
     def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
-        self.outbox.put(span, attributes, self.headers)
+        self.courier.take(span, attributes, self.headers)
 
 
 class Proxy:
@@ -54,7 +54,8 @@ class Proxy:
     def __init__(self, settings: ForwardSettings, keeper: Keeper, *, max_bytes: int) -> None:
         self._keeper = keeper
         self._forwarder = Forwarder(settings)
-        self._outbox = Outbox(self._send_kept, max_bytes=max_bytes)
+        self._outbox = Outbox(max_bytes=max_bytes)
+        self._courier = Courier(self._send_kept, self._outbox)
 
     @property
     def endpoint(self) -> str:
@@ -73,7 +74,7 @@ class Proxy:
             body: in protobuf, without compression.
             taken: it taken apart.
         """
-        kept = self._keeper.take(taken, _Exit(self._outbox, self._forwarder.passed(request.headers)))
+        kept = self._keeper.take(taken, _Exit(self._courier, self._forwarder.passed(request.headers)))
         if not kept:
             return self.signal(request)
         rest = rest_of(body, kept)
@@ -81,7 +82,7 @@ class Proxy:
             return accepted(is_json=request.is_json)
         answer = self._forwarder.send(request.path, rest, headers=request.headers)
         if answer.is_success and request.is_json:
-            return accepted("traces", *rejected_in(answer.body), is_json=True)
+            return accepted("traces", *answer.rejected, is_json=True)
         return _answer_to(request, answer)
 
     def signal(self, request: ExportRequest) -> Answer:
@@ -105,12 +106,12 @@ class Proxy:
 
     def close(self, timeout_s: float) -> bool:
         """Send what waits, and end. False: not all of it could be sent in time; what could not is counted."""
-        sent = self._outbox.close(timeout_s)
+        sent = self._courier.close(timeout_s)
         self._forwarder.close()
         return sent
 
     def _send_kept(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
-        return self._forwarder.send("/v1/traces", body, headers=headers)
+        return self._forwarder.send(TRACES, body, headers=headers)
 
 
 def _answer_to(request: ExportRequest, backend: BackendAnswer) -> Answer:
