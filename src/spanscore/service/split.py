@@ -20,9 +20,9 @@ def rest_of(body: bytes, kept: Iterable[WireSpan]) -> bytes | None:
     request = RequestSkeleton.FromString(body)
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
-            left = [raw for raw in scope_spans.spans if raw not in gone]
-            del scope_spans.spans[:]
-            scope_spans.spans.extend(left)
+            spans = scope_spans.spans
+            for index in [index for index, raw in enumerate(spans) if raw in gone][::-1]:
+                del spans[index]  # each for itself: to put all others in again costs five times as much
         _remove_empty(resource_spans.scope_spans, "spans")
     _remove_empty(request.resource_spans, "scope_spans")
     return request.SerializeToString() if request.resource_spans else None
