@@ -6,12 +6,12 @@ So an application's slow exporter stalls neither the application nor the loop.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Receiver
+from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.gil import begin_turn, yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
@@ -29,7 +29,7 @@ class SpanThread:
     Args:
         receivers: whose events are in the inbox.
         prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
-        clock: nanoseconds since the epoch.
+        clock: nanoseconds since the epoch; one that steps would have units wait for as long.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SpanThread:
         units: Units,
         *,
         prepare: Callable[[], None] = lambda: None,
-        clock: Callable[[], int] = time.time_ns,
+        clock: Callable[[], int] = steady_ns,
     ) -> None:
         self._inbox = inbox
         self._receivers = receivers

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from time import time_ns
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -23,6 +22,7 @@ from spanscore.protocols import Admission, Receiver, Recorded, Sampler
 from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, OpenUnits
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
 from spanscore.receivers.scopes import Role, Scopes, asks_nothing
+from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 
@@ -160,7 +160,7 @@ class ForeignSpans:
         return role in _CLAIMED or (role is Role.UNKNOWN and _operation(span) is not None)
 
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
-        self._open.end(unit, time_ns())
+        self._open.end(unit, steady_ns())
         if unit.counts and _may_be_unit(attributes_of(span)):
             self._count_unsampled(unit)
 

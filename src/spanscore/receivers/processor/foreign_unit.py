@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from time import time_ns
 from typing import Any, Final
 
 from spanscore.model.span import SpanData, UnitKey
 from spanscore.receivers.processor.held_span import HeldSpan
+from spanscore.runtime.clock import steady_ns
 
 __all__ = ["FollowedUnit", "ForeignUnit", "OpenUnits"]
 
@@ -37,7 +37,7 @@ class ForeignUnit:
     key: UnitKey
     counts: bool = False
     spans: list[tuple[int, int]] = field(default_factory=list)
-    since_ns: int = field(default_factory=time_ns)
+    since_ns: int = field(default_factory=steady_ns)
     ended: bool = False
 
 
