@@ -74,11 +74,11 @@ def test_a_held_span_goes_on_with_its_attributes_behind_its_own_bytes() -> None:
     courier = Courier(lambda body, _: (sent.append(body), OK)[1], Outbox(max_bytes=1_000))
     span = a_span()
 
-    class Exit:
+    class Departure:
         def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
             courier.take(span, attributes, {})
 
-    held = HeldWireSpan(span, Exit())
+    held = HeldWireSpan(span, Departure())
     held.end({"spanscore.score.faithfulness": 0.5})
     courier.close(20)
 

@@ -32,7 +32,7 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Exit:
+class _Departure:
     """Where the kept spans of one request go on to, with its headers."""
 
     courier: Courier
@@ -74,7 +74,7 @@ class Proxy:
             body: in protobuf, without compression.
             taken: it taken apart.
         """
-        kept = self._keeper.take(taken, _Exit(self._courier, self._forwarder.passed(request.headers)))
+        kept = self._keeper.take(taken, _Departure(self._courier, self._forwarder.passed(request.headers)))
         if not kept:
             return self.signal(request)
         rest = rest_of(body, kept)

@@ -68,9 +68,9 @@ class ForwardSettings(SettingsPart):
     """Where a proxy sends on what it received: OTLP over HTTP, whichever way it came.
 
     Attributes:
-        endpoint: of the backend or Collector, without ``/v1/traces``.
+        endpoint: of the backend or Collector, without ``/v1/traces``. Spans go there as they came: no redactor changes them.
         headers: of a request that are sent on with it, in any case; all others end here.
-        timeout: of one request.
+        timeout: of one request; its client, who waits for the answer, should wait longer.
     """
 
     endpoint: WebAddress
