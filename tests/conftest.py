@@ -15,6 +15,7 @@ from tests.servers import chromium as chromium_server
 from tests.servers import collector as collector_server
 from tests.servers import jaeger as jaeger_server
 from tests.servers import kubernetes as kubernetes_schemas
+from tests.servers import node as node_application
 from tests.servers import phoenix as phoenix_server
 from tests.servers import prometheus as prometheus_server
 from tests.servers import zipkin as zipkin_server
@@ -105,6 +106,14 @@ def kubernetes() -> ModuleType:
     if not kubernetes_schemas.installed():
         _absent(f"what validates objects of Kubernetes {kubernetes_schemas.VERSION} {HOW}")
     return kubernetes_schemas
+
+
+@pytest.fixture(scope="session")
+def node() -> ModuleType:
+    """The application of Node: ``node.ask(question, …)``; skipped or a failure likewise."""
+    if not node_application.installed():
+        _absent(f"the application of Node {HOW}")
+    return node_application
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
-from tests.servers import alertmanager, chromium, collector, jaeger, kubernetes, phoenix, prometheus, zipkin
+from tests.servers import alertmanager, chromium, collector, jaeger, kubernetes, node, phoenix, prometheus, zipkin
 from tests.servers.server import free_port
 
 _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
@@ -22,6 +22,7 @@ _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
     f"zipkin {zipkin.VERSION}": (zipkin, "fetching the jar"),
     f"jaeger {jaeger.VERSION}": (jaeger, "building with Go, 5 to 8 minutes"),
     f"phoenix {phoenix.VERSION}": (phoenix, "installing, some minutes"),
+    "application of node": (node, "installing, some seconds"),
     f"schemas of kubernetes {kubernetes.VERSION}": (kubernetes, "fetching"),
     f"collector {collector.VERSION}": (collector, "building with Go, 5 to 11 minutes"),
 }

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Server", "cache_dir", "fetch_json", "free_port", "listening", "poll"]
+__all__ = ["Server", "cache_dir", "children", "fetch_json", "free_port", "listening", "poll"]
 
 T = TypeVar("T")
 
@@ -131,12 +131,16 @@ def listening(pid: int) -> set[str]:
     return {_address(row[1]) for row in rows if row[3] == LISTENING and row[9] in inodes}
 
 
-def _family(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Return the processes that a process's main thread has started and that have not ended. Linux only."""
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except FileNotFoundError:  # a child that has ended meanwhile
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:  # one that has ended meanwhile
         return []
-    return [pid, *(one for child in children for one in _family(int(child)))]
+
+
+def _family(pid: int) -> list[int]:
+    return [pid, *(one for child in children(pid) for one in _family(child))]
 
 
 def _links(pid: int) -> Iterator[str]:
