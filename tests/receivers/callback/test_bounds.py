@@ -30,13 +30,25 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_counted():
     assert trace.roots[0].attributes["spanscore.run.end"] == "abandoned"
 
 
+def test_a_root_that_begins_when_the_wall_clock_was_set_back_is_as_young_as_any():
+    with a_line() as (scorer, _):
+        start(scorer.handler)
+        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR * 10**9)
+        scorer.flush(5)
+        scorer._line.inbox.nudge()
+        scorer.flush(5)
+
+        assert scorer.status().pending == {"grounded": 1}
+
+
 def test_an_end_after_that_changes_nothing():
     late = uuid4()
     with a_line() as (scorer, trace):
         start(scorer.handler, late)
-        clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR * 10**9)
+        clock = ManualClock(open_roots(scorer.handler)[0].start_ns)
         scorer._line.span_thread._clock = clock
         scorer.flush(5)
+        clock.advance(HOUR)
         scorer._line.inbox.nudge()
         scorer.flush(5)
 

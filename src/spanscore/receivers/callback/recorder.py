@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
+from time import time_ns
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -147,10 +148,10 @@ class Recorder:
         for key, root in list(self._open.items()):
             if key in self._closing:
                 continue
-            if now_ns - root.start_ns >= _MAX_AGE_NS:
+            if now_ns - root.opened_ns >= _MAX_AGE_NS:
                 self._abandon(key, root, now_ns)
             elif root.task is not None and is_over(root.task):
-                self._closing[key] = (now_ns + _GRACE_NS, (root, now_ns, (None, "cancelled"), None))
+                self._closing[key] = (now_ns + _GRACE_NS, (root, _wall_ns(root), (None, "cancelled"), None))
 
     def next_due_ns(self) -> int | None:
         """Return when the next grace is over, or open roots are looked at again."""
@@ -247,6 +248,7 @@ class Recorder:
                 root.ignored = True
                 self._capture.admission.record_rejected(Outcome.NOT_EXPORTED)
         if made:
+            root.opened_ns = now_ns
             self._open[key] = root
             self._port.opened(key, now_ns)
 
@@ -256,7 +258,7 @@ class Recorder:
 
     def _abandon(self, key: UnitKey, root: Root, now_ns: int) -> None:
         root.broken = True
-        self._finish(key, (root, now_ns, (None, "abandoned"), None), now_ns)
+        self._finish(key, (root, _wall_ns(root), (None, "abandoned"), None), now_ns)
 
     def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
         self._closing.pop(key, None)
@@ -319,6 +321,11 @@ class Recorder:
     def _redact_id(self, conversation: str) -> str:
         redactor = self._redactor
         return conversation if redactor is None else self._box.run(lambda: redacted(conversation, redactor))
+
+
+def _wall_ns(root: Root) -> int:
+    """Return the end of a root whose end nobody told: spans have the wall clock's times."""
+    return max(time_ns(), root.start_ns)
 
 
 def _run_end(root: Root | None, error: BaseException | None) -> str:

@@ -77,6 +77,7 @@ class Root(Run):
         carrier: a copy of all the caller's context variables, until the span is made in it.
         sampling: the head sampler's decision, until the span is made by it.
         may: whether any metric could still take the unit; None where the sampler has not said.
+        opened_ns: when the span thread heard of it, by its own clock.
         record_content: whether content is snapshotted: it may be scored, or content is exported.
         expected: references given by ``spanscore.expected``.
         history: what a store of messages gave to the run; None where none was asked.
@@ -109,6 +110,7 @@ class Root(Run):
         "key",
         "may",
         "open",
+        "opened_ns",
         "record_content",
         "sampling",
         "task",
@@ -130,6 +132,7 @@ class Root(Run):
         self.carrier: contextvars.Context | None = None
         self.sampling: Any = None
         self.may: bool | None = None
+        self.opened_ns = 0
         self.record_content = False
         self.expected: Mapping[str, Any] | None = None
         self.history: Any = None

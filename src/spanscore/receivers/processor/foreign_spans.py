@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from time import time_ns
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -316,7 +317,7 @@ class ForeignSpans:
         """Finish a unit whose root has not ended, or was passed on unread."""
         if not unit.done:
             root = span_data(unit.root)
-            root = replace(root, end_ns=max(now_ns, root.start_ns), attributes={}, events=())
+            root = replace(root, end_ns=max(time_ns(), root.start_ns), attributes={}, events=())
             unit.is_unit, unit.root_ended = True, (root, None, 0)
             self._finish(unit, now_ns)
 
