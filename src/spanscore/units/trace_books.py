@@ -23,16 +23,19 @@ class PastUnits:
     """Remembers units that are over, and parents that were given up."""
 
     def __init__(self) -> None:
-        self._decided, self._dropped, self._given_up = map(ClosedKeys, (_DECIDED, _DROPPED, _GIVEN_UP))
+        self._decided, self._dropped = ClosedKeys(_DECIDED), ClosedKeys(_DROPPED)
+        self._given_up, self._ambient = ClosedKeys(_GIVEN_UP), ClosedKeys(_GIVEN_UP)
 
     def close(self, unit: GatheredUnit) -> None:
         """Remember a unit."""
         trace_id, root_id, *_ = unit.root
         (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
 
-    def give_up(self, trace_id: bytes, parent_id: bytes) -> None:
-        """Remember that a parent did not come."""
+    def give_up(self, trace_id: bytes, parent_id: bytes, *, ambient: bool) -> None:
+        """Remember that a parent did not come; ``ambient``: what is below it is of no unit that has closed."""
         self._given_up.add(trace_id, parent_id)
+        if ambient:
+            self._ambient.add(trace_id, parent_id)
 
     def knows(self, trace_id: bytes) -> bool:
         """Whether anything of that trace is over."""
@@ -49,6 +52,10 @@ class PastUnits:
     def is_given_up(self, trace_id: bytes, parent_id: bytes) -> bool:
         """Whether that parent did not come in time."""
         return self._given_up.has(trace_id, parent_id)
+
+    def is_ambient(self, trace_id: bytes, parent_id: bytes) -> bool:
+        """Whether that parent did not come, and units may be below it."""
+        return self._ambient.has(trace_id, parent_id)
 
 
 class OpenTraces:

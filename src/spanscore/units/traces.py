@@ -196,6 +196,9 @@ class TraceTable:
 
     def _claim(self, trace: OpenTrace, span: WireSpan, owner: GatheredUnit | None, arrival: int) -> GatheredUnit:
         """Give a claimed span to the unit above it, or begin one; return it."""
+        if trace.known and self._past.is_closed(trace.id, span[1]):
+            self.duplicates += 1
+            return self._note_gone(trace, span[1], FORGOTTEN)
         if owner is None:
             return self._begin_unit(trace, span, arrival)
         if owner.closed:
@@ -232,13 +235,8 @@ class TraceTable:
         return gone
 
     def _begin_unit(self, trace: OpenTrace, root: WireSpan, arrival: int) -> GatheredUnit:
-        """Open the unit of a root; of one that has been closed already it is a duplicate."""
-        trace_id, span_id = root[:2]
-        if trace.known and self._past.is_closed(trace_id, span_id):
-            self.duplicates += 1
-            return self._note_gone(trace, span_id, FORGOTTEN)
         unit = GatheredUnit(trace, root, arrival, followed=self._follows(root), now_ns=self._now_ns)
-        trace.nodes[span_id] = unit
+        trace.nodes[root[1]] = unit
         self._traces.use(trace)
         trace.units += 1
         self._quiet[unit] = None
@@ -350,9 +348,10 @@ class TraceTable:
         """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
         had_unit = trace.known and self._past.had_unit(trace.id)
         for parent_id, tops in self._tops(trace, until_ns):
-            gone = FORGOTTEN if had_unit and not self._past.is_given_up(trace.id, parent_id) else ORPHANED
+            is_late = had_unit and not self._past.is_ambient(trace.id, parent_id)
             trace.known = True
-            self._past.give_up(trace.id, parent_id)
+            self._past.give_up(trace.id, parent_id, ambient=not is_late)
+            gone = FORGOTTEN if is_late else ORPHANED
             self._give_up_tops(trace, tops, gone, verdict)
         if until_ns is None:
             for parent_id in [*trace.waiting]:
