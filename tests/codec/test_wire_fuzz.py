@@ -162,9 +162,9 @@ def test_any_json_is_spans_or_refused(request: Any) -> None:
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_bytes_that_are_no_json_are_refused(body: bytes) -> None:
+def test_bytes_that_are_no_json_object_are_refused(body: bytes) -> None:
     with pytest.raises(UnreadableRequest):
-        from_json(b"{" + body)
+        from_json(b"[" + body)
 
 
 @given(st.lists(SPANS.filter(is_valid), max_size=3))
