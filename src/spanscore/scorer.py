@@ -257,6 +257,11 @@ class OnlineScorer:
             self._endpoint = ScrapeEndpoint(name, [telemetry, *models], port=port, host=host)
             return self._endpoint.port
 
+    @property
+    def scrape_endpoint(self) -> ScrapeEndpoint | None:
+        """The page that ``serve_metrics`` serves; None where none is served."""
+        return self._endpoint
+
     def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
 

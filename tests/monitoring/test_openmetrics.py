@@ -61,6 +61,18 @@ def run(scorer: OnlineScorer) -> None:
     assert scorer.flush(5)
 
 
+def test_health_and_readiness_stand_beside_the_metrics() -> None:
+    with serving() as (scorer, _, port):
+        assert scorer.scrape_endpoint is not None
+        up = [ask(port, path)[0].status for path in ("/healthz", "/readyz", "/readyz?x=1")]
+        scorer.scrape_endpoint.unready = lambda: "draining"
+        response, told = ask(port, "/readyz")
+
+        assert up == [200, 200, 200]
+        assert (response.status, told) == (503, "draining\n")
+        assert ask(port, "/healthz")[0].status == 200
+
+
 def test_every_sum_is_there_as_zero_before_the_first_run() -> None:
     with serving() as (_, _, port):
         page = samples(port)

@@ -1,5 +1,7 @@
 """A scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
 
+Beside it ``/healthz`` says that the process answers, and ``/readyz`` whether work is to be sent to it (503 where not).
+
 It has a meter provider of its own, as a reader can only be given to one that is being made, and the application's provider is
 not ours to make. So the numbers are there before the first run, and whichever provider the application sets gets them too.
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["PATH", "ScrapeEndpoint"]
 
 PATH = "/metrics"
+HEALTH, READINESS = "/healthz", "/readyz"
 CLIENT_TIMEOUT_S = 10.0
 """A client that says nothing for this long is let go."""
 
@@ -63,6 +66,7 @@ class ScrapeEndpoint:
         port: the one that is listened on.
         url: of the page.
         meter: what is recorded on it, is served.
+        unready: why no work is to be sent to this process; empty where it may. Any thread.
     """
 
     def __init__(self, service_name: Callable[[], str], sums: Sequence[Sums] = (), *, port: int, host: str) -> None:
@@ -70,8 +74,9 @@ class ScrapeEndpoint:
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.resources import Resource
 
+        self.unready: Callable[[], str] = lambda: ""
         self._exposition = Exposition()
-        self._server = _listening(host, port, self._answer)
+        self._server = _listening(host, port, self)
         self.port = int(self._server.server_address[1])
         self.url = f"http://{host}:{self.port}{PATH}"
         self._service_name = service_name
@@ -101,7 +106,8 @@ class ScrapeEndpoint:
         for each in self._sums:
             each.abandon(self.meter)
 
-    def _answer(self, accept: str) -> tuple[bytes, str]:
+    def answer(self, accept: str) -> tuple[bytes, str]:
+        """Return the page and its content type; ``accept`` is what the client takes."""
         with self._lock:  # a collection and what is kept of it belong together
             collected = self._reader.get_metrics_data()
             common = {"service_name": self._service_name()}  # what remote write tells as ``job``
@@ -113,9 +119,9 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: Any, family: socket.AddressFamily, answer: Callable[[str], tuple[bytes, str]]) -> None:
+    def __init__(self, address: Any, family: socket.AddressFamily, endpoint: ScrapeEndpoint) -> None:
         self.address_family = family
-        self.answer = answer
+        self.endpoint = endpoint
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -146,20 +152,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def _found(self) -> tuple[HTTPStatus, bytes, str]:
-        plain = "text/plain; charset=utf-8"
-        if self.path.partition("?")[0] != PATH:
+        plain, path = "text/plain; charset=utf-8", self.path.partition("?")[0]
+        if path == HEALTH:
+            return HTTPStatus.OK, b"ok\n", plain
+        if path not in (PATH, READINESS):
             return HTTPStatus.NOT_FOUND, f"The metrics are at {PATH}\n".encode(), plain
         try:
-            return HTTPStatus.OK, *self.server.answer(self.headers.get("Accept", ""))
+            if path == READINESS:
+                why = self.server.endpoint.unready()
+                return HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK, f"{why or 'ready'}\n".encode(), plain
+            return HTTPStatus.OK, *self.server.endpoint.answer(self.headers.get("Accept", ""))
         except Exception as error:  # noqa: BLE001  (a scrape must not break anything but itself)
             log_internal_error("serve its metrics", error)
             return HTTPStatus.INTERNAL_SERVER_ERROR, b"The metrics could not be read\n", plain
 
 
-def _listening(host: str, port: int, answer: Callable[[str], tuple[bytes, str]]) -> _Server:
+def _listening(host: str, port: int, endpoint: ScrapeEndpoint) -> _Server:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return _Server(address, family, answer)
+        return _Server(address, family, endpoint)
     except OSError as error:
         raise ConfigurationError(
             f"metrics cannot be served on {host}:{port} ({error.strerror or error}). Is another worker of the application "

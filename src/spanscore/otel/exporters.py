@@ -19,7 +19,15 @@ from spanscore.otel.quiet_exporter import SIGNALS, QuietExporter, Signal
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
-__all__ = ["OwnParts", "exporter_name", "otel_environment", "own_endpoints", "quiet_otlp_exporter", "sdk_disabled"]
+__all__ = [
+    "OwnParts",
+    "exporter_name",
+    "has_endpoint",
+    "otel_environment",
+    "own_endpoints",
+    "quiet_otlp_exporter",
+    "sdk_disabled",
+]
 
 _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
     "traces": ("trace_exporter", "OTLPSpanExporter"),
@@ -133,9 +141,15 @@ def exporter_name(what: Signal) -> Literal["otlp", "none"]:
     return "none" if os.environ.get(f"OTEL_{what.upper()}_EXPORTER", "").strip().lower() == "none" else "otlp"
 
 
+def has_endpoint() -> bool:
+    """Whether it is said where to send, so that what is sent is meant to arrive: nobody chose the default address."""
+    return any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
+
+
 def own_endpoints() -> dict[Signal, str]:
     """Return signal → where an exporter of our own would send it now, without credentials; without signals that are off."""
-    on: list[Signal] = [] if sdk_disabled() else [what for what in SIGNALS if exporter_name(what) == "otlp"]
+    asked = [what for what in SIGNALS if what == "traces" or has_endpoint()]
+    on = [] if sdk_disabled() else [what for what in asked if exporter_name(what) == "otlp"]
     return {what: _endpoint(what, _transport(what)) for what in on}
 
 

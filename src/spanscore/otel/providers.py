@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
 from spanscore.otel.beside import provider_behind
-from spanscore.otel.exporters import OwnParts, exporter_name, otel_environment, sdk_disabled
+from spanscore.otel.exporters import OwnParts, exporter_name, has_endpoint, otel_environment, sdk_disabled
 from spanscore.otel.quiet_exporter import SIGNALS, Signal
 from spanscore.otel.resolved import (
     DELTA,
@@ -206,7 +206,7 @@ class Providers:
             return []
         if served is None:
             return [DELTA] if metrics.sends_deltas() else []
-        is_sent = metrics.which != "none" and (metrics.which != "own" or _has_endpoint())
+        is_sent = metrics.which != "none" and (metrics.which != "own" or has_endpoint())
         is_unread = not is_sent and served.is_loopback and semconv.KUBERNETES_ENV in os.environ
         return [IN_POD_ONLY] if is_unread else []
 
@@ -273,7 +273,7 @@ class Providers:
         if sdk_disabled():
             return []
         missing = [what for what in SIGNALS if self._found(what) is None]
-        if "traces" not in missing and not _has_endpoint():
+        if "traces" not in missing and not has_endpoint():
             return []
         return [what for what in missing if what == "traces" or exporter_name(what) != "none"]
 
@@ -320,11 +320,6 @@ class Providers:
             self._parts.reset()
         if self._chosen is not None and not self._closed:
             self._helper.start()
-
-
-def _has_endpoint() -> bool:
-    """Whether it is said where to send, so that what is sent is meant to arrive: nobody chose the default address."""
-    return any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
 
 
 _meters: weakref.WeakKeyDictionary[Any, Meter] = weakref.WeakKeyDictionary()

@@ -13,7 +13,7 @@ from spanscore.otel.exporters import own_endpoints
 from spanscore.service.guard import certificate, token_of
 from spanscore.settings.serving import ListenAddress, ServeSettings, listen_address
 
-__all__ = ["addresses", "problems", "refuse_own_endpoint", "told"]
+__all__ = ["addresses", "mode_told", "problems", "refuse_own_endpoint", "told"]
 
 _EVERY = ("0.0.0.0", "::")
 _PORTS = {"http": 80, "https": 443}
@@ -33,7 +33,7 @@ def told(serve: ServeSettings) -> Iterator[str]:
         "a token" if serve.token_file or serve.token_env else "no token",
     ]
     yield f"serve: {where or 'no listener'} ({', '.join(how)})"
-    yield _mode(serve)
+    yield mode_told(serve)
 
 
 def problems(serve: ServeSettings) -> Iterator[ConfigurationError]:
@@ -76,10 +76,12 @@ def refuse_own_endpoint(listening: Mapping[str, ListenAddress], serve: ServeSett
                 )
 
 
-def _mode(serve: ServeSettings) -> str:
+def mode_told(serve: ServeSettings) -> str:
+    """Return what becomes of the spans, in a line."""
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
-    return f"mode proxy: all is sent on to {'nowhere' if serve.forward is None else _shown(serve.forward.endpoint)}"
+    where = "nowhere" if serve.forward is None else _shown(serve.forward.endpoint)
+    return f"mode proxy: spans are sent on to {where}, with their scores"
 
 
 def _unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:

@@ -112,15 +112,15 @@ class Settings(SettingsPart):
             offline ones beside the offline judge, else none. Asked by its provider's own variables (``OPENAI_API_KEY``,
             ``OPENAI_BASE_URL``), not at the judge's address.
         serve_metrics: page that a Prometheus scrapes, beside what goes out by OTLP; a number is the port. None = none.
-        serve: where ``spanscore serve`` listens, and for whom; nothing else reads it.
         alerts: metric → when it is worth a page; without an entry only missing scores and a failing judge are told.
+        serve: where ``spanscore serve`` listens, and for whom; nothing else reads it.
     """
 
     metrics: list[str | dict[str, dict[str, Any] | None]] = Field(min_length=1)
     judge: JudgeSettings = JudgeSettings()
     embeddings: str | None = None
     serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port), AlsoWritten("integer")] = None
-    serve: ServeSettings = ServeSettings()
-    units: WireUnits = WireUnits()
     monitoring: MonitoringSettings = MonitoringSettings()
     alerts: dict[str, AlertSettings] = Field(default_factory=dict)
+    serve: ServeSettings = ServeSettings()
+    units: WireUnits = WireUnits()
