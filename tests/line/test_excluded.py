@@ -13,7 +13,6 @@ from spanscore.model.counted import Weights
 from spanscore.model.score import Outcome
 from spanscore.testing import ManualClock
 
-HOUR_NS = 3_600_000_000_000
 UNITS = 60
 RATE = 0.25
 
@@ -39,7 +38,10 @@ def test_a_chosen_unit_that_finds_no_room_stands_for_those_that_were_not_chosen(
 def test_a_unit_that_never_ended_stands_for_those_that_were_not_followed() -> None:
     with a_line(sample_rate=RATE) as (scorer, _):
         begin(scorer)
-        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[-1].start_ns + HOUR_NS)
+        scorer._line.span_thread._clock = clock = ManualClock(open_roots(scorer.handler)[-1].start_ns)
+        scorer._line.inbox.nudge()
+        assert scorer.flush(5)
+        clock.advance(3_600)
         scorer._line.inbox.nudge()
         assert scorer.flush(5)
         outcomes = scorer.status().outcomes["grounded"]

@@ -13,8 +13,6 @@ from spanscore import JudgeError
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.testing import ManualClock
 
-HOUR_NS = 3_600 * 10**9
-
 
 class Conversational(BaseMetric):
     """Takes conversations only."""
@@ -88,7 +86,10 @@ def test_a_full_queue_is_told_of_the_chosen_metric_only() -> None:
 def test_an_incomplete_unit_says_so_of_every_metric() -> None:
     with a_line(Grounded(), Grounded("other")) as (scorer, trace):
         scorer.handler.on_chain_start(None, {}, run_id=uuid4(), name="endless", metadata={})
-        scorer._line.span_thread._clock = ManualClock(open_roots(scorer.handler)[0].start_ns + HOUR_NS)
+        scorer._line.span_thread._clock = clock = ManualClock(open_roots(scorer.handler)[0].start_ns)
+        scorer._line.inbox.nudge()
+        assert scorer.flush(5)
+        clock.advance(3_600)
         scorer._line.inbox.nudge()
         assert scorer.flush(5)
 
