@@ -138,3 +138,303 @@ def test_spans_that_are_not_claimed_refuse_nobody_and_are_forgotten():
 
     assert (table.open, table.bytes) == (0, 0)
     assert (table.due(60 * S), table.next_due_ns()) == ([], None)
+
+
+# --- what waits in vain ----------------------------------------------------------------------------------------
+
+
+def test_the_top_most_of_spans_whose_parent_never_comes_is_a_unit_if_it_can_be():
+    table = Table(alone=[1])
+    table.take(span(2, 1), span(1, 99))
+
+    assert table.due(60 * S - 1) == []
+    assert told(table.due(60 * S)) == [(1, [2, 1], None)]
+    assert (table.orphans, table.open, table.bytes) == (0, 0, 0)
+
+
+def test_other_spans_whose_parent_never_comes_are_orphans_and_no_unit():
+    table = Table(alone=[2])
+    table.take(span(2, 1), span(1, 99))
+
+    assert table.due(60 * S) == []
+    assert (table.orphans, table.open, table.bytes) == (2, 0, 0)
+
+
+def test_below_a_top_most_span_that_is_not_claimed_the_claimed_ones_are_top_most():
+    table = Table(alone=[10])
+    table.note(span(1, 99), span(2, 1))
+    table.take(span(10, 2), span(11, 10), span(20, 1))
+
+    assert told(table.due(60 * S)) == [(10, [10, 11], None)]
+    assert table.orphans == 1
+
+
+def test_any_span_of_a_trace_keeps_its_orphans_waiting():
+    table = Table(alone=[1])
+    table.take(span(1, 99))
+    table.note(span(50, 99), at=59 * S)
+
+    assert table.due(118 * S) == []
+    assert len(table.due(119 * S)) == 1
+
+
+def test_spans_in_a_circle_wait_like_orphans_and_are_no_unit():
+    table = Table(alone=[1, 2, 3])
+    table.take(span(1, 1), span(2, 3), span(3, 2), span(4, 3))
+
+    assert table.due(60 * S) == []
+    assert (table.orphans, table.open, table.bytes, table.waiting_for_root) == (4, 0, 0, 0)
+
+
+def test_a_circle_of_spans_that_are_not_claimed_is_forgotten():
+    table = Table()
+    table.note(span(1, 1), span(2, 3), span(3, 2))
+
+    assert (table.due(60 * S), table.next_due_ns(), table.orphans) == ([], None, 0)
+
+
+def test_a_unit_whose_root_comes_when_its_spans_were_given_up_is_too_late():
+    table = Table()
+    table.take(span(2, 1), span(3, 2))
+    table.due(60 * S)
+
+    table.take(span(1), at=61 * S)
+
+    assert told(table.due(63 * S)) == [(1, [1], Outcome.TOO_LATE)]
+
+
+def test_a_unit_is_too_late_when_a_span_between_comes_after_what_is_below_it_was_given_up():
+    table = Table()
+    table.take(span(3, 2))
+    table.due(60 * S)
+
+    table.take(span(2, 1), span(1), at=61 * S)
+
+    assert told(table.due(63 * S)) == [(1, [2, 1], Outcome.TOO_LATE)]
+
+
+def test_a_span_that_is_not_claimed_is_never_too_late():
+    table = Table(alone=[1, 2])
+    table.take(span(1, 99))
+    table.due(60 * S)
+
+    table.note(span(99), at=61 * S)
+    table.take(span(2, 99), at=61 * S)
+
+    assert told(table.due(63 * S)) == [(2, [2], None)]
+
+
+def test_units_under_one_span_that_never_comes_are_units_whenever_they_come():
+    table = Table(alone=[1, 2])
+    table.take(span(1, 99))
+    assert len(table.due(60 * S)) == 1
+
+    table.take(span(2, 99), at=100 * S)
+
+    assert told(table.due(160 * S)) == [(2, [2], None)]
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------
+
+
+def test_a_unit_with_too_many_spans_closes_incomplete_at_once():
+    table = Table(max_spans=2)
+    table.take(span(1), span(2, 1))
+    assert table.due(0) == []
+
+    table.take(span(3, 1))
+
+    assert told(table.due(0)) == [(1, [1, 2, 3], Outcome.INCOMPLETE)]
+
+
+def test_a_unit_with_too_many_bytes_closes_incomplete_at_once():
+    table = Table(max_bytes=10_000)
+    table.take(span(1), span(2, 1, size=10_000))
+
+    assert told(table.due(0)) == [(1, [1, 2], Outcome.INCOMPLETE)]
+    assert table.bytes == 0
+
+
+def test_a_unit_that_gets_spans_for_too_long_closes_incomplete():
+    table = Table(max_age_ns=60 * S)
+    table.take(span(1))
+    for second in range(1, 60):
+        table.take(span(100 + second, 1), at=second * S)
+        assert table.due(second * S) == []
+
+    table.take(span(200, 1), at=60 * S)
+
+    assert [unit.outcome for unit in table.due(60 * S)] == [Outcome.INCOMPLETE]
+
+
+def test_the_age_of_a_unit_begins_with_its_first_span():
+    table = Table(max_age_ns=60 * S)
+    table.take(span(2, 1))
+    table.note(span(50, 99), at=59 * S)
+
+    table.take(span(1), at=61 * S)
+
+    assert [unit.outcome for unit in table.due(61 * S)] == [Outcome.INCOMPLETE]
+
+
+def test_spans_whose_trace_never_falls_silent_wait_no_longer_than_a_unit_may():
+    table = Table(alone=[1], max_age_ns=600 * S)
+    table.take(span(1, 99), span(2, 99))
+    closed = []
+    for second in range(30, 700, 30):
+        table.take(span(1_000 + second, 99), at=second * S)
+        closed += [(second, one) for one in told(table.due(second * S))]
+
+    assert closed == [(600, (1, [1], None))]
+
+
+def test_one_trace_that_waits_for_a_root_cannot_take_all_the_room():
+    table = Table(bytes=4_000_000, max_bytes=100_000)
+    for n in range(2, 10_000):
+        table.take(span(n, 1, size=1_000), at=n)
+        assert table.bytes <= 1_002_000
+
+    assert table.orphans > 5_000
+
+
+def test_a_clock_that_is_set_back_stands_still():
+    table = Table()
+    table.take(span(1), at=HOUR)
+    assert table.due(S) == []
+    assert table.next_due_ns() == 3 * S
+
+    assert len(table.due(3 * S)) == 1
+
+
+# --- late ------------------------------------------------------------------------------------------------------
+
+
+def test_a_late_span_is_counted_and_its_unit_stays_closed():
+    table = Table(alone=[2, 3])
+    table.take(span(1))
+    table.due(2 * S)
+
+    table.take(span(2, 1), span(3, 2), at=3 * S)
+    table.note(span(4, 3), at=3 * S)
+
+    assert (table.due(HOUR), table.late, table.open, table.bytes) == ([], 3, 0, 0)
+
+
+def test_a_span_whose_parent_was_forgotten_with_its_unit_is_late_and_no_orphan():
+    table = Table(alone=[3])
+    table.take(span(1), span(2, 1))
+    table.due(2 * S)
+
+    table.take(span(3, 2), at=3 * S)
+
+    assert (table.due(63 * S), table.late, table.orphans) == ([], 1, 0)
+
+
+def test_an_orphan_that_was_there_before_a_unit_of_its_trace_closed_is_not_late():
+    table = Table(alone=[10])
+    table.take(span(1), span(10, 99), span(20, 98))
+
+    assert told(table.due(2 * S) + table.due(60 * S)) == [(1, [1], None), (10, [10], None)]
+    assert (table.late, table.orphans) == (0, 1)
+
+
+def test_another_root_of_the_trace_is_another_unit():
+    table = Table()
+    table.take(span(1))
+    table.due(2 * S)
+
+    table.take(span(2), span(3, 99, remote=True), at=3 * S)
+
+    assert told(table.due(5 * S)) == [(2, [2], None), (3, [3], None)]
+
+
+def test_a_late_span_opens_its_unit_again_where_units_are_scored_again():
+    table = Table(late="rescore")
+    table.take(span(1), span(2, 1))
+    table.due(2 * S)
+
+    table.take(span(3, 2), at=10 * S)
+    assert table.due(11 * S) == []
+    (unit,) = table.due(12 * S)
+
+    assert told([unit]) == [(1, [1, 2, 3], None)]
+    assert (unit.revision, table.late, table.revisions) == (1, 1, 1)
+
+
+def test_a_span_that_is_not_claimed_or_was_there_opens_no_unit_again():
+    table = Table(late="rescore")
+    table.take(span(1), span(2, 1))
+    table.due(2 * S)
+
+    table.note(span(3, 2), at=3 * S)
+    table.take(span(2, 1), at=3 * S)
+
+    assert table.due(HOUR) == []
+    assert (table.late, table.duplicates, table.revisions) == (1, 1, 0)
+
+
+def test_a_unit_that_was_too_large_or_is_not_followed_is_not_opened_again():
+    table = Table(late="rescore", max_spans=2, unfollowed=[10])
+    table.take(span(1), span(2, 1), span(3, 1), span(10))
+    assert len(table.due(2 * S)) == 2
+
+    table.take(span(4, 1), span(11, 10), at=3 * S)
+
+    assert (table.due(HOUR), table.late, table.revisions) == ([], 2, 0)
+
+
+def test_the_spans_of_closed_units_are_kept_for_a_while_and_within_bounds():
+    table = Table(late="rescore", bytes=40_000, max_bytes=10_000)
+    for trace in range(1, 100):
+        table.take(span(1, trace=trace, size=600))
+    table.due(2 * S)
+    table.take(*(span(2, 1, trace=trace) for trace in range(1, 100)), at=3 * S)
+    assert (table.late, table.revisions) == (99, 10)
+
+    table.due(6 * S)
+    table.due(400 * S)
+    table.take(*(span(3, 1, trace=trace) for trace in range(1, 100)), at=401 * S)
+
+    assert (table.late, table.revisions) == (198, 10)
+
+
+# --- the end ---------------------------------------------------------------------------------------------------
+
+
+def test_at_the_end_units_with_a_root_are_whole_and_others_incomplete_or_orphans():
+    table = Table(alone=[10])
+    table.take(span(2, 1), span(1), span(10, 99), span(20, 98))
+
+    assert told(table.close_all(S)) == [(1, [2, 1], None), (10, [10], Outcome.INCOMPLETE)]
+    assert (table.orphans, table.open, table.bytes, table.next_due_ns()) == (1, 0, 0, None)
+
+
+def test_a_flush_waits_for_units_whose_root_has_come():
+    table = Table()
+    table.take(span(1), span(3, 2))
+
+    assert table.waiting() == {UnitKey(1, 1)}
+    table.due(2 * S)
+    assert table.waiting() == set()
+
+
+def test_it_says_when_something_is_due():
+    table = Table(alone=[3])
+    assert table.next_due_ns() is None
+    table.take(span(1, trace=1), at=S)
+    assert table.next_due_ns() == 3 * S
+    table.due(3 * S)
+    assert table.next_due_ns() is None
+
+    table.take(span(3, 2, trace=2), at=5 * S)
+
+    assert table.next_due_ns() == 65 * S
+
+
+def test_a_fork_begins_anew():
+    table = Table()
+    table.take(span(1), span(3, 2))
+
+    table.reset()
+
+    assert (table.open, table.bytes, table.next_due_ns(), table.close_all(S)) == (0, 0, None, [])

@@ -9,6 +9,7 @@ __all__ = ["ClosedKeys"]
 
 _BITS: Final = (1 << 60) - 1
 """An int of 60 bits takes 32 bytes, one of 64 takes 48."""
+_NONE: Final = -1
 _SLACK: Final = 8
 """An eighth is forgotten at a time: to take the first of a dict walks over all that were taken before."""
 
@@ -41,6 +42,14 @@ class ClosedKeys:
         if len(roots) > self._most + self._most // _SLACK:
             for key in [*islice(roots, len(roots) - self._most)]:
                 del roots[key]
+
+    def discard(self, trace_id: bytes, root_id: bytes) -> None:
+        """Remember a unit no longer, if it is; its trace is."""
+        roots, trace = self._roots, hash(trace_id) & _BITS
+        if roots.get(trace) == hash(root_id) & _BITS:
+            roots[trace] = _NONE
+        else:
+            roots.pop(hash(trace_id + root_id) & _BITS, None)
 
     def knows(self, trace_id: bytes) -> bool:
         """Whether a unit of that trace is remembered."""

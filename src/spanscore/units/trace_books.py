@@ -37,21 +37,21 @@ class PastUnits:
         if ambient:
             self._ambient.add(trace_id, parent_id)
 
-    def knows(self, trace_id: bytes) -> bool:
-        """Whether anything of that trace is over."""
-        return self.had_unit(trace_id) or self._given_up.knows(trace_id)
-
-    def had_unit(self, trace_id: bytes) -> bool:
-        """Whether a unit of that trace is over."""
-        return self._dropped.knows(trace_id) or self._decided.knows(trace_id)
+    def recall(self, trace: OpenTrace) -> None:
+        """Tell a trace whether anything of it is over."""
+        if self._dropped.knows(trace.id) or self._decided.knows(trace.id):
+            trace.known, trace.over_ns = True, -1
+        elif self._given_up.knows(trace.id):
+            trace.known = True
 
     def is_closed(self, trace_id: bytes, root_id: bytes) -> bool:
         """Whether that unit is over."""
         return self._dropped.has(trace_id, root_id) or self._decided.has(trace_id, root_id)
 
-    def is_given_up(self, trace_id: bytes, parent_id: bytes) -> bool:
-        """Whether that parent did not come in time."""
-        return self._given_up.has(trace_id, parent_id)
+    def comes_late(self, trace_id: bytes, span_id: bytes) -> bool:
+        """Note that a claimed span came; return whether it had been given up."""
+        self._ambient.discard(trace_id, span_id)
+        return self._given_up.has(trace_id, span_id)
 
     def is_ambient(self, trace_id: bytes, parent_id: bytes) -> bool:
         """Whether that parent did not come, and units may be below it."""

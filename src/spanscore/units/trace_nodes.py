@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Literal, NamedTuple
 
 from spanscore.codec.wire import Origin, WireSpan
@@ -103,19 +104,22 @@ class OpenTrace:
         loose: ids of no unit, of spans that are not claimed or came too late.
         dead: ids of closed units, roughly.
         known: the table remembers closed units of this trace, or spans that it gave up.
+        over_ns: when its first unit closed: what has come since, and has no parent, may be of that.
         spare: it has no open unit, and no claimed span waits.
         check_ns: when to look for spans that have waited for too long.
     """
 
     __slots__ = (
-        "bytes", "check_ns", "dead", "id", "kept", "known", "last_ns", "loose", "nodes", "spare", "units", "waiting", "waits",
+        "bytes", "check_ns", "dead", "id", "kept", "known", "last_ns", "loose", "nodes", "over_ns", "spare", "units",
+        "waiting", "waits",
     )  # fmt: skip
 
-    def __init__(self, trace_id: bytes, known: bool, now_ns: int, check_ns: int) -> None:
+    def __init__(self, trace_id: bytes, now_ns: int, check_ns: int) -> None:
         self.id = trace_id
         self.nodes: dict[bytes, Node] = {}
         self.waiting: dict[bytes, list[WireSpan | bytes]] = {}
-        self.known = known
+        self.known = False
+        self.over_ns: float = inf
         self.last_ns = now_ns
         self.check_ns = check_ns
         self.spare = False
@@ -158,7 +162,7 @@ Node = GatheredUnit | int | None
 def _gone() -> GatheredUnit:
     """Return what stands for a unit of which nothing is known but that its spans need not wait."""
     nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
-    unit = GatheredUnit(OpenTrace(b"", True, 0, 0), nothing, 0, followed=False, now_ns=0)
+    unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, followed=False, now_ns=0)
     unit.closed = unit.kept = True
     return unit
 

@@ -79,7 +79,7 @@ class TraceTable:
         self._kept = KeptUnits(self._traces, self._bounds.bytes // _SHARE)
         self._past = PastUnits()
         self._ready: list[ClosedUnit] = []
-        self._told_ns, self._set_back_ns, self._now_ns, self._arrival = -1, 0, 0, 0
+        self._told_ns, self._set_back_ns, self._now_ns, self._arrival = -1, 0, 0, -1
         self.bytes = self.waiting_for_root = self.orphans = self.late = self.duplicates = self.revisions = 0
 
     @property
@@ -130,7 +130,7 @@ class TraceTable:
             self._set_back_ns += self._now_ns - now_ns
         else:
             self._now_ns = now_ns
-            self._arrival = max(self._arrival, now_ns)
+            self._arrival = max(self._arrival, now_ns - 1)
 
     def _touch(self, trace_id: bytes, trace: OpenTrace | None) -> OpenTrace:
         """Note that a span came to a trace, where others may wait for too long; return it, or a new one if it is over."""
@@ -141,7 +141,10 @@ class TraceTable:
                 trace.check_ns = now_ns + max_age_ns // _CHECKS
                 self._give_up(trace, until_ns=now_ns - max_age_ns)
                 trace = self._traces.by_id.get(trace_id)
-        return trace or self._traces.begin(OpenTrace(trace_id, self._past.knows(trace_id), now_ns, now_ns + max_age_ns))
+        if trace is None:
+            trace = self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns))
+            self._past.recall(trace)
+        return trace
 
     def _wait(self, trace: OpenTrace, span: WireSpan, claimed: bool) -> None:
         trace_id, span_id, parent_id, _, raw, _ = span
@@ -251,7 +254,7 @@ class TraceTable:
             unit.bytes += size
             self.bytes += size
         unit.since_ns = min(unit.since_ns, arrival)
-        if unit.trace.known and self._past.is_given_up(span[0], span[1]):
+        if unit.trace.known and self._past.comes_late(span[0], span[1]):
             unit.verdict = Outcome.TOO_LATE
 
     def _pulse(self, unit: GatheredUnit) -> None:
@@ -311,6 +314,7 @@ class TraceTable:
         unit.closed = True
         trace = unit.trace
         trace.known = True
+        trace.over_ns = min(trace.over_ns, self._arrival)
         trace.units -= 1
         self.bytes -= unit.bytes
         spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
@@ -346,16 +350,15 @@ class TraceTable:
 
     def _give_up(self, trace: OpenTrace, *, until_ns: int | None = None, verdict: Outcome | None = None) -> None:
         """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
-        had_unit = trace.known and self._past.had_unit(trace.id)
         for parent_id, tops in self._tops(trace, until_ns):
-            is_late = had_unit and not self._past.is_ambient(trace.id, parent_id)
+            is_late = _arrival(trace.nodes, tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
             trace.known = True
             self._past.give_up(trace.id, parent_id, ambient=not is_late)
             gone = FORGOTTEN if is_late else ORPHANED
             self._give_up_tops(trace, tops, gone, verdict)
         if until_ns is None:
             for parent_id in [*trace.waiting]:
-                self._follow(trace, trace.waiting.pop(parent_id, ()), FORGOTTEN if had_unit else ORPHANED)
+                self._follow(trace, trace.waiting.pop(parent_id, ()), ORPHANED)
 
     def _tops(self, trace: OpenTrace, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
         """Take out the spans that came by then and whose parent did not, by that parent."""
