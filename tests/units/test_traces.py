@@ -270,11 +270,11 @@ def test_a_unit_that_gets_spans_for_too_long_closes_incomplete():
 def test_the_age_of_a_unit_begins_with_its_first_span():
     table = Table(max_age_ns=60 * S)
     table.take(span(2, 1))
-    table.note(span(50, 99), at=59 * S)
+    table.take(span(1), at=59 * S)
 
-    table.take(span(1), at=61 * S)
+    table.take(span(3, 1), at=60 * S)
 
-    assert [unit.outcome for unit in table.due(61 * S)] == [Outcome.INCOMPLETE]
+    assert [unit.outcome for unit in table.due(60 * S)] == [Outcome.INCOMPLETE]
 
 
 def test_spans_whose_trace_never_falls_silent_wait_no_longer_than_a_unit_may():
