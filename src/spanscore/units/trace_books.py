@@ -124,7 +124,7 @@ class OpenTraces:
         trace.dead += unit.count + unit.ids
         self._ids -= unit.ids
         unit.spans, unit.ids = {}, 0
-        busy = trace.units or trace.waits
+        busy = trace.units or trace.bytes
         if not (busy or trace.loose or trace.kept):
             self.drop(trace)
             return
@@ -134,14 +134,15 @@ class OpenTraces:
 
     def drop(self, trace: OpenTrace) -> None:
         """Forget a trace."""
-        if self.by_id.pop(trace.id, None) is not None:
+        if self.by_id.get(trace.id) is trace:
+            del self.by_id[trace.id]
             self._ids -= trace.loose
             if trace.spare:
                 del self.spare[trace]
 
     def lay_aside(self, trace: OpenTrace) -> None:
         """Note that nothing of a trace is claimed and open, if that is so."""
-        if trace.spare or trace.units or trace.waits or trace.id not in self.by_id:
+        if trace.spare or trace.units or trace.bytes or self.by_id.get(trace.id) is not trace:
             return
         trace.spare = True
         self.spare[trace] = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal, NamedTuple
@@ -73,14 +74,14 @@ class GatheredUnit:
         "verdict",
     )  # fmt: skip
 
-    def __init__(self, trace: OpenTrace, root: WireSpan, arrival: int, *, followed: bool, now_ns: int) -> None:
+    def __init__(self, trace: OpenTrace, root: WireSpan, since_ns: int, last_ns: int, followed: bool) -> None:
         self.trace = trace
         self.root = root
         self.followed = followed
         self.spans: dict[int, WireSpan] = {}
         self.count = self.bytes = self.ids = self.revision = 0
-        self.since_ns = arrival
-        self.last_ns = now_ns
+        self.since_ns = since_ns
+        self.last_ns = last_ns
         self.verdict: Outcome | None = None
         self.closed = self.kept = False
 
@@ -98,12 +99,11 @@ class OpenTrace:
             come, or waits itself, and this is when it came (no two of a table came at the same time).
         waiting: parent's id → what waits for it: a claimed span, or the id of another.
         units: open ones.
-        waits: claimed spans in ``waiting``.
-        bytes: of these.
+        bytes: of the claimed spans in ``waiting``.
         kept: closed units whose spans are kept.
         loose: ids of no unit, of spans that are not claimed or came too late.
         dead: ids of closed units, roughly.
-        known: the table remembers closed units of this trace, or spans that it gave up.
+        known: ids of closed units were forgotten, or spans given up: what comes may be of these.
         over_ns: when its first unit closed: what has come since, and has no parent, may be of that.
         spare: it has no open unit, and no claimed span waits.
         check_ns: when to look for spans that have waited for too long.
@@ -111,7 +111,7 @@ class OpenTrace:
 
     __slots__ = (
         "bytes", "check_ns", "dead", "id", "kept", "known", "last_ns", "loose", "nodes", "over_ns", "spare", "units",
-        "waiting", "waits",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, trace_id: bytes, now_ns: int, check_ns: int) -> None:
@@ -123,10 +123,25 @@ class OpenTrace:
         self.last_ns = now_ns
         self.check_ns = check_ns
         self.spare = False
-        self.units = self.waits = self.bytes = self.kept = self.loose = self.dead = 0
+        self.units = self.bytes = self.kept = self.loose = self.dead = 0
+
+    def arrival(self, entry: WireSpan | bytes) -> int:
+        """Return when something came that waits."""
+        return self.nodes[entry if entry.__class__ is bytes else entry[1]]  # type: ignore[return-value, index]
+
+    def tops(self, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
+        """Take out what came by then and whose parent did not come, by that parent; None = whenever it came."""
+        for parent_id in [parent_id for parent_id in self.waiting if parent_id not in self.nodes]:
+            group = self.waiting.pop(parent_id)
+            split = len(group) if until_ns is None else bisect([*map(self.arrival, group)], until_ns)
+            if split < len(group):
+                self.waiting[parent_id] = group[split:]
+            if split:
+                yield parent_id, group[:split]
 
     def forget_closed(self) -> None:
-        """Forget the ids of units that are over."""
+        """Forget the ids of units that are over, and so need to ask whether an id is of one."""
+        self.known = True
         self.nodes = {
             span_id: node
             for span_id, node in self.nodes.items()
@@ -162,7 +177,7 @@ Node = GatheredUnit | int | None
 def _gone() -> GatheredUnit:
     """Return what stands for a unit of which nothing is known but that its spans need not wait."""
     nothing = WireSpan(b"", b"", b"", False, b"", Origin(b"", b"", ""))
-    unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, followed=False, now_ns=0)
+    unit = GatheredUnit(OpenTrace(b"", 0, 0), nothing, 0, 0, False)
     unit.closed = unit.kept = True
     return unit
 

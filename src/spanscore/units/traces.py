@@ -15,9 +15,8 @@ age is looked at when a span comes.
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from itertools import islice, takewhile
 from typing import Final
 
@@ -32,7 +31,6 @@ from spanscore.units.trace_nodes import (
     Bounds,
     ClosedUnit,
     GatheredUnit,
-    Node,
     OpenTrace,
 )
 
@@ -106,7 +104,7 @@ class TraceTable:
         """Take in a span; one that is not claimed costs its id."""
         if now_ns != self._told_ns:
             self._tell(now_ns)
-        trace_id, span_id, parent_id, is_remote, _, _ = span
+        trace_id, span_id, parent_id, is_remote, raw, _ = span
         trace = self._traces.by_id.get(trace_id)
         if trace is None or trace.last_ns != self._now_ns:
             trace = self._touch(trace_id, trace)
@@ -119,7 +117,7 @@ class TraceTable:
         self._arrival += 1
         owner = None if is_remote or not parent_id else nodes.get(parent_id, 0)
         if isinstance(owner, int):
-            self._wait(trace, span, claimed)
+            self._wait(trace, span, span if claimed else span_id, len(raw) + SPAN_BYTES)
         else:
             self._place(trace, span, claimed, owner)
 
@@ -146,25 +144,24 @@ class TraceTable:
             self._past.recall(trace)
         return trace
 
-    def _wait(self, trace: OpenTrace, span: WireSpan, claimed: bool) -> None:
-        trace_id, span_id, parent_id, _, raw, _ = span
-        if trace.known and parent_id not in trace.nodes and self._past.is_closed(trace_id, parent_id):
-            self._place(trace, span, claimed, FORGOTTEN)
+    def _wait(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:
+        """Let a span wait for its parent, the id of one that is not claimed."""
+        span_id, parent_id = span[1], span[2]
+        if trace.known and parent_id not in trace.nodes and self._past.is_closed(trace.id, parent_id):
+            self._place(trace, span, entry is span, FORGOTTEN)
             return
         trace.nodes[span_id] = self._arrival
         group = trace.waiting.get(parent_id)
         if group is None:
-            trace.waiting[parent_id] = [span if claimed else span_id]
+            trace.waiting[parent_id] = [entry]
         else:
-            group.append(span if claimed else span_id)
-        if not claimed:
+            group.append(entry)
+        if entry is not span:
             self._traces.loosen(trace)
             return
-        if not trace.waits:
+        if not trace.bytes:
             self.waiting_for_root += 1
             self._traces.use(trace)
-        trace.waits += 1
-        size = len(raw) + SPAN_BYTES
         trace.bytes += size
         self.bytes += size
         if trace.bytes > self._most_waiting:
@@ -176,40 +173,86 @@ class TraceTable:
         unit = self._claim(trace, span, owner, self._arrival) if claimed else self._note(trace, span_id, owner)
         if span_id in trace.waiting:
             self._follow(trace, trace.waiting.pop(span_id), unit)
-        if unit is not None and not unit.closed:
-            self._pulse(unit)
+        if unit is None or unit.closed:
+            return
+        if unit.last_ns != self._now_ns:
+            unit.last_ns = self._now_ns
+            self._quiet.move_to_end(unit)
+        if self._is_too_large(unit) or self._now_ns - unit.since_ns >= self._bounds.max_age_ns:
+            self._close(unit, Outcome.INCOMPLETE)
 
-    def _follow(self, trace: OpenTrace, entries: Iterable[WireSpan | bytes], unit: GatheredUnit | None) -> None:
+    def _follow(self, trace: OpenTrace, entries: list[WireSpan | bytes], owner: GatheredUnit | None) -> None:
         """Put what waited for a span of that unit, and what waited for that in turn, where it belongs."""
-        nodes, waiting = trace.nodes, trace.waiting
-        below = [(entries, unit)]
+        waiting = trace.waiting
+        below = [(entries, owner)]
         while below:
             entries, owner = below.pop()
+            if owner is not None and not owner.closed and not trace.known:
+                self._gather(trace, entries, owner)
+                continue
             for entry in entries:
                 if isinstance(entry, bytes):
                     span_id = entry
                     self._traces.tighten(trace)
                     unit = self._note(trace, span_id, owner)
                 else:
-                    span_id = entry[1]
-                    self._unwait(trace, entry)
-                    unit = self._claim(trace, entry, owner, _arrival(nodes, entry))
+                    span_id, arrival = entry[1], trace.arrival(entry)
+                    self._unwait(trace, len(entry[4]) + SPAN_BYTES)
+                    unit = self._claim(trace, entry, owner, arrival)
+                    unit.since_ns = min(unit.since_ns, arrival)
                 if span_id in waiting:
                     below.append((waiting.pop(span_id), unit))
 
+    def _gather(self, trace: OpenTrace, entries: list[WireSpan | bytes], unit: GatheredUnit) -> None:
+        """As ``_follow``, where all is of an open unit and nothing of the trace is over: the way that most spans take."""
+        nodes, waiting, spans = trace.nodes, trace.waiting, unit.spans
+        count = size = ids = 0
+        below = [entries]
+        for group in below:
+            unit.since_ns = min(unit.since_ns, trace.arrival(group[0]))
+            for entry in group:
+                if isinstance(entry, bytes):
+                    ids += 1
+                    span_id = entry
+                else:
+                    count += 1
+                    size += len(entry[4])
+                    span_id = entry[1]
+                    if unit.followed:
+                        spans[trace.arrival(entry)] = entry
+                nodes[span_id] = unit
+                if span_id in waiting:
+                    below.append(waiting.pop(span_id))
+        size += count * SPAN_BYTES
+        self._unwait(trace, size)
+        unit.count += count
+        unit.ids += ids
+        trace.loose -= ids
+        if unit.followed:
+            unit.bytes += size
+            self.bytes += size
+
     def _claim(self, trace: OpenTrace, span: WireSpan, owner: GatheredUnit | None, arrival: int) -> GatheredUnit:
         """Give a claimed span to the unit above it, or begin one; return it."""
-        if trace.known and self._past.is_closed(trace.id, span[1]):
+        span_id = span[1]
+        if trace.known and self._past.is_closed(trace.id, span_id):
             self.duplicates += 1
-            return self._note_gone(trace, span[1], FORGOTTEN)
+            return self._note_gone(trace, span_id, FORGOTTEN)
         if owner is None:
-            return self._begin_unit(trace, span, arrival)
-        if owner.closed:
+            owner = self._begin_unit(trace, span, arrival)
+        elif owner.closed:
             self._count_gone(owner)
             if not self._reopens(owner):
-                return self._note_gone(trace, span[1], owner)
-        trace.nodes[span[1]] = owner
-        self._join(owner, span, arrival)
+                return self._note_gone(trace, span_id, owner)
+        trace.nodes[span_id] = owner
+        owner.count += 1
+        if owner.followed:
+            size = len(span[4]) + SPAN_BYTES
+            owner.spans[arrival] = span
+            owner.bytes += size
+            self.bytes += size
+        if trace.known and self._past.comes_late(trace.id, span_id):
+            owner.verdict = Outcome.TOO_LATE
         return owner
 
     def _note(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit | None) -> GatheredUnit | None:
@@ -238,43 +281,20 @@ class TraceTable:
         return gone
 
     def _begin_unit(self, trace: OpenTrace, root: WireSpan, arrival: int) -> GatheredUnit:
-        unit = GatheredUnit(trace, root, arrival, followed=self._follows(root), now_ns=self._now_ns)
-        trace.nodes[root[1]] = unit
+        unit = GatheredUnit(trace, root, arrival, self._now_ns, self._follows(root))
         self._traces.use(trace)
         trace.units += 1
         self._quiet[unit] = None
-        self._join(unit, root, arrival)
         return unit
-
-    def _join(self, unit: GatheredUnit, span: WireSpan, arrival: int) -> None:
-        unit.count += 1
-        if unit.followed:
-            size = len(span[4]) + SPAN_BYTES
-            unit.spans[arrival] = span
-            unit.bytes += size
-            self.bytes += size
-        unit.since_ns = min(unit.since_ns, arrival)
-        if unit.trace.known and self._past.comes_late(span[0], span[1]):
-            unit.verdict = Outcome.TOO_LATE
-
-    def _pulse(self, unit: GatheredUnit) -> None:
-        """Note that something of a unit came; close it where that was too much."""
-        if unit.last_ns != self._now_ns:
-            unit.last_ns = self._now_ns
-            self._quiet.move_to_end(unit)
-        if self._is_too_large(unit) or self._now_ns - unit.since_ns >= self._bounds.max_age_ns:
-            self._close(unit, Outcome.INCOMPLETE)
 
     def _is_too_large(self, unit: GatheredUnit) -> bool:
         return unit.count > self._bounds.max_spans or unit.bytes > self._bounds.max_bytes
 
-    def _unwait(self, trace: OpenTrace, span: WireSpan) -> None:
-        size = len(span[4]) + SPAN_BYTES
-        trace.waits -= 1
-        trace.bytes -= size
-        self.bytes -= size
-        if not trace.waits:
-            self.waiting_for_root -= 1
+    def _unwait(self, trace: OpenTrace, size: int) -> None:
+        if size:
+            self.waiting_for_root -= trace.bytes == size
+            trace.bytes -= size
+            self.bytes -= size
 
     # --- what is over --------------------------------------------------------------------------------------------
 
@@ -287,10 +307,10 @@ class TraceTable:
         silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
         for trace in [*silent]:
             self._give_up(trace)
-            if trace.units or trace.kept:
-                self._traces.touch(trace, now_ns)
-            else:
+            if not (trace.units or trace.kept):
                 self._traces.drop(trace)
+            elif trace.id in self._traces.by_id:
+                self._traces.touch(trace, now_ns)
         for unit in [*takewhile(lambda unit: now_ns - unit.last_ns >= _KEPT_NS, self._kept.units)]:
             self._kept.let_go(unit)
         ready, self._ready = self._ready, []
@@ -313,7 +333,6 @@ class TraceTable:
         self._past.close(unit)
         unit.closed = True
         trace = unit.trace
-        trace.known = True
         trace.over_ns = min(trace.over_ns, self._arrival)
         trace.units -= 1
         self.bytes -= unit.bytes
@@ -343,33 +362,22 @@ class TraceTable:
 
     def _relieve(self, trace: OpenTrace) -> None:
         """Give up the older half of what waits in a trace that takes too much; all of it where that does not help."""
-        arrivals = sorted(node for node in trace.nodes.values() if isinstance(node, int))
+        arrivals = sorted(trace.arrival(entry) for group in trace.waiting.values() for entry in group)
         self._give_up(trace, until_ns=arrivals[len(arrivals) // 2])
         if trace.bytes > self._most_waiting:
             self._give_up(trace)
 
     def _give_up(self, trace: OpenTrace, *, until_ns: int | None = None, verdict: Outcome | None = None) -> None:
         """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
-        for parent_id, tops in self._tops(trace, until_ns):
-            is_late = _arrival(trace.nodes, tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
+        for parent_id, tops in trace.tops(until_ns):
+            is_late = trace.arrival(tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
             trace.known = True
             self._past.give_up(trace.id, parent_id, ambient=not is_late)
             gone = FORGOTTEN if is_late else ORPHANED
             self._give_up_tops(trace, tops, gone, verdict)
         if until_ns is None:
             for parent_id in [*trace.waiting]:
-                self._follow(trace, trace.waiting.pop(parent_id, ()), ORPHANED)
-
-    def _tops(self, trace: OpenTrace, until_ns: int | None) -> Iterator[tuple[bytes, list[WireSpan | bytes]]]:
-        """Take out the spans that came by then and whose parent did not, by that parent."""
-        nodes, waiting = trace.nodes, trace.waiting
-        for parent_id in [parent_id for parent_id in waiting if parent_id not in nodes]:
-            group = waiting.pop(parent_id)
-            split = len(group) if until_ns is None else bisect([_arrival(nodes, entry) for entry in group], until_ns)
-            if split < len(group):
-                waiting[parent_id] = group[split:]
-            if split:
-                yield parent_id, group[:split]
+                self._follow(trace, trace.waiting.pop(parent_id, []), ORPHANED)
 
     def _give_up_tops(
         self, trace: OpenTrace, tops: list[WireSpan | bytes], gone: GatheredUnit | None, verdict: Outcome | None
@@ -388,10 +396,3 @@ class TraceTable:
                 unit = trace.nodes[top[1]]
                 if isinstance(unit, GatheredUnit) and not unit.closed:
                     self._close(unit, Outcome.INCOMPLETE if self._is_too_large(unit) else unit.verdict or verdict)
-
-
-def _arrival(nodes: Mapping[bytes, Node], entry: WireSpan | bytes) -> int:
-    """Return when something came that waits."""
-    arrival = nodes[entry if isinstance(entry, bytes) else entry[1]]
-    assert isinstance(arrival, int)
-    return arrival
