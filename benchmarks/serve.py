@@ -1,0 +1,171 @@
+"""What a span costs `spanscore serve`, beside a bare receiver that decodes and answers: CPU time of the server, on one core.
+
+    python -m benchmarks.serve [--quick] [--only http --only grpc] [--memory]
+
+One process per contestant, blocks interleaved: the bare receiver, a tee that samples 1 % of the units, one that samples
+none, and a proxy. Every block waits until all that its spans caused is done. Printed are microseconds of CPU per span, and what
+share of the bare receiver's throughput per CPU that is; targets are the tee's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+from benchmarks.otlp_load import Client, GrpcClient, HttpClient, Requests
+from benchmarks.otlp_servers import Contestant, contestants, sink
+
+TARGETS = {("http", "plain"): 0.4, ("http", "gzip"): 0.75, ("grpc", "plain"): 0.3, ("grpc", "gzip"): 0.3}
+"""Share of the bare receiver's throughput per CPU, of the tee."""
+MOST_ADDED_US = 4.0
+"""By an unsampled span, to what the bare receiver takes for it; 3 is the aim."""
+SETTLED_S = 0.9
+"""After a block: units close after 0.3 s, scores leave every 0.2 s."""
+GROWTH_MIB = 32
+MEMORY_SPANS = 1_000_000
+
+
+class Shape(NamedTuple):
+    """How spans come: ``http`` or ``grpc``, how many a request, ``plain`` or ``gzip``."""
+
+    transport: str
+    spans: int
+    encoding: str
+
+    def __str__(self) -> str:
+        return f"{self.transport} {self.spans:>3} {self.encoding}"
+
+
+SHAPES = [Shape(*one) for one in itertools.product(("http", "grpc"), (50, 512), ("plain", "gzip"))]
+
+
+@dataclass
+class Sender:
+    """One connection to one contestant, and what it sends there."""
+
+    client: Client
+    requests: Iterator[bytes]
+    spans: int
+    us: list[float] = field(default_factory=list)
+
+    @classmethod
+    def to(cls, contestant: Contestant, shape: Shape) -> Sender:
+        """Connect."""
+        is_gzip = shape.encoding == "gzip"
+        client: Client = (
+            HttpClient(contestant.http, is_gzip=is_gzip)
+            if shape.transport == "http"
+            else GrpcClient(contestant.grpc, is_gzip=is_gzip)
+        )
+        # gRPC compresses itself
+        requests = iter(Requests(shape.spans, is_gzip=is_gzip and shape.transport == "http"))
+        return cls(client, requests, shape.spans)
+
+    def send(self, spans: int) -> int:
+        """Send at least so many; return how many."""
+        for number in itertools.count(1):
+            self.client.send(next(self.requests))
+            if number * self.spans >= spans:
+                break
+        return number * self.spans
+
+
+def main() -> int:
+    """Run and print; 1 when a target is missed."""
+    arguments = _arguments()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        taken = stack.enter_context(sink())
+        running = stack.enter_context(contestants(folder, taken.server_port))
+        verdicts = [*_costs(running, arguments)]
+        if arguments.memory:
+            verdicts += _memory(running[1])
+        print(f"\n{taken.scores:,} scores have left")
+    for met, told in verdicts:
+        print(f"{'met   ' if met else 'MISSED'}  {told}")
+    return 0 if all(met for met, _ in verdicts) else 1
+
+
+def _costs(running: Sequence[Contestant], arguments: Any) -> Iterator[tuple[bool, str]]:
+    dice = random.Random(1)
+    head = "".join(f"{one.name:>16}{'×':>7}" for one in running[1:])
+    print(f"{'µs of CPU per span':22}{'bare':>8}{head}   unsampled more")
+    for shape in arguments.shapes:
+        senders = {one.name: Sender.to(one, shape) for one in running}
+        for one in running:
+            _block(one, senders[one.name], 2_000)
+        for _ in range(arguments.rounds):
+            for one in dice.sample(running, len(running)):
+                senders[one.name].us.append(_block(one, senders[one.name], arguments.spans))
+        yield from _told(shape, {name: sender.us for name, sender in senders.items()})
+
+
+def _block(contestant: Contestant, sender: Sender, spans: int) -> float:
+    """Return the microseconds of CPU that the server took for a span."""
+    gc.collect()
+    before = contestant.cpu_ns()
+    sent = sender.send(spans)
+    time.sleep(SETTLED_S)
+    return (contestant.cpu_ns() - before) / sent / 1e3
+
+
+def _told(shape: Shape, us: dict[str, list[float]]) -> Iterator[tuple[bool, str]]:
+    """Print a row; yield its verdicts."""
+    bare = mean(us["bare"])
+    cells = "".join(
+        f"{mean(own):9.2f} ±{_error(own):5.2f}{bare / mean(own):7.2f}" for name, own in us.items() if name != "bare"
+    )
+    added = mean(us["tee, none"]) - bare
+    print(f"{shape!s:22}{bare:8.2f}{cells}{added:10.2f}", flush=True)
+    share, target = bare / mean(us["tee, 1 %"]), TARGETS[shape.transport, shape.encoding]
+    yield share >= target, f"{shape}: tee has {share:.2f} × the throughput of the bare receiver (at least {target:g})"
+    yield (
+        added <= MOST_ADDED_US,
+        f"{shape}: an unsampled span costs {added:.2f} µs more (at most {MOST_ADDED_US:g}; aim 3)",
+    )
+
+
+def _error(values: list[float]) -> float:
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+
+
+def _memory(tee: Contestant) -> Iterator[tuple[bool, str]]:
+    """Send a million spans, and watch the resident set."""
+    sender, seen = Sender.to(tee, Shape("http", 512, "plain")), [tee.resident_mib()]
+    for _ in range(10):
+        sender.send(MEMORY_SPANS // 10)
+        seen.append(tee.resident_mib())
+    print("\nresident MiB, before and after each 100,000 spans: " + " ".join(f"{one:.0f}" for one in seen))
+    grown = max(seen[2:]) - max(seen[:2])
+    yield grown <= GROWTH_MIB, f"memory grows by {grown:.0f} MiB from 100,000 to 1,000,000 spans (at most {GROWTH_MIB})"
+
+
+def _arguments() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="TEXT", help="of the rows: http, 'grpc 512', gzip …"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter blocks: a look, not a result")
+    parser.add_argument("--rounds", type=int, default=6, help="blocks per contestant and row")
+    parser.add_argument("--spans", type=int, default=40_000, help="per block")
+    parser.add_argument("--memory", action="store_true", help="a million spans more, and what the tee's memory does")
+    arguments = parser.parse_args()
+    arguments.shapes = [one for one in SHAPES if all(text in str(one) for text in arguments.only)]
+    if arguments.quick:
+        arguments.rounds, arguments.spans = 2, 15_000
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
