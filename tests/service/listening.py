@@ -101,12 +101,14 @@ class Running:
 
 
 @contextmanager
-def listening(taker: Taker | None = None, onward: Any = None, **settings: Any) -> Iterator[Running]:
+def listening(
+    taker: Taker | None = None, onward: Any = None, read_s: float = 30.0, **settings: Any
+) -> Iterator[Running]:
     """Yield listeners that are up."""
     serve = ServeSettings.model_validate({**ANYWHERE, **settings})
     taker = taker or Taker()
     door = Door(taker, inflated=serve.limits.inflated, onward=onward)
-    running = Running(taker, door, Listeners(door, serve))
+    running = Running(taker, door, Listeners(door, serve, read_s=read_s))
     try:
         yield running
     finally:

@@ -48,6 +48,7 @@ class GrpcListener:
         certificate: key and certificate as PEM; None = plain.
         most: bytes of a message as it comes.
         pool: threads for what takes long.
+        read_s: for a call's message to come.
 
     Attributes:
         port: the one that is listened on, from ``start`` on.
@@ -62,8 +63,9 @@ class GrpcListener:
         certificate: tuple[bytes, bytes] | None,
         most: int,
         pool: DaemonPool,
+        read_s: float = READ_S,
     ) -> None:
-        self._calls = _OtlpGrpc(door, token, pool, most)
+        self._calls = _OtlpGrpc(door, token, pool, read_s)
         self._address = address
         self._certificate = certificate
         self._most = most
@@ -108,10 +110,11 @@ class GrpcListener:
 
 
 class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    def __init__(self, door: Door, token: BearerToken | None, pool: DaemonPool, most: int) -> None:
+    def __init__(self, door: Door, token: BearerToken | None, pool: DaemonPool, read_s: float) -> None:
         self._door = door
         self._token = token
         self._pool = pool
+        self._read_s = read_s
         self._handlers = {method: self._handler(path) for method, path in _PATHS.items()}
 
     def service(self, handler_call_details: Any) -> Any:
@@ -139,12 +142,11 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
 
     async def _read_and_answered(self, path: str, headers: Mapping[str, str], context: Any) -> Answer:
         try:
-            async with asyncio.timeout(READ_S):
+            async with asyncio.timeout(self._read_s):
                 body = await context.read()
         except TimeoutError:
-            return self._door.refuse(
-                "slow", HTTPStatus.REQUEST_TIMEOUT, f"the message did not come within {READ_S:g} s"
-            )
+            message = f"the message did not come within {self._read_s:g} s"
+            return self._door.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
         if body is grpc.aio.EOF:
             return self._door.refuse("unreadable", HTTPStatus.BAD_REQUEST, "the call has no message")
         # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that there is not.

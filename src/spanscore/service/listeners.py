@@ -13,6 +13,7 @@ from spanscore.service.door import Door
 from spanscore.service.grpc import GrpcListener
 from spanscore.service.guard import certificate, token_of
 from spanscore.service.http import OtlpHttp
+from spanscore.service.limits import READ_S
 from spanscore.service.plan import addresses
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
 from spanscore.settings.serving import ListenAddress, ServeSettings
@@ -30,6 +31,7 @@ class Listeners:
     Args:
         door: what answers.
         serve: where, and for whom.
+        read_s: seconds in which a request must be there.
 
     Raises:
         ConfigurationError: the port is taken, or no such address is here; or a token or certificate is none.
@@ -38,7 +40,7 @@ class Listeners:
         loop_factory: of the event loop on which they are to be started.
     """
 
-    def __init__(self, door: Door, serve: ServeSettings) -> None:
+    def __init__(self, door: Door, serve: ServeSettings, *, read_s: float = READ_S) -> None:
         self._door = door
         self._where = addresses(serve)
         pool, token = DaemonPool(_THREADS, "spanscore-door"), token_of(serve)
@@ -47,12 +49,14 @@ class Listeners:
         if "http" in self._where:
             application = OtlpHttp(door, token=token, most=serve.limits.request, pool=pool)
             self._socket = _listening(self._where["http"])
-            self._http = HttpListener(application, self._socket, serve.tls)
+            self._http = HttpListener(application, self._socket, tls=serve.tls, read_s=read_s)
             self._where["http"] = self._where["http"]._replace(port=self._socket.getsockname()[1])
         if "grpc" in self._where:
             pem = None if serve.tls is None else certificate(serve.tls)
             address = str(self._where["grpc"])
-            self._grpc = GrpcListener(door, address, token=token, certificate=pem, most=serve.limits.request, pool=pool)
+            self._grpc = GrpcListener(
+                door, address, token=token, certificate=pem, most=serve.limits.request, pool=pool, read_s=read_s
+            )
 
     @property
     def where(self) -> dict[str, ListenAddress]:

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
@@ -31,9 +32,12 @@ _STOP_S: Final = 5
 class _Bounded(HttpToolsProtocol):
     """Closes a connection whose request is not whole in time, or whose head is too long."""
 
-    _deadline: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-    _in_head = True
+    def __init__(self, *args: Any, read_s: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._read_s = read_s
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+        self._in_head = True
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -65,7 +69,7 @@ class _Bounded(HttpToolsProtocol):
     def _begin(self) -> None:
         self._in_head, self._head_bytes = True, 0
         if self._deadline is None:
-            self._deadline = self.loop.call_later(READ_S, self._let_go)
+            self._deadline = self.loop.call_later(self._read_s, self._let_go)
 
     def _end(self) -> None:
         if self._deadline is not None:
@@ -107,14 +111,18 @@ class HttpListener:
         application: what answers.
         listening: the socket; closed when it stops.
         tls: files of the certificate; None = plain.
+        read_s: for a whole request, from the connection or its first byte on.
     """
 
-    def __init__(self, application: Any, listening: socket.socket, tls: TlsSettings | None) -> None:
+    def __init__(
+        self, application: Any, listening: socket.socket, *, tls: TlsSettings | None, read_s: float = READ_S
+    ) -> None:
         self._listening = listening
+        protocol: Any = partial(_Bounded, read_s=read_s)  # uvicorn only calls it
         config = uvicorn.Config(
             application,
             loop="uvloop",
-            http=_Bounded,
+            http=protocol,
             ws="none",
             lifespan="off",
             interface="asgi3",

@@ -1,0 +1,71 @@
+"""Clients that are slow, hang up, or send what is no request: each costs little, and none costs the others."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import grpc
+import pytest
+from tests.servers.server import poll
+from tests.service.listening import Running, a_request, listening
+
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+HEAD = b"POST /v1/traces HTTP/1.1\r\nhost: h\r\ncontent-type: application/x-protobuf\r\n"
+
+
+def connected(up: Running) -> socket.socket:
+    host, _, port = up.http.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+# --- slow ones ---
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"POST /v1/tra", HEAD, HEAD + b"content-length: 100\r\n\r\nten bytes."],
+    ids=["", "path", "head", "body"],
+)
+def test_a_connection_on_which_no_whole_request_comes_is_closed(sent: bytes) -> None:
+    with listening(read_s=0.2) as up, closing(connected(up)) as slow:
+        slow.sendall(sent)
+
+        assert slow.recv(100) == b""
+        assert up.post(a_request("a")).status == 200
+
+
+def test_a_head_without_end_is_not_kept() -> None:
+    with listening() as up, closing(connected(up)) as endless:
+        endless.sendall(HEAD + b"x: ")
+
+        with pytest.raises(OSError, match=r"reset|pipe"):
+            poll(lambda: endless.sendall(b"x" * 60_000), deadline_s=30, what="its end", every_s=0.0)
+
+
+def test_a_call_whose_message_never_comes_is_given_up_and_holds_up_no_other() -> None:
+    never = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        never.wait(60)
+        yield b""
+
+    with listening(read_s=0.3) as up, grpc.insecure_channel(up.grpc) as channel:
+        slow = [channel.stream_unary(EXPORT).future(nothing()) for _ in range(60)]
+        taken = channel.unary_unary(EXPORT)(a_request("a"), timeout=30)
+        codes = {one.exception(timeout=30).code() for one in slow}
+        never.set()
+
+    assert (taken, codes) == (b"", {grpc.StatusCode.DEADLINE_EXCEEDED})
+    assert up.taker.counts.refused == {"slow": 60}
+
+
+def test_a_client_that_hangs_up_amid_its_body_is_counted_and_nothing_is_taken() -> None:
+    with listening() as up:
+        with closing(connected(up)) as leaving:
+            leaving.sendall(HEAD + b"content-length: 100\r\n\r\nten bytes.")
+        assert poll(lambda: up.taker.counts.refused, deadline_s=30, what="the hang-up") == {"hung_up": 1}
+
+        assert up.taker.spans == []

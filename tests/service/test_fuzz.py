@@ -1,0 +1,102 @@
+"""Whatever is sent, it has one defined answer, and costs no memory that stays."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.json_format import Parse
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from tests.service.fuzz import a_bad_request
+from tests.service.listening import Running, Taker, listening
+
+from spanscore.codec.wire import Taken
+from spanscore.service.answers import JSON, Answer
+from spanscore.service.door import Door, ExportRequest
+
+DEFINED = {200, 400, 404, 413}
+ROOM = 64 * 2**20
+EXPORTS = {
+    "/v1/traces": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    "/v1/logs": "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+    "/v1/metrics": "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+}
+
+
+class Forgetful(Taker):
+    """Takes spans and keeps none."""
+
+    def take(self, taken: Taken, exit: object = None) -> list[object]:  # type: ignore[override]
+        return []
+
+
+def resident() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def is_read(answer: Answer) -> bool:
+    """Whether a client can read it."""
+    message = ExportTraceServiceResponse() if answer.status == 200 else Status()
+    if answer.content_type == JSON:
+        Parse(answer.body, message, ignore_unknown_fields=True)
+    else:
+        message.ParseFromString(answer.body)
+    return True
+
+
+def test_ten_thousand_bad_requests_have_one_defined_answer_each_and_leave_no_memory_behind() -> None:
+    taker, dice = Forgetful(), random.Random(21)
+    door, statuses = Door(taker, inflated=64_000_000), Counter[int]()
+    before = 0
+    for number in range(10_000):
+        if number == 1_000:  # caches are filled, and the allocator has what it keeps
+            before = resident()
+        answer = door.answer(a_bad_request(dice))
+        assert is_read(answer)
+        statuses[answer.status] += 1
+
+    assert statuses.keys() == DEFINED
+    assert resident() - before < ROOM
+    assert taker.counts.requests == 10_000
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Running]:
+    with listening(Forgetful()) as running:
+        yield running
+
+
+def over_http(up: Running, request: ExportRequest) -> int:
+    headers = {"content-type": request.content_type}
+    return up.post(
+        request.body, headers | ({"content-encoding": request.encoding} if request.encoding else {}), request.path
+    ).status
+
+
+def test_hundreds_over_http_are_answered(up: Running) -> None:
+    dice = random.Random(22)
+
+    assert {over_http(up, a_bad_request(dice)) for _ in range(300)} <= DEFINED
+
+
+def test_hundreds_over_grpc_are_answered(up: Running) -> None:
+    dice, codes = random.Random(23), set[grpc.StatusCode]()
+    with grpc.insecure_channel(up.grpc) as channel:
+        for _ in range(300):
+            request = a_bad_request(dice)
+            try:
+                channel.unary_unary(EXPORTS[request.path])(request.body, timeout=30)
+                codes.add(grpc.StatusCode.OK)
+            except grpc.RpcError as error:
+                codes.add(error.code())
+
+    defined = ("OK", "INVALID_ARGUMENT", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED")
+    assert codes <= {grpc.StatusCode[name] for name in defined}
