@@ -18,7 +18,7 @@ class Arrived(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What it answers; ``hangs`` = not before it is told otherwise."""
+    """What it answers; ``hangs`` = not before it is told otherwise, and then that it did not take it."""
 
     status: int = 200
     body: bytes = b""
@@ -26,17 +26,25 @@ class Reply(NamedTuple):
     hangs: bool = False
 
 
-class RawBackend:
-    """Listens on a free port of 127.0.0.1. What is answered with a success is in ``taken``, everything in ``arrived``."""
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
 
-    def __init__(self) -> None:
+
+class RawBackend:
+    """Listens on 127.0.0.1. What is answered with a success is in ``taken``, everything in ``arrived``.
+
+    Args:
+        port: 0 = any free one.
+    """
+
+    def __init__(self, port: int = 0) -> None:
         self._changed = threading.Condition()
         self._reply: Callable[[Arrived], Reply] = lambda _: Reply()
         self.arrived: list[Arrived] = []
         self.taken: list[Arrived] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
+        self._server = _Server(("127.0.0.1", port), self._handler())
         self.port = self._server.server_address[1]
         self.endpoint = f"http://127.0.0.1:{self.port}"
 
@@ -65,8 +73,10 @@ class RawBackend:
         with self._changed:
             self.arrived.append(request)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._reply(request).hangs)
             reply = self._reply(request)
+            if reply.hangs:
+                self._changed.wait_for(lambda: not self._reply(request).hangs)
+                return Reply(503)
             if reply.status < 300:
                 self.taken.append(request)
                 self._changed.notify_all()

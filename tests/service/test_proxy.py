@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from google.rpc.status_pb2 import Status
@@ -19,7 +20,7 @@ from spanscore.codec.wire import Taken, WireSpan, from_json, taken_apart
 from spanscore.receivers.otlp.held import Exit
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, ExportRequest
-from spanscore.service.proxy import Proxy
+from spanscore.service.proxy import Proxy, send_scores_along
 from spanscore.settings.serving import ForwardSettings
 
 PARTLY = ExportTraceServiceResponse(
@@ -201,4 +202,24 @@ def test_the_door_refuses_while_too_much_waits_for_the_backend() -> None:
 
     assert (before, proxy.overloaded()) == (None, "forward")
     assert not proxy.close(0)
-    assert proxy.state()[2].endswith("1 held spans lost: the drain ended first")
+    assert proxy.state()[2].endswith("1 held spans lost, latest: the drain ended first")
+
+
+@pytest.mark.parametrize(
+    ("told", "due"),
+    [
+        ({}, "http://backend:4318"),
+        ({"OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, "http://backend:4318"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://scores:4318"}, "http://scores:4318"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://scores:4318/v1/traces"}, None),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, None),
+    ],
+)
+def test_scores_leave_to_the_backend_unless_a_variable_says_where(
+    told: Mapping[str, str], due: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(told))
+
+    send_scores_along("http://backend:4318")
+
+    assert os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") == due

@@ -6,11 +6,13 @@ sends all of it again: what was kept of it then is known when it comes again, an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from spanscore import semconv
 from spanscore.codec.wire import Taken, WireSpan
 from spanscore.receivers.otlp.held import Exit
 from spanscore.service.answers import LATER_S, Answer, accepted, refusal
@@ -21,7 +23,10 @@ from spanscore.service.outbox import Outbox
 from spanscore.service.split import rest_of
 from spanscore.settings.serving import ForwardSettings
 
-__all__ = ["Keeper", "Proxy"]
+__all__ = ["Keeper", "Proxy", "send_scores_along"]
+
+_SAYS_WHERE: Final = ("ENDPOINT", "PROTOCOL")
+"""How variables of an exporter end that choose whom it talks to: where one is set, all of that is the user's."""
 
 
 class Keeper(Protocol):
@@ -99,9 +104,9 @@ class Proxy:
     def state(self) -> tuple[int, int, str]:
         """Return requests sent, requests that failed, and what went wrong last, for ``status()``. Any thread."""
         requests, kept = self._forwarder.counts(), self._outbox.counts()
-        told = [requests.last_error] if requests.last_error else []
-        told += [f"{kept.waiting:,} held spans wait"] if kept.waiting else []
-        told += [f"{kept.lost:,} held spans lost: {kept.last_loss}"] if kept.lost else []
+        told = [f"latest {requests.last_error}"] if requests.last_error else []
+        told += [f"{kept.waiting:,} held spans wait for it"] if kept.waiting else []
+        told += [f"{kept.lost:,} held spans lost, latest: {kept.last_loss}"] if kept.lost else []
         return requests.sent, requests.failed, "; ".join(told)
 
     def close(self, timeout_s: float) -> bool:
@@ -112,6 +117,16 @@ class Proxy:
 
     def _send_kept(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         return self._forwarder.send(TRACES, body, headers=headers)
+
+
+def send_scores_along(endpoint: str) -> None:
+    """Have the scores of this process leave to a proxy's backend, unless a variable says where they go.
+
+    To be called before a scorer is made: it sets ``OTEL_EXPORTER_OTLP_ENDPOINT`` of this process.
+    """
+    prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
+    if not any(name.startswith(prefix) and name.endswith(_SAYS_WHERE) for name, value in os.environ.items() if value):
+        os.environ[f"{prefix}ENDPOINT"] = endpoint
 
 
 def _answer_to(request: ExportRequest, backend: BackendAnswer) -> Answer:
