@@ -38,6 +38,11 @@ class DaemonPool(ThreadPoolExecutor):
         self._running = 0
         self._unfinished = 0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job that is submitted now would wait for another one to end. Any thread."""
+        return self._unfinished >= self._most
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a call on a thread of the pool. Any thread; does not block.
 

@@ -18,7 +18,7 @@ from spanscore.runtime.pool import DaemonPool
 from spanscore.service.answers import Answer
 from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken
-from spanscore.service.http import is_light
+from spanscore.service.http import answered
 from spanscore.service.limits import GZIP_MAGIC, READ_S
 
 __all__ = ["GrpcListener"]
@@ -152,9 +152,7 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
         # 0x1f is no tag that a request of OTLP could begin with: a field 3 of a type that there is not.
         encoding = GZIP if body.startswith(GZIP_MAGIC) else ""
         request = ExportRequest(path, body, False, encoding, headers)
-        if not self._door.waits and is_light(request):
-            return self._door.answer(request)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._door.answer, request)
+        return await answered(request, self._door, self._pool)
 
 
 def _headers(metadata: Sequence[tuple[str, str | bytes]]) -> dict[str, str]:

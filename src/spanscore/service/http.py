@@ -12,7 +12,7 @@ from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken
 
-__all__ = ["OtlpHttp", "is_light"]
+__all__ = ["OtlpHttp", "answered"]
 
 _PATHS: Final = frozenset({TRACES, LOGS, METRICS})
 _TYPES: Final = {PROTOBUF: False, JSON: True}
@@ -98,9 +98,7 @@ class OtlpHttp:
             return self._door.refuse(*_too_large(self._most), is_json=is_json)
         encoding = _ENCODINGS[headers.get("content-encoding", "").strip().lower()]
         request = ExportRequest(path, body, is_json, encoding, headers)
-        if not self._door.waits and is_light(request):
-            return self._door.answer(request)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._door.answer, request)
+        return await answered(request, self._door, self._pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
         """Return a body, of one that is too large a little more than is taken; None where the client has hung up."""
@@ -119,6 +117,19 @@ class OtlpHttp:
                     return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             self._reading -= size
+
+
+async def answered(request: ExportRequest, door: Door, pool: DaemonPool) -> Answer:
+    """Return the door's answer, found on a thread where it takes long.
+
+    A proxy whose threads all wait for its backend takes nothing more: what waited behind them would go on when its client has
+    long given up, and has sent it again.
+    """
+    if not door.waits and is_light(request):
+        return door.answer(request)
+    if door.waits and pool.is_busy:
+        return door.refuse_for_now("forward", is_json=request.is_json)
+    return await asyncio.get_running_loop().run_in_executor(pool, door.answer, request)
 
 
 def is_light(request: ExportRequest) -> bool:
