@@ -1,0 +1,284 @@
+"""A proxy between real clients and a backend: what is there behind it is what was sent, once, with scores on the roots."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from random import Random
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from tests.servers.server import free_port
+from tests.service.agents import QUESTION, agent_run, requests_of, seen_at
+from tests.service.backend import Arrived, RawBackend, Reply
+from tests.service.listening import PROTOBUF, Running, listening
+
+from spanscore import OnlineScorer
+from spanscore.metrics import ResponseRelevancy, SimpleCriteria
+from spanscore.protocols import Metric
+from spanscore.runtime.threads import start_daemon
+from spanscore.service.proxy import Proxy
+from spanscore.settings.serving import ForwardSettings, WireUnits
+
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+SCORE = "spanscore.score.response_relevancy"
+
+Send = Callable[[Running, bytes], bool]
+"""One request; whether it was taken: what was not, is sent again."""
+
+
+def over_http(running: Running, body: bytes) -> bool:
+    connection = HTTPConnection(running.http, timeout=30)
+    connection.request("POST", "/v1/traces", gzip.compress(body), {**PROTOBUF, "content-encoding": "gzip"})
+    status = connection.getresponse().status
+    connection.close()
+    assert status in (200, 429, 503)
+    return status == 200
+
+
+def over_grpc(running: Running, body: bytes) -> bool:
+    with grpc.insecure_channel(running.grpc) as channel:
+        code = channel.unary_unary(EXPORT).future(body, timeout=30).code()
+    assert code in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+    return bool(code is grpc.StatusCode.OK)
+
+
+@pytest.fixture(autouse=True)
+def _scores_leave_for_the_backend_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_LOGS_EXPORTER", "none")
+
+
+class Proxied(NamedTuple):
+    """What stands between a client and a backend."""
+
+    running: Running
+    scorer: OnlineScorer
+    proxy: Proxy
+
+
+class HangingJudge:
+    """Never answers."""
+
+    model = "hanging"
+
+    async def ask(self, prompt: object) -> Any:
+        await asyncio.Event().wait()
+
+
+@contextmanager
+def proxied(
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    metric: Metric | None = None,
+    timeout: float = 10.0,
+    **options: Any,
+) -> Iterator[Proxied]:
+    """Yield a proxy in front of a backend; at its end all has left."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    metric = metric or ResponseRelevancy("lexical", embeddings="lexical")
+    scorer = OnlineScorer([metric], capture=False, hold=60, **options)
+    spans = scorer.otlp_spans(WireUnits(quiet=0.2))
+    proxy = Proxy(ForwardSettings(endpoint=endpoint, timeout=timeout), spans, max_bytes=64_000_000)
+    with listening(spans, onward=proxy) as running:  # type: ignore[arg-type]  # a taker that is real
+        yield Proxied(running, scorer, proxy)
+    scorer.shutdown(20)
+    assert proxy.close(20)
+
+
+def some_runs(number: int) -> list[Span]:
+    random = Random(number)
+    spans = [span for _ in range(number) for span in agent_run(random)]
+    random.shuffle(spans)
+    return spans
+
+
+def send_until_taken(running: Running, requests: Sequence[bytes], send: Send) -> None:
+    """Send as exporters do: what may be sent again is, whole."""
+    for body in requests:
+        while not send(running, body):
+            threading.Event().wait(0.05)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        threading.Event().wait(0.01)
+
+
+@pytest.mark.parametrize("send", [over_http, over_grpc])
+def test_each_span_arrives_once_as_it_came_and_scored_roots_say_so(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = some_runs(300)
+
+    with RawBackend() as backend:
+        with proxied(backend.endpoint, monkeypatch) as (running, scorer, _):
+            send_until_taken(running, requests_of(sent, 512), send)
+            assert scorer.flush(30)
+        seen = seen_at(backend.taken, sent)
+
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert seen.changed == []
+    assert {key for key, marks in seen.marked.items() if SCORE in marks} == {
+        s.span_id for s in sent if not s.parent_span_id
+    }
+    assert len(seen.scores) == 300
+    assert scorer.status().outcomes == {"response_relevancy": {"scored": 300}}
+
+
+def test_at_one_percent_only_scored_roots_differ_from_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = some_runs(1_000)
+
+    with RawBackend() as backend:
+        with proxied(backend.endpoint, monkeypatch, sample_rate=0.01) as (running, scorer, _):
+            send_until_taken(running, requests_of(sent, 512), over_http)
+            assert scorer.flush(30)
+        seen = seen_at(backend.taken, sent)
+
+    outcomes = scorer.status().outcomes["response_relevancy"]
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert seen.changed == []
+    assert len(seen.marked) == outcomes["scored"] > 0
+    assert outcomes["scored"] + outcomes["not_sampled"] == 1_000
+
+
+def test_where_nothing_may_be_scored_requests_arrive_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = requests_of(some_runs(20), 32)
+
+    with RawBackend() as backend, proxied(backend.endpoint, monkeypatch, sample_rate=0.0) as (running, _, _):
+        send_until_taken(running, requests, over_http)
+
+    assert [gzip.decompress(one.body) for one in backend.taken] == requests
+    assert {one.headers["content-encoding"] for one in backend.taken} == {"gzip"}
+
+
+@pytest.mark.parametrize("send", [over_http, over_grpc])
+@pytest.mark.parametrize(
+    ("fault", "failures"), [(Reply(503), 5), (Reply(429), 5), (Reply(hangs=True), 1)], ids=["503", "429", "hangs"]
+)
+def test_nothing_is_lost_or_doubled_while_the_backend_takes_nothing(
+    fault: Reply, failures: int, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = some_runs(40)
+
+    with RawBackend() as backend:
+        backend.reply(fault)
+        with proxied(backend.endpoint, monkeypatch, timeout=3) as (running, scorer, proxy):
+            sending = start_daemon(send_until_taken, "test-client", running, requests_of(sent, 64), send)
+            wait_until(lambda: proxy.state()[1] >= failures)
+            backend.reply(Reply())
+            sending.join(60)
+            assert scorer.flush(30)
+        seen = seen_at(backend.taken, sent)
+
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert seen.changed == []
+    assert scorer.status().outcomes == {"response_relevancy": {"scored": 40}}
+
+
+def test_nothing_is_lost_or_doubled_while_the_backend_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, port = some_runs(40), free_port()
+
+    with proxied(f"http://127.0.0.1:{port}", monkeypatch) as (running, scorer, proxy):
+        sending = start_daemon(send_until_taken, "test-client", running, requests_of(sent, 64), over_http)
+        wait_until(lambda: proxy.state()[1] >= 5)
+        with RawBackend(port) as backend:
+            sending.join(60)
+            assert scorer.flush(30)
+            assert proxy.close(20)
+    seen = seen_at(backend.taken, sent)
+
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert scorer.status().outcomes == {"response_relevancy": {"scored": 40}}
+
+
+def test_what_comes_again_after_its_unit_was_scored_is_not_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = some_runs(40)
+    refused = threading.Event()
+
+    def takes_kept_spans_only(request: Arrived) -> Reply:
+        return Reply(503) if b"GET /map" in request.body and not refused.is_set() else Reply()
+
+    with RawBackend() as backend:
+        backend.reply(takes_kept_spans_only)
+        with proxied(backend.endpoint, monkeypatch) as (running, scorer, _):
+            sending = start_daemon(send_until_taken, "test-client", running, requests_of(sent, 160), over_http)
+            assert backend.wait_for(lambda: len(seen_at(backend.taken, sent).times) == 120)
+            refused.set()
+            sending.join(60)
+            assert scorer.flush(30)
+        seen = seen_at(backend.taken, sent)
+
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert len(seen.scores) == 40
+    assert scorer.status().outcomes == {"response_relevancy": {"scored": 40}}
+
+
+def test_a_slow_backend_gets_each_span_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = some_runs(40)
+
+    with RawBackend() as backend:
+        backend.reply(lambda _: (threading.Event().wait(0.05), Reply())[1])
+        with proxied(backend.endpoint, monkeypatch) as (running, scorer, _):
+            send_until_taken(running, requests_of(sent, 16), over_http)
+            assert scorer.flush(30)
+        seen = seen_at(backend.taken, sent)
+
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert scorer.status().outcomes == {"response_relevancy": {"scored": 40}}
+
+
+def test_at_the_end_spans_that_wait_for_a_judge_leave_as_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = some_runs(40)
+    hanging = SimpleCriteria(HangingJudge(), name="polite", definition="Score 1 to 5 by how polite it is.")
+
+    with RawBackend() as backend:
+        with proxied(backend.endpoint, monkeypatch, metric=hanging) as (running, scorer, proxy):
+            send_until_taken(running, requests_of(sent, 512), over_http)
+            scorer.shutdown(1)
+            assert proxy.close(20)
+        seen = seen_at(backend.taken, sent)
+
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert seen.changed == []
+    assert {key: marks["spanscore.status"] for key, marks in seen.marked.items()} == {
+        span.span_id: "pending" for span in sent if not span.parent_span_id
+    }
+    assert scorer.status().outcomes == {"polite": {"shutdown": 40}}
+
+
+def test_where_the_redactor_fails_spans_leave_as_they_came_and_nothing_else_says_what_is_in_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = some_runs(10)
+
+    def broken(text: str) -> str:
+        raise RuntimeError(text)
+
+    with RawBackend() as backend:
+        with proxied(backend.endpoint, monkeypatch, redactor=broken) as (running, scorer, _):
+            send_until_taken(running, requests_of(sent, 512), over_http)
+            assert scorer.flush(30)
+        seen = seen_at(backend.taken, sent)
+
+    said_of_us = [str(seen.marked), *map(str, seen.scores), str(scorer.status())]
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert seen.changed == []
+    assert not any(SCORE in marks for marks in seen.marked.values())
+    assert not any(QUESTION in said for said in said_of_us)
+    assert scorer.status().outcomes == {"response_relevancy": {"redaction_error": 10}}
+
+
+@pytest.mark.parametrize("path", ["/v1/logs", "/v1/metrics"])
+def test_other_signals_pass_with_the_backends_answer(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RawBackend() as backend, proxied(backend.endpoint, monkeypatch) as (running, _, _):
+        backend.reply(Reply(404, b"no logs here", {"Content-Type": "text/plain"}))
+        answer = running.post(b"not read", path=path)
+
+    assert (answer.status, answer.read()) == (404, b"no logs here")
+    assert [(one.path, one.body) for one in backend.arrived] == [(path, b"not read")]
