@@ -38,7 +38,9 @@ _MOST_EARLY: Final = 100
 """Spans that mean nothing and are kept until it is known what they belong to; with more it is a unit."""
 _SPAN_BYTES: Final = 2_000
 
-_CLAIMED: Final = frozenset({Role.CLAIMED, Role.MODEL_CLIENT})
+_OURS, _CLAIMED, _MODEL_CLIENT, _UNKNOWN = Role.OURS, Role.CLAIMED, Role.MODEL_CLIENT, Role.UNKNOWN
+_IDS: Final = slice(2)
+"""Trace id and span id, which come first in a ``SpanContext``: it is a tuple, and its properties are slow."""
 
 Event = tuple[FollowedUnit, ReadableSpan | None, Sequence[SpanProcessor], int]
 """Whose the span is, the span, who is to have it, its size; without a span: the unit is given up."""
@@ -89,22 +91,20 @@ class ForeignSpans:
         self._closing: dict[UnitKey, FollowedUnit] = {}
         self.units = self.late = 0
         self._read = 0
+        self._is_ready = False
 
     # --- the application's threads -----------------------------------------------------------------------------
 
     def started(self, span: Any, front: object) -> bool:
         """Note that a span started, which unit it belongs to; return whether it begins one that may be scored."""
         role = self.scopes.role(_scope(span))
-        if role is Role.OURS:
+        if role is _OURS:
             return False
-        of, ids, parent = self._open.of, _ids(span.context), span.parent
-        known = of.get(ids)
-        if known is not None:  # another processor has seen it
-            return ids == known.key and isinstance(known, FollowedUnit)
-        unit = None if parent is None else of.get(_ids(parent))
+        of, ids, parent = self._open.of, span.context[_IDS], span.parent
+        unit = None if parent is None else of.get(parent[_IDS])
         if unit is None:
             return self._begin(span, ids, role, front)
-        of[ids] = unit
+        of[ids] = unit  # perhaps once more: another processor may have seen it, too
         unit.spans.append(ids)
         if isinstance(unit, FollowedUnit) and self._claims(span, role):
             unit.open[ids[1]] = None
@@ -113,7 +113,7 @@ class ForeignSpans:
     def ended(self, span: ReadableSpan, front: object, exits: Sequence[SpanProcessor]) -> bool:
         """Take a span that ended; it will be passed on to ``exits``. False: it is not taken, or may go on at once."""
         context: Any = span.get_span_context()
-        ids = _ids(context)
+        ids = context[_IDS]
         unit = self._open.of.get(ids)
         if unit is None:
             return False
@@ -133,9 +133,12 @@ class ForeignSpans:
         return is_read and self._put(unit, span, ids[1], exits)
 
     def _begin(self, span: Any, ids: tuple[int, int], role: Role, front: object) -> bool:
+        known = self._open.of.get(ids)
+        if known is not None:  # another processor has seen it
+            return ids == known.key and isinstance(known, FollowedUnit)
         if not self._claims(span, role) or self.closed or context.is_judging():
             return False
-        is_model = role is Role.MODEL_CLIENT or (role is Role.UNKNOWN and _operation(span) in semconv.MODEL_OPERATIONS)
+        is_model = role is _MODEL_CLIENT or (role is _UNKNOWN and _operation(span) in semconv.MODEL_OPERATIONS)
         if is_model and self.scopes.is_inner(_scope(span)):
             unit = ForeignUnit(UnitKey(*ids))
         else:
@@ -149,7 +152,9 @@ class ForeignSpans:
         if not self._inbox.admits():
             self._admission.record_rejected(Outcome.REFUSED)
             return ForeignUnit(key)
-        self._ready(span)
+        if not self._is_ready:
+            self._ready(span)
+            self._is_ready = True
         state = span.context.trace_state
         if not self._sampler.may(Facts(key, span.parent is None, state.to_header() if state else "")):
             return ForeignUnit(key, counts=True)
@@ -158,7 +163,7 @@ class ForeignSpans:
 
     def _claims(self, span: ReadableSpan, role: Role) -> bool:
         """Whether a span is read, if its unit is."""
-        return role in _CLAIMED or (role is Role.UNKNOWN and _operation(span) is not None)
+        return role is _CLAIMED or role is _MODEL_CLIENT or (role is _UNKNOWN and _operation(span) is not None)
 
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
         self._open.end(unit, steady_ns())
@@ -339,11 +344,6 @@ class ForeignSpans:
                     pending.end()
         unit.early, unit.root_ended, unit.root = [], None, None
         unit.open.clear()
-
-
-def _ids(context: Any) -> tuple[int, int]:
-    """Return trace id and span id, which come first in a ``SpanContext``: it is a tuple, and its properties are slow."""
-    return context[:2]  # type: ignore[no-any-return]
 
 
 def _scope(span: ReadableSpan) -> str:
