@@ -83,6 +83,8 @@ def _no_content(unit: Unit) -> NoContent | None:
     """Return why there is no content on any span of a unit, where its translation says so."""
     said = [span.no_content for span in unit.spans]
     nothing = next(filter(None, said), None)
+    if nothing is None:
+        return None
     talks = any(not lacks and _asks(span) for lacks, span in zip(said, unit.spans, strict=True))
     return None if talks else nothing
 

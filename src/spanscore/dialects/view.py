@@ -179,6 +179,8 @@ def is_resume(value: Any) -> bool:
 def topmost(spans: Sequence[SpanData], under: Sequence[SpanData], unit: Unit) -> list[SpanData]:
     """Return the spans that are not inside one of ``under``: what an outer retriever gives is what the model saw."""
     outer = {span.span_id for span in under}
+    if not outer:
+        return [*spans]
     return [span for span in spans if outer.isdisjoint(above.span_id for above in ancestors(span, unit))]
 
 

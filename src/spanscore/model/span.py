@@ -60,7 +60,7 @@ class Attributes(Mapping[str, Any]):
         return self._plain
 
     def _holding(self, key: str) -> Mapping[str, Any]:
-        return self._all() if semconv.is_content(key) else self._plain
+        return self._all() if self._render is not None and semconv.is_content(key) else self._plain
 
     def __getitem__(self, key: str) -> Any:
         return self._holding(key)[key]
