@@ -65,7 +65,9 @@ def in_genai_names(
         nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own.
         metadata: that the run was called with.
     """
-    known = {name: value for name, given in plain.items() if (value := _plain(given)) is not None}
+    known = {
+        name: value for name, given in plain.items() if given is not None and (value := _plain(given)) is not None
+    }
     content = partial(_rendered, render, dict(quoted)) if quoted else None
     return replace(
         span,
@@ -78,7 +80,13 @@ def in_genai_names(
 
 def renamed(raw: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return GenAI names with what stands under the first of their other names; None where nothing does."""
-    return {name: next((raw[other] for other in others if other in raw), None) for name, others in names.items()}
+    found: dict[str, Any] = dict.fromkeys(names)
+    for name, others in names.items():
+        for other in others:
+            if other in raw:
+                found[name] = raw[other]
+                break
+    return found
 
 
 def named(operation: str, name: str) -> dict[str, Any]:

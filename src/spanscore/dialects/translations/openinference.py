@@ -52,12 +52,8 @@ _NOTHING: Final = NoContent(
     "OpenInference hides it: unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and the other OPENINFERENCE_HIDE_…"
     " of the traced application, or its TraceConfig(hide_inputs=…, hide_outputs=…)",
 )
-_QUOTING: Final = (
-    semconv.INPUT_VALUE,
-    semconv.OUTPUT_VALUE,
-    semconv.INPUT_MIME_TYPE,
-    semconv.OUTPUT_MIME_TYPE,
-)
+_MIME_TYPES: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
+_QUOTING: Final = _MIME_TYPES | {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE}
 _QUOTING_OF: Final[Mapping[str, tuple[str, ...]]] = {
     semconv.CHAT: (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.LLM_PROMPTS),
     semconv.RETRIEVAL: (semconv.OPENINFERENCE_DOCUMENTS, semconv.RERANKER_DOCUMENTS, semconv.RERANKER_QUERY),
@@ -92,8 +88,11 @@ class OpenInference:
         metadata = _metadata(raw)
         operation = _operation(span, raw, metadata)
         quoting = _QUOTING_OF.get(operation, ())
-        quoted = {name: value for name, value in raw.items() if name in _QUOTING or name.startswith(quoting)}
-        quoted = {name: value for name, value in quoted.items() if value != semconv.OPENINFERENCE_REDACTED}
+        quoted = {
+            name: value
+            for name, value in raw.items()
+            if (name in _QUOTING or name.startswith(quoting)) and value != semconv.OPENINFERENCE_REDACTED
+        }
         return in_genai_names(
             span,
             _described(span, raw, operation, metadata),
@@ -102,9 +101,6 @@ class OpenInference:
             nothing=_NOTHING,
             metadata=metadata,
         )
-
-
-_MIME_TYPES: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
 
 
 def _can_be_read(quoted: Mapping[str, Any], operation: str, scope: str) -> bool:
