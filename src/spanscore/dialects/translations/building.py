@@ -65,9 +65,7 @@ def in_genai_names(
         nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own.
         metadata: that the run was called with.
     """
-    known = {
-        name: value for name, given in plain.items() if given is not None and (value := _plain(given)) is not None
-    }
+    known = {name: value for name, given in plain.items() if given is not None and (value := _plain(given)) is not None}
     content = partial(_rendered, render, dict(quoted)) if quoted else None
     return replace(
         span,
