@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Final
 
 from spanscore.units.closed_keys import ClosedKeys
-from spanscore.units.trace_nodes import GatheredUnit, OpenTrace
+from spanscore.units.trace_nodes import NO_SPANS, GatheredUnit, OpenTrace
 
 __all__ = ["KeptUnits", "OpenTraces", "PastUnits"]
 
@@ -123,7 +123,7 @@ class OpenTraces:
         trace = unit.trace
         trace.dead += unit.count + unit.ids
         self._ids -= unit.ids
-        unit.spans, unit.ids = {}, 0
+        unit.spans, unit.ids = NO_SPANS, 0
         busy = trace.units or trace.bytes
         if not (busy or trace.loose or trace.kept):
             self.drop(trace)

@@ -12,7 +12,17 @@ from spanscore.codec.wire import Origin, WireSpan
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
 
-__all__ = ["FORGOTTEN", "ORPHANED", "SPAN_BYTES", "Bounds", "ClosedUnit", "GatheredUnit", "Node", "OpenTrace"]
+__all__ = [
+    "FORGOTTEN",
+    "NO_SPANS",
+    "ORPHANED",
+    "SPAN_BYTES",
+    "Bounds",
+    "ClosedUnit",
+    "GatheredUnit",
+    "Node",
+    "OpenTrace",
+]
 
 SPAN_BYTES: Final = 400
 """What a span that waits takes beside its own bytes: ids, their tuple, and its places in the books. Measured: 390."""
@@ -54,6 +64,10 @@ class ClosedUnit(NamedTuple):
     bytes: int
 
 
+NO_SPANS: Final[dict[int, WireSpan]] = {}
+"""Of every unit that is not followed: a dict less for the garbage collector to look at."""
+
+
 class GatheredUnit:
     """A unit whose root is known, from then until it is forgotten.
 
@@ -78,7 +92,7 @@ class GatheredUnit:
         self.trace = trace
         self.root = root
         self.followed = followed
-        self.spans: dict[int, WireSpan] = {}
+        self.spans: dict[int, WireSpan] = {} if followed else NO_SPANS
         self.count = self.bytes = self.ids = self.revision = 0
         self.since_ns = since_ns
         self.last_ns = last_ns

@@ -16,7 +16,7 @@ age is looked at when a span comes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
@@ -24,15 +24,7 @@ from spanscore.codec.wire import WireSpan
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
 from spanscore.units.trace_books import KeptUnits, OpenTraces, PastUnits
-from spanscore.units.trace_nodes import (
-    FORGOTTEN,
-    ORPHANED,
-    SPAN_BYTES,
-    Bounds,
-    ClosedUnit,
-    GatheredUnit,
-    OpenTrace,
-)
+from spanscore.units.trace_nodes import FORGOTTEN, ORPHANED, SPAN_BYTES, Bounds, ClosedUnit, GatheredUnit, OpenTrace
 
 __all__ = ["Bounds", "ClosedUnit", "TraceTable"]
 
@@ -183,13 +175,13 @@ class TraceTable:
 
     def _follow(self, trace: OpenTrace, entries: list[WireSpan | bytes], owner: GatheredUnit | None) -> None:
         """Put what waited for a span of that unit, and what waited for that in turn, where it belongs."""
+        if owner is not None and not owner.closed and not trace.known:
+            self._gather(trace, entries, owner)
+            return
         waiting = trace.waiting
         below = [(entries, owner)]
         while below:
             entries, owner = below.pop()
-            if owner is not None and not owner.closed and not trace.known:
-                self._gather(trace, entries, owner)
-                continue
             for entry in entries:
                 if isinstance(entry, bytes):
                     span_id = entry
@@ -336,8 +328,11 @@ class TraceTable:
         trace.over_ns = min(trace.over_ns, self._arrival)
         trace.units -= 1
         self.bytes -= unit.bytes
-        spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
-        outcome = outcome if unit.followed else Outcome.NOT_SAMPLED
+        spans: Sequence[WireSpan] = ()
+        if unit.followed:
+            spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
+        else:
+            outcome = Outcome.NOT_SAMPLED
         self._ready.append(ClosedUnit(unit.key, unit.root, spans, outcome, unit.revision, unit.bytes))
         if outcome is None and self._bounds.late == "rescore":
             self._kept.keep(unit)
