@@ -121,15 +121,16 @@ def test_a_unit_that_is_sent_again_is_not_closed_again():
 # --- what is not followed --------------------------------------------------------------------------------------
 
 
-def test_the_bytes_of_a_unit_that_is_not_followed_go_when_its_root_comes():
+def test_of_a_unit_that_is_not_followed_all_bytes_but_the_root_s_go_when_that_comes():
     table = Table(unfollowed=[1])
-    table.take(span(2, 1))
-    assert table.bytes > 100
+    table.take(span(2, 1, size=9_000))
+    assert table.bytes > 9_000
 
-    table.take(span(1), span(3, 1))
+    table.take(span(1, size=50), span(3, 1, size=9_000))
 
-    assert table.bytes == 0
+    assert 50 < table.bytes < 1_000
     assert told(table.due(2 * S)) == [(1, [], Outcome.NOT_SAMPLED)]
+    assert table.bytes == 0
 
 
 def test_spans_that_are_not_claimed_refuse_nobody_and_are_forgotten():

@@ -133,10 +133,12 @@ class OpenTraces:
         self.lay_aside(trace)
 
     def drop(self, trace: OpenTrace) -> None:
-        """Forget a trace."""
+        """Forget a trace; its units know it, so nothing would be freed before the garbage collector comes if it knew them."""
         if self.by_id.get(trace.id) is trace:
             del self.by_id[trace.id]
             self._ids -= trace.loose
+            trace.nodes.clear()
+            trace.waiting.clear()
             if trace.spare:
                 del self.spare[trace]
 

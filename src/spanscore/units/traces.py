@@ -40,11 +40,12 @@ class TraceTable:
     """Gathers wire spans until their units are over. Owned by one thread; a clock that is set back stands still here.
 
     Args:
-        follows: whether a unit may be scored at all, by its root; asked once, when the root is known. False: its bytes go.
+        follows: whether a unit may be scored at all, by its root; asked once, when that is known. False: the bytes of all
+            its other spans go.
         stands_alone: whether a span whose parent never came may be a unit: it is an agent, workflow or chain with content.
 
     Attributes:
-        bytes: of the claimed spans that wait for a root or are of an open unit that is followed, and 400 each.
+        bytes: of the claimed spans that wait for a root or that open units keep, and 400 each.
         waiting_for_root: traces with claimed spans that wait.
         orphans: claimed spans that were given up.
         late: spans that came when their unit was closed.
@@ -238,11 +239,12 @@ class TraceTable:
                 return self._note_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
         owner.count += 1
-        if owner.followed:
+        if owner.followed or owner.root is span:
             size = len(span[4]) + SPAN_BYTES
-            owner.spans[arrival] = span
             owner.bytes += size
             self.bytes += size
+            if owner.followed:
+                owner.spans[arrival] = span
         if trace.known and self._past.comes_late(trace.id, span_id):
             owner.verdict = Outcome.TOO_LATE
         return owner
