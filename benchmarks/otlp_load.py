@@ -86,11 +86,11 @@ class Requests:
 class Client(Protocol):
     """Sends requests to one server over one connection."""
 
-    def send(self, body: bytes) -> None:
-        """Send one and wait for its answer.
+    def send(self, body: bytes) -> bool:
+        """Send one and wait for its answer; return whether it was taken, else it is to be sent again.
 
         Raises:
-            RuntimeError: the server did not take it.
+            RuntimeError: the server did not take it for good.
         """
 
 
@@ -101,12 +101,15 @@ class HttpClient:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
         self._headers = {"content-type": "application/x-protobuf", **({"content-encoding": "gzip"} if is_gzip else {})}
 
-    def send(self, body: bytes) -> None:
+    def send(self, body: bytes) -> bool:
         self._connection.request("POST", "/v1/traces", body, self._headers)
         answer = self._connection.getresponse()
         told = answer.read()
+        if answer.status == http.client.TOO_MANY_REQUESTS:
+            return False
         if answer.status != http.client.OK or told:
             raise RuntimeError(f"{answer.status} {told[:200]!r}")
+        return True
 
 
 class GrpcClient:
@@ -118,13 +121,16 @@ class GrpcClient:
         channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=options, compression=compression)
         self._call: Any = channel.unary_unary(EXPORT)
 
-    def send(self, body: bytes) -> None:
+    def send(self, body: bytes) -> bool:
         try:
             told = self._call(body, timeout=TIMEOUT_S, wait_for_ready=True)
         except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                return False
             raise RuntimeError(str(error)) from None
         if told:
             raise RuntimeError(repr(told[:200]))
+        return True
 
 
 class _Template(NamedTuple):

@@ -125,13 +125,16 @@ def _running(name: str, http: int, grpc: int, command: Sequence[str], folder: Pa
         process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=output)
     os.sched_setaffinity(process.pid, {CORE})  # it has one thread so far, and the others will inherit it
     try:
-        poll(lambda: _listens(http) and _listens(grpc), deadline_s=STARTED_WITHIN_S, what=f"{name} to listen")
+        poll(
+            lambda: process.poll() is not None or (_listens(http) and _listens(grpc)),
+            deadline_s=STARTED_WITHIN_S,
+            what=f"{name} to listen",
+        )
         yield Contestant(name, http, grpc, process.pid)
     finally:
         process.terminate()
-        process.wait()
-    if process.returncode not in (0, -signal.SIGTERM):
-        print(f"{name} ended with {process.returncode}:\n{log.read_text(errors='replace')}", file=sys.stderr)
+        if process.wait() not in (0, -signal.SIGTERM):
+            print(f"{name} ended with {process.returncode}:\n{log.read_text(errors='replace')}", file=sys.stderr)
 
 
 def _listens(port: int) -> bool:
