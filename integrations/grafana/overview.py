@@ -51,6 +51,7 @@ def overview() -> Dashboard:
         "The judge": _judge(),
         "The judge's accounts": _accounts(),
         "The way": _way(),
+        "Over the wire": _wire(),
     }
     about = "How good the answers are, how much of the traffic is behind that, and what judging it costs."
     return board("spanscore: overview", UID, about, variables, [link("One metric", ONE_METRIC)], parts)
@@ -300,5 +301,39 @@ def _way() -> list[Any]:
             over_time(grown(semconv.CAPTURE_REFUSED), f"refused {{{{{q.SERVICE}}}}}"),
             over_time(grown(semconv.CAPTURE_ABANDONED), f"abandoned {{{{{q.SERVICE}}}}}"),
             over_time(grown(semconv.HOLD_LOST), f"spans lost {{{{{q.SERVICE}}}}}"),
+        ),
+    ]
+
+
+def _wire() -> list[Any]:
+    def grown(instrument: str, *by: str) -> str:
+        return promql.increase(instrument, q.STEP, q.OF_SERVICE, (*by, q.SERVICE))
+
+    return [
+        stacked(
+            "Requests received",
+            "Requests with spans that `spanscore serve` was sent, and of these what it refused: `bytes`, `traces` and `inbox` are"
+            " overload, and come again from a client that retries.",
+            over_time(grown(semconv.RECEIVE_REQUESTS), f"received {{{{{q.SERVICE}}}}}"),
+            over_time(grown(semconv.RECEIVE_REFUSED, q.REASON), f"refused {{{{{q.REASON}}}}} {{{{{q.SERVICE}}}}}"),
+        ),
+        stacked(
+            "Spans received",
+            "Spans, and what is not scored of them. *Not valid*: ids that are none. *Orphans*: their root never came, mostly as its"
+            " sender lost it. *Late*: their unit had closed: raise `units.quiet`.",
+            over_time(grown(semconv.RECEIVE_SPANS), f"received {{{{{q.SERVICE}}}}}"),
+            over_time(grown(semconv.RECEIVE_REJECTED), f"not valid {{{{{q.SERVICE}}}}}"),
+            over_time(grown(semconv.UNITS_ORPHANS), f"orphans {{{{{q.SERVICE}}}}}"),
+            over_time(grown(semconv.UNITS_LATE), f"late {{{{{q.SERVICE}}}}}"),
+        ),
+        lines(
+            "Bytes received",
+            "Bodies of requests, without compression: what has to be read, whatever is scored of it.",
+            over_time(grown(semconv.RECEIVE_BYTES), f"{{{{{q.SERVICE}}}}}"),
+        ),
+        lines(
+            "Open traces",
+            "Traces with spans that wait for their unit to be whole. It levels off; where it grows, roots do not come.",
+            over_time(q.level(semconv.UNITS_OPEN), f"{{{{{q.SERVICE}}}}}"),
         ),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
@@ -161,6 +161,8 @@ class Doors:
             translator=translator,
             ready=lambda: self._ready(None),
         )
+        if line.telemetry is not None:
+            line.telemetry.gauges.update(_told_of(made))
         self._let_in(made)
         return made
 
@@ -175,3 +177,19 @@ class Doors:
     def _count_models(self) -> None:
         if self.models is not None and not self._line.over:
             self.models.start(self._line.tracer(), self._line.providers)
+
+
+def _told_of(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
+    from spanscore.receivers.otlp.counts import OVERLOADS
+
+    counts, table = spans.counts, spans.table
+    return {
+        semconv.RECEIVE_REQUESTS: lambda: counts.requests,
+        semconv.RECEIVE_SPANS: lambda: counts.spans,
+        semconv.RECEIVE_BYTES: lambda: counts.bytes,
+        semconv.RECEIVE_REFUSED: lambda: dict.fromkeys(OVERLOADS, 0) | counts.refused.copy(),
+        semconv.RECEIVE_REJECTED: lambda: sum(counts.rejected.copy().values()),
+        semconv.UNITS_OPEN: lambda: table.open,
+        semconv.UNITS_ORPHANS: lambda: table.orphans,
+        semconv.UNITS_LATE: lambda: table.late,
+    }

@@ -309,6 +309,7 @@ class OnlineScorer:
             closed=self._closing.begun,
             neighbours=neighbours(),
             overflowed=0 if self._doors.models is None else self._doors.models.overflowed,
+            received=None if self._doors.otlp is None else self._doors.otlp.received(),
             notes=[*self._doors.notes(), *self._providers.notes(self._endpoint)],
         )
 

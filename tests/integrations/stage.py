@@ -43,6 +43,7 @@ from spanscore.judges.record import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
+from spanscore.settings.serving import WireUnits
 from spanscore.testing import ScriptedJudge
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"
@@ -156,6 +157,7 @@ def staged(
             trace_judges=True,
             capture_content=True,
         )
+        scorer.otlp_spans(WireUnits())  # it has instruments of its own
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
             stack.callback(end)
         config = scrape_config(scorer.serve_metrics(0))

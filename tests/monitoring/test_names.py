@@ -16,6 +16,7 @@ from spanscore.otel.instrument_table import INSTRUMENTS
         (semconv.JUDGE_COST, "spanscore_judge_cost_USD_total"),
         (semconv.JUDGE_DURATION, "spanscore_judge_duration_seconds"),
         (semconv.QUALITY_HISTOGRAM, "spanscore_quality"),
+        (semconv.RECEIVE_BYTES, "spanscore_receive_bytes_total"),
     ],
 )
 def test_an_instrument_has_the_name_that_the_collector_gives_it(instrument: str, name: str) -> None:

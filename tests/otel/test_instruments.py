@@ -563,7 +563,7 @@ def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory:
 
 
 _HISTOGRAMS = dict.fromkeys((semconv.QUALITY_HISTOGRAM, semconv.JUDGE_DURATION, semconv.JUDGE_WAIT), "histogram")
-_LEVELS = {semconv.QUEUE_SIZE, semconv.QUEUE_CAPACITY, semconv.HOLD_UNITS}
+_LEVELS = {semconv.QUEUE_SIZE, semconv.QUEUE_CAPACITY, semconv.HOLD_UNITS, semconv.UNITS_OPEN}
 _GAUGES = {
     semconv.PENDING,
     *_LEVELS,
@@ -582,6 +582,13 @@ _HANDED_IN = {
     semconv.CAPTURE_UNITS,
     semconv.CAPTURE_REFUSED,
     semconv.CAPTURE_ABANDONED,
+    semconv.RECEIVE_REQUESTS,
+    semconv.RECEIVE_SPANS,
+    semconv.RECEIVE_BYTES,
+    semconv.RECEIVE_REFUSED,
+    semconv.RECEIVE_REJECTED,
+    semconv.UNITS_ORPHANS,
+    semconv.UNITS_LATE,
 }
 _COUNTERS = {
     semconv.SCORED,

@@ -11,9 +11,11 @@ from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
 from spanscore.line.build import Line
+from spanscore.line.received_rows import received_rows
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.model.counted import Counted
+from spanscore.model.received import Received
 from spanscore.model.score import Outcome
 from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
@@ -109,6 +111,7 @@ class Status:
         declined: metric → units that its judge declined to judge.
         excluded: metric → share of the chosen units that the mean lacks, (0, 1], and the bounds of the mean of all; a metric
             whose mean lacks nothing is left out.
+        received: what came over the wire; None where nothing listens for it.
         shadows: the second judges, beside what they are compared with; in none of the other numbers but accounts and budgets.
     """
 
@@ -137,6 +140,7 @@ class Status:
     excluded: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     overflowing: Mapping[str, str] = field(default_factory=dict)
     traces: Mapping[str, str] = field(default_factory=dict)
+    received: Received | None = None
 
     def __str__(self) -> str:
         from spanscore.line.terminal import Terminal
@@ -188,6 +192,8 @@ class Status:
             yield f"{self.hold['lost']} spans lost, as their provider was shut down first: call scorer.shutdown() before it"
         if self.refused:
             yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size or inbox_bytes, or lower the rates"
+        if self.received is not None:
+            yield from received_rows(self.received)
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from map(str, self.shadows)
@@ -285,6 +291,7 @@ def status_of(
     neighbours: Sequence[str],
     overflowed: int,
     notes: Sequence[str],
+    received: Received | None = None,
 ) -> Status:
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
     counted = line.counted()
@@ -315,6 +322,7 @@ def status_of(
         shadows=tuple(_shadows(line, counted.shadows)),
         excluded=line.excluded(),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
+        received=received,
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
 

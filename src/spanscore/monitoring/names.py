@@ -1,7 +1,7 @@
 """OpenTelemetry names → Prometheus names, as the Collector's remote write makes them, so that one query reads either way in.
 
-Dots become underscores, a unit is spelled out (``s`` → ``_seconds``) unless it is ``1`` or in braces, counters end in
-``_total``. Of our instruments none is a gauge of unit ``1``, the one case in which translators differ (``_ratio``).
+Dots become underscores, a unit is spelled out (``s`` → ``_seconds``) unless it is ``1``, in braces or there already, counters
+end in ``_total``. Of our instruments none is a gauge of unit ``1``, the one case in which translators differ (``_ratio``).
 Source: OpenTelemetry specification, *Prometheus and OpenMetrics Compatibility*.
 """
 
@@ -24,7 +24,8 @@ def label(attribute: str) -> str:
 def family(name: str, unit: str) -> str:
     """Return the name of a metric family, without ``_total`` or ``_bucket``."""
     spelled = _UNITS.get(unit, "" if unit.startswith("{") else label(unit))
-    return f"{label(name)}_{spelled}" if spelled else label(name)
+    told = label(name)
+    return f"{told}_{spelled}" if spelled and not told.endswith(f"_{spelled}") else told
 
 
 def series(instrument: str) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from threading import Lock
+from typing import Final
 
-__all__ = ["DoorCounts"]
+__all__ = ["OVERLOADS", "DoorCounts"]
+
+OVERLOADS: Final = ("bytes", "traces", "inbox")
+"""What may be full, so that a request is refused and is to come again."""
 
 
 class DoorCounts:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from spanscore import semconv
 from spanscore.codec.wire import Taken, WireSpan, span_data_of, trace_state_of
 from spanscore.dialects.translations.registry import Translator
+from spanscore.model.received import Received
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
@@ -193,6 +194,27 @@ class OtlpSpans:
     def close(self) -> None:
         """Take no further request. Any thread."""
         self._closed = True
+
+    def received(self) -> Received:
+        """Return what came, and what waits, for ``status()``. Any thread."""
+        counts, table = self.counts, self.table
+        return Received(
+            requests=counts.requests,
+            spans=counts.spans,
+            bytes=counts.bytes,
+            refused=dict(counts.refused),
+            rejected=dict(counts.rejected),
+            ours=counts.ours,
+            unclaimed=counts.unclaimed,
+            open=table.open,
+            waiting_for_root=table.waiting_for_root,
+            orphans=table.orphans,
+            late=table.late,
+            duplicates=table.duplicates,
+            revisions=table.revisions,
+            dialects={name: (of.spans, of.without_content) for name, of in self._translator.counted().items()},
+            forward=None if self.forward is None else self.forward(),
+        )
 
     def notes(self) -> list[str]:
         """Return what must be known of spans that were not scored, for ``status()``."""

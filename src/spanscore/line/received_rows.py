@@ -1,0 +1,63 @@
+"""Received → the rows that ``status()`` has of what comes over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spanscore.model.received import Received
+
+__all__ = ["received_rows"]
+
+_MB = 1_000_000
+
+
+def received_rows(received: Received) -> Iterator[str]:
+    """Yield a row each of the door, of units, of dialects, and of a proxy's way on."""
+    yield "; ".join(_door(received))
+    yield "; ".join(_units(received))
+    yield "; ".join(_dialects(received))
+    if received.forward is not None:
+        sent, failed, wrong = received.forward
+        told = f"forward: {_number(sent, 'request')} sent on, {failed:,} failed"
+        yield f"{told}; {wrong}" if wrong else told
+
+
+def _door(received: Received) -> Iterator[str]:
+    size = f"{received.bytes / _MB:,.1f} MB"
+    yield f"door: {_number(received.requests, 'request')}, {_number(received.spans, 'span')}, {size}"
+    if refused := _by_reason(received.refused):
+        yield f"refused {refused}"
+    if rejected := _by_reason(received.rejected):
+        yield f"spans that are not valid: {rejected}"
+    if received.ours:
+        yield f"{_number(received.ours, 'evaluation')} refused: no evaluation is evaluated"
+
+
+def _units(received: Received) -> Iterator[str]:
+    yield f"units: {_number(received.open, 'trace')} open, {received.waiting_for_root:,} of them waiting for a root"
+    if received.orphans:
+        yield f"{_number(received.orphans, 'span')} given up, as their root never came (units.orphan_wait)"
+    if received.late:
+        yield f"{_number(received.late, 'span')} came when their unit had closed (units.quiet)"
+    if received.duplicates:
+        yield f"{_number(received.duplicates, 'span')} came again"
+    if received.revisions:
+        yield f"{_number(received.revisions, 'unit')} opened once more"
+
+
+def _dialects(received: Received) -> Iterator[str]:
+    read = [
+        f"{name} {spans:,}" + (f" ({without:,} without content)" if without else "")
+        for name, (spans, without) in received.dialects.items()
+    ]
+    yield f"dialects: {', '.join(read) or 'none read yet'}"
+    if received.unclaimed:
+        yield f"{_number(received.unclaimed, 'span')} of other things"
+
+
+def _by_reason(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {reason}" for reason, number in counted.items() if number)
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

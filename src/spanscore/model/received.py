@@ -1,0 +1,47 @@
+"""Received: what came over the wire so far, for ``status()``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Received"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """What came to the door of ``spanscore serve``, what waits behind it, and what left by it.
+
+    Attributes:
+        requests: with spans, refused ones included.
+        spans: valid ones of requests that were taken.
+        bytes: of the requests, without compression.
+        refused: reason → requests.
+        rejected: reason → spans that are not valid.
+        ours: of the spans, evaluations.
+        unclaimed: of the spans, those that no translation claims.
+        open: traces with spans that wait for their unit to be whole.
+        waiting_for_root: of these, those with spans whose parent has not come.
+        orphans: spans that were given up, as their root never came.
+        late: spans that came when their unit had closed.
+        duplicates: spans that had come before.
+        revisions: units that were opened once more.
+        dialects: translation → spans that it read, and on how many of these it found no content.
+        forward: of a proxy, requests that it sent on, those that failed, and what is wrong; None where nothing is sent on.
+    """
+
+    requests: int
+    spans: int
+    bytes: int
+    refused: Mapping[str, int]
+    rejected: Mapping[str, int]
+    ours: int
+    unclaimed: int
+    open: int
+    waiting_for_root: int
+    orphans: int
+    late: int
+    duplicates: int
+    revisions: int
+    dialects: Mapping[str, tuple[int, int]]
+    forward: tuple[int, int, str] | None = None

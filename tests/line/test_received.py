@@ -1,0 +1,166 @@
+"""A scorer to which spans come over the wire: what it scores, waits for, shows and counts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from itertools import count
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.live import ANSWER, QUESTION, a_line, identity_holds
+from tests.receivers.otlp.builders import a_wire_span
+
+from spanscore import semconv
+from spanscore.codec.wire import Taken, WireSpan
+from spanscore.metrics import BaseMetric, Finding
+from spanscore.settings.serving import WireUnits
+
+QUICK = WireUnits(quiet=0.05)
+ENDLESS = WireUnits(quiet=3_600)
+_traces = count(1)
+
+
+class Answered(BaseMetric):
+    """1 for any answer, once it may go on."""
+
+    name = "answered"
+    requires = {"single_turn": ("response",)}  # noqa: RUF012
+
+    def __init__(self, go_on: threading.Event | None = None) -> None:
+        self._go_on = go_on
+
+    async def measure(self, sample: Any) -> Finding:
+        while self._go_on is not None and not self._go_on.is_set():  # noqa: ASYNC110  (another thread sets it)
+            await asyncio.sleep(0.01)
+        return Finding(value=1.0)
+
+
+def said(role: str, text: str) -> str:
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def agent(**more: Any) -> WireSpan:
+    content = {semconv.INPUT_MESSAGES: said("user", QUESTION), semconv.OUTPUT_MESSAGES: said("assistant", ANSWER)}
+    return a_wire_span(trace=next(_traces), **content, **more)
+
+
+def send(scorer: Any, *spans: WireSpan, units: WireUnits = QUICK) -> Any:
+    door = scorer.otlp_spans(units)
+    door.take(Taken(spans, {}))
+    return door
+
+
+def instruments(reader: InMemoryMetricReader) -> dict[str, float]:
+    return {
+        metric.name: sum(point.value for point in metric.data.data_points)
+        for resource in reader.get_metrics_data().resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name.startswith(("spanscore.receive.", "spanscore.units.")) and metric.data.data_points
+    }
+
+
+def test_a_flush_waits_for_what_has_its_root_and_its_scores_are_evaluation_spans() -> None:
+    root = agent(resource={"service.name": "shop", "region": "eu"})
+    with a_line(Answered()) as (scorer, trace):
+        send(scorer, root)
+        assert scorer.flush(10)
+
+        [scored] = trace.evaluations
+    assert (scored.context.trace_id, scored.parent.span_id) == (
+        int.from_bytes(root.trace_id),
+        int.from_bytes(root.span_id),
+    )
+    assert scored.resource.attributes["region"] == "eu"
+    assert trace.spans == [scored]
+
+
+def test_what_has_its_root_at_a_shutdown_is_scored_and_the_rest_is_counted() -> None:
+    orphan = a_wire_span(parent=agent(), trace=99, **{semconv.OUTPUT_MESSAGES: said("assistant", ANSWER)})
+    with a_line(Answered()) as (scorer, trace):
+        send(scorer, agent(), orphan, units=ENDLESS)
+        scorer.shutdown(timeout=5)
+
+        assert scorer.status().outcomes["answered"] == {"scored": 1, "shutdown": 1}
+        assert identity_holds(scorer)
+    assert len(trace.evaluations) == 1
+
+
+def test_what_a_judge_holds_up_at_a_shutdown_ends_as_shutdown() -> None:
+    with a_line(Answered(threading.Event())) as (scorer, _):
+        send(scorer, agent(), units=ENDLESS)
+        scorer.shutdown(timeout=0.5)
+
+        assert scorer.status().outcomes["answered"] == {"shutdown": 1}
+
+
+def test_nothing_is_taken_after_a_shutdown() -> None:
+    with a_line(Answered()) as (scorer, _):
+        scorer.shutdown(timeout=1)
+
+        send(scorer, agent())
+
+        assert (scorer.status().eligible, scorer.status().units) == ({"answered": 0}, 0)
+
+
+def test_a_forked_child_begins_at_nothing() -> None:
+    with a_line(Answered()) as (scorer, _):
+        door = send(scorer, agent(), a_wire_span(None, scope="http"), units=ENDLESS)
+        door.counts.came(100)
+
+        scorer.reset()
+
+        received = scorer.status().received
+        assert received is not None
+        assert (received.requests, received.spans, received.open, door.unread()) == (0, 0, 0, 0)
+
+
+def test_the_status_has_a_row_for_each_part_of_the_way() -> None:
+    late, missing = agent(), agent()
+    with a_line(Answered()) as (scorer, _):
+        door = send(scorer, agent(), agent(scope=semconv.SCOPE), a_wire_span(None, scope="http", trace=98), late)
+        door.counts.came(1_500_000)
+        door.counts.refuse("traces")
+        door.forward = lambda: (3, 1, "503 at 12:00:00")
+        assert scorer.flush(10)
+        door.take(Taken([agent(parent=late)._replace(trace_id=late.trace_id)], {"a trace id of zeros": 2}))
+        scorer._line.span_thread.call(lambda: None, 5)
+        door.take(Taken([a_wire_span("execute_tool", parent=missing)], {}))
+        scorer._line.span_thread.call(lambda: None, 5)
+
+        shown = " ".join(str(scorer.status()).split())
+    assert (
+        "door: 1 request, 6 spans, 1.5 MB; refused 1 traces; spans that are not valid: 2 a trace id of zeros;"
+        " 1 evaluation refused: no evaluation is evaluated" in shown
+    )
+    assert "units: 1 trace open, 1 of them waiting for a root; 1 span came when their unit had closed" in shown
+    assert "dialects: genai 2; 1 span of other things" in shown
+    assert "forward: 3 requests sent on, 1 failed; 503 at 12:00:00" in shown
+
+
+def test_the_same_is_told_by_instruments_where_there_is_a_door() -> None:
+    reader = InMemoryMetricReader()
+    with a_line(Answered(), meter_provider=MeterProvider(metric_readers=[reader])) as (scorer, _):
+        scorer._ready()
+        scorer._line.span_thread.call(lambda: None, 5)
+        assert instruments(reader) == {}
+
+        door = send(scorer, agent(), units=ENDLESS)
+        door.counts.came(1_000)
+        door.counts.refuse("inbox")
+        scorer._line.span_thread.call(lambda: None, 5)
+
+        told = instruments(reader)
+    assert {name.removeprefix("spanscore."): value for name, value in told.items()} == {
+        "receive.requests": 1,
+        "receive.spans": 1,
+        "receive.bytes": 1_000,
+        "receive.refused": 1,
+        "receive.rejected": 0,
+        "units.open": 1,
+        "units.orphans": 0,
+        "units.late": 0,
+    }
