@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -13,6 +12,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanscore.codec.wire import Taken, WireSpan
+from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.runtime.threads import start_daemon
 from spanscore.service.door import Door
 from spanscore.service.listeners import Listeners
@@ -23,26 +23,11 @@ PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 
 
-class Counts:
-    """Counts as ``DoorCounts`` does."""
-
-    def __init__(self) -> None:
-        self.requests = self.bytes = 0
-        self.refused: Counter[str] = Counter()
-
-    def came(self, size_bytes: int) -> None:
-        self.requests += 1
-        self.bytes += size_bytes
-
-    def refuse(self, reason: str) -> None:
-        self.refused[reason] += 1
-
-
 class Taker:
     """Keeps the spans that it is given; full where it is told so."""
 
     def __init__(self, full_of: str | None = None) -> None:
-        self.counts = Counts()
+        self.counts = DoorCounts()
         self.spans: list[WireSpan] = []
         self.full_of = full_of
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from spanscore.codec.wire import Taken, UnreadableRequest, WireSpan, from_json, taken_apart
+from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.runtime.log import log_internal_error
 from spanscore.service.answers import JSON, LATER_S, PROTOBUF, Answer, accepted, later, refusal
 from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
@@ -25,7 +26,6 @@ __all__ = [
     "Door",
     "ExportRequest",
     "Onward",
-    "RequestCounts",
     "SpanTaker",
 ]
 
@@ -68,21 +68,11 @@ class ExportRequest(NamedTuple):
         return JSON if self.is_json else PROTOBUF
 
 
-class RequestCounts(Protocol):
-    """What came, and what was refused: ``DoorCounts``. Any thread."""
-
-    def came(self, size_bytes: int, /) -> None:
-        """Count a request, whatever comes of it, by its body without compression; 0 where that is not known."""
-
-    def refuse(self, reason: str, /) -> None:
-        """Count a request that is refused, by a reason of few."""
-
-
 class SpanTaker(Protocol):
     """Where spans go: ``OtlpSpans``."""
 
     @property
-    def counts(self) -> RequestCounts:
+    def counts(self) -> DoorCounts:
         """Where requests are counted."""
 
     def overloaded(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -96,6 +97,11 @@ def _listening(address: ListenAddress) -> socket.socket:
         return socket.create_server(where[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ConfigurationError(
-            f"serve.http: nothing can listen on {address} ({error.strerror or error}): is another process listening there? "
+            f"serve.http: nothing can listen on {address} ({_reason(error)}): is another process listening there? "
             "Give another port"
         ) from None
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's words; Python's own name the address once more."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or "no such address"

@@ -1,0 +1,186 @@
+"""``spanscore serve`` as an operator starts and ends it: a process, real exporters, a backend for the scores."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from tests.servers.otlp import OtlpReceiver
+from tests.servers.server import free_port, poll
+from tests.service.process import Serving, a_run, send, serving
+from typer.testing import CliRunner
+
+from spanscore import semconv
+from spanscore.cli.main import app
+from spanscore.errors import ConfigurationError
+from spanscore.service.run import serve
+
+pytestmark = pytest.mark.timeout(300)  # processes that import much, on a machine that others use too
+
+ANSWERED, HANGS = "tests.service.metrics:Answered", "tests.service.metrics:Hangs"
+TOKEN, KEY = "t0ken-planted", "sk-planted0123456789"
+
+
+@pytest.fixture
+def backend() -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as receiver:
+        yield receiver
+
+
+def stopped(running: Serving) -> int:
+    running.process.send_signal(signal.SIGTERM)
+    return running.ended()
+
+
+def ended_as(running: Serving, metric: str) -> tuple[int, dict[str, int]]:
+    """Return eligible, and outcome → units, as it says at its end."""
+    told = running.until(rf"^{metric}: eligible ([\d,]+)(.*)$")
+    outcomes = {name: int(units.replace(",", "")) for name, units in re.findall(r"(\w+) ([\d,]+\d|\d)", told[2])}
+    return int(told[1].replace(",", "")), outcomes
+
+
+def asked(address: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
+    """Return status and answer, once; status 0 where nobody is there."""
+    connection = HTTPConnection(address, timeout=30)
+    try:
+        connection.request(
+            "GET" if body is None else "POST", path, body, {"content-type": "application/x-protobuf"} | headers
+        )
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
+    except OSError:
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def posted(running: Serving) -> int:
+    body = encode_spans([a_run()]).SerializeToString()
+    return asked(running.http, "/v1/traces", body)[0]
+
+
+def test_scores_of_spans_over_both_wires_leave_and_a_drain_ends_it_with_0(
+    tmp_path: Path, backend: OtlpReceiver
+) -> None:
+    with serving(tmp_path, backend.endpoint, metrics=[ANSWERED]) as running:
+        taken = [send(running, a_run(), over="http"), send(running, a_run(), over="grpc")]
+        code = stopped(running)
+
+    evaluations = [span for span in backend.spans if span.scope == semconv.SCOPE]
+    assert (taken, code) == ([True, True], 0)
+    assert ended_as(running, "answered") == (2, {"scored": 2})
+    assert {span.attributes[semconv.EVALUATION_SCORE_VALUE] for span in evaluations} == {1.0}
+    assert len(evaluations) == 2
+
+
+def test_it_says_where_it_listens_what_it_does_and_where_scores_go(tmp_path: Path, backend: OtlpReceiver) -> None:
+    with serving(tmp_path, backend.endpoint, "--grpc", "none", serve_metrics=free_port()) as running:
+        page = running.page
+        assert stopped(running) == 0
+
+    assert running.lines[:4] == [
+        f"OTLP/HTTP on {running.http} (plain text)",
+        "mode tee: a copy of the spans arrives, and only scores leave",
+        "scores: " + "; ".join(f"{it} to {backend.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
+        f"metrics on http://{page}/metrics, beside them /healthz and /readyz",
+    ]
+
+
+def test_langchain_is_not_loaded_where_no_judge_needs_it(tmp_path: Path, backend: OtlpReceiver) -> None:
+    with serving(tmp_path, backend.endpoint, metrics=[ANSWERED, "faithfulness"]) as running:
+        assert send(running, a_run())
+        stopped(running)
+
+    assert running.lines[-1] == "langchain_core loaded: False"
+
+
+def test_a_signal_under_load_leaves_no_unit_without_an_outcome(tmp_path: Path, backend: OtlpReceiver) -> None:
+    with serving(tmp_path, backend.endpoint, metrics=[HANGS, ANSWERED], serve={"drain": "2s"}) as running:
+        statuses = [posted(running) for _ in range(50)]
+        running.process.send_signal(signal.SIGTERM)
+        statuses += iter(lambda: posted(running), 0)  # until nobody listens
+        code = running.ended()
+
+    taken = statuses.count(200)
+    eligible, outcomes = ended_as(running, "hangs")
+    assert ({*statuses} <= {200, 503}, code, eligible) == (True, 0, taken)
+    assert (sum(outcomes.values()), "shutdown" in outcomes) == (taken, True)
+    assert ended_as(running, "answered") == (taken, {"scored": taken})
+
+
+def test_while_it_drains_it_is_alive_and_not_ready_and_a_second_signal_ends_it(
+    tmp_path: Path, backend: OtlpReceiver
+) -> None:
+    page = free_port()
+    with serving(tmp_path, backend.endpoint, metrics=[HANGS], serve={"drain": "100s"}, serve_metrics=page) as running:
+        assert (posted(running), asked(running.page, "/readyz")) == (200, (200, "ready\n"))
+        running.process.send_signal(signal.SIGTERM)
+        running.until("draining")
+
+        assert asked(running.page, "/readyz") == (503, "draining\n")
+        assert asked(running.page, "/healthz")[0] == 200
+        poll(lambda: posted(running) == 0, deadline_s=30, what="that nobody listens")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.ended() == -signal.SIGTERM
+
+
+def test_a_port_that_is_taken_is_told_and_the_exit_code_is_2(tmp_path: Path, backend: OtlpReceiver) -> None:
+    taken = backend.endpoint.removeprefix("http://")
+    for name in ("http", "grpc"):
+        with serving(tmp_path, "http://127.0.0.1:1", f"--{name}", taken) as running:
+            assert running.ended() == 2
+            assert f"serve.{name}: nothing can listen on {taken}" in " ".join(running.lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "overrides", "words"),
+    [
+        ("", {}, "Set OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ("", {"mode": "proxy"}, "nothing to forward to"),
+        ("", {"http": "nowhere"}, "--http: 'nowhere' is no address"),
+        ("", {"mode": "copy"}, "--mode: Input should be 'tee' or 'proxy'"),
+        ("serve: {http: '0.0.0.0:4318'}", {}, "insecure: true"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_listens(
+    settings: str, overrides: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    (tmp_path / "spanscore.yaml").write_text(f"metrics: [exact_match]\n{settings}")
+
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        serve(tmp_path / "spanscore.yaml", overrides, print)
+
+
+def test_a_library_that_is_not_there_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    (tmp_path / "spanscore.yaml").write_text("metrics: [exact_match]")
+
+    with pytest.raises(
+        ConfigurationError, match=re.escape("uvloop is not installed. Install it with: pip install 'spanscore[serve]'")
+    ):
+        serve(tmp_path / "spanscore.yaml", {}, print)
+
+
+def test_neither_token_nor_key_is_shown_anywhere(tmp_path: Path, backend: OtlpReceiver) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    judged = {"judge": {"model": "openai:m", "api_key_env": "PLANTED", "base_url": "http://127.0.0.1:1/v1"}}
+    secret = {"serve": {"token_file": str(tmp_path / "token"), "drain": "2s"}, "environment": {"PLANTED": KEY}}
+    metrics = {"metrics": ["faithfulness", ANSWERED], "serve_metrics": free_port(), "limits": {"timeout": "1s"}}
+    body = encode_spans([a_run()]).SerializeToString()
+    with serving(tmp_path, backend.endpoint, **judged, **secret, **metrics) as running:
+        told = [asked(running.http, "/v1/traces", body, authorization=f"Bearer {one}") for one in (TOKEN, f"{TOKEN}x")]
+        told += [asked(running.page, path) for path in ("/metrics", "/readyz", "/nothing")]
+        assert stopped(running) == 0
+
+    checked = CliRunner().invoke(app("check"), ["check", str(tmp_path / "spanscore.yaml")], env={"PLANTED": KEY}).output
+    shown = " ".join([*running.lines, checked, str(told), str(backend.spans), str(backend.events)])
+    assert [status for status, _ in told] == [200, 401, 200, 200, 404]
+    assert [secret for secret in (TOKEN, KEY) if secret in shown] == []
