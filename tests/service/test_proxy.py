@@ -17,7 +17,7 @@ from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
 from spanscore.codec.wire import Taken, WireSpan, from_json, taken_apart
-from spanscore.receivers.otlp.held import Exit
+from spanscore.receivers.otlp.spans import Exit, Looked
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, ExportRequest
 from spanscore.service.proxy import Proxy, send_scores_along
@@ -34,12 +34,16 @@ class Keeper:
     def __init__(self, *names: str) -> None:
         self._names = [name.encode() for name in names]
         self.kept: list[tuple[WireSpan, Exit]] = []
+        self.taken = 0
 
-    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
+    def look(self, taken: Taken, *, keep: bool) -> Looked:
+        kept = [span for span in taken.spans if keep and any(name in span.raw for name in self._names)]
+        return Looked(taken, [(span, True) for span in taken.spans], kept)
+
+    def take_in(self, looked: Looked, exit: Exit | None) -> None:
         assert exit is not None
-        kept = [span for span in taken.spans if any(name in span.raw for name in self._names)]
-        self.kept += [(span, exit) for span in kept]
-        return kept
+        self.taken += len(looked.spans)
+        self.kept += [(span, exit) for span in looked.kept]
 
 
 @pytest.fixture
@@ -161,6 +165,20 @@ def test_a_backend_that_asks_to_send_later_is_heard_by_the_client(backend: RawBa
     assert (answer.status, answer.body, answer.content_type) == (503, b"busy", "text/plain")
     assert (answer.headers, answer.grpc, status.message) == ({"retry-after": "7"}, 14, "the backend: HTTP 503")
     assert b"RetryInfo" in answer.details
+
+
+def test_of_what_the_backend_does_not_take_nothing_is_taken(backend: RawBackend) -> None:
+    keeper = Keeper("kept")
+    proxy = proxy_to(backend.endpoint, keeper)
+    request = ExportRequest("/v1/traces", spans_named("a", "kept"))
+
+    backend.reply(Reply(503))
+    sent(proxy, request)
+    before = keeper.taken
+    backend.reply(Reply())
+    sent(proxy, request)
+
+    assert (before, keeper.taken, len(keeper.kept)) == (0, 2, 1)
 
 
 def test_a_backend_that_is_down_is_told_so_that_the_client_sends_again() -> None:

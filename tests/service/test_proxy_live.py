@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.servers.server import free_port
 from tests.service.agents import QUESTION, agent_run, requests_of, seen_at
-from tests.service.backend import Arrived, RawBackend, Reply
+from tests.service.backend import RawBackend, Reply
 from tests.service.listening import PROTOBUF, Running, listening
 
 from spanscore import OnlineScorer
@@ -197,28 +197,6 @@ def test_nothing_is_lost_or_doubled_while_the_backend_is_down(monkeypatch: pytes
     assert scorer.status().outcomes == {"response_relevancy": {"scored": 40}}
 
 
-def test_what_comes_again_after_its_unit_was_scored_is_not_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = some_runs(40)
-    refused = threading.Event()
-
-    def takes_kept_spans_only(request: Arrived) -> Reply:
-        return Reply(503) if b"GET /map" in request.body and not refused.is_set() else Reply()
-
-    with RawBackend() as backend:
-        backend.reply(takes_kept_spans_only)
-        with proxied(backend.endpoint, monkeypatch) as (running, scorer, _):
-            sending = start_daemon(send_until_taken, "test-client", running, requests_of(sent, 160), over_http)
-            assert backend.wait_for(lambda: len(seen_at(backend.taken, sent).times) == 120)
-            refused.set()
-            sending.join(60)
-            assert scorer.flush(30)
-        seen = seen_at(backend.taken, sent)
-
-    assert seen.times == {span.span_id: 1 for span in sent}
-    assert len(seen.scores) == 40
-    assert scorer.status().outcomes == {"response_relevancy": {"scored": 40}}
-
-
 def test_a_slow_backend_gets_each_span_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = some_runs(40)
 
@@ -282,3 +260,17 @@ def test_other_signals_pass_with_the_backends_answer(path: str, monkeypatch: pyt
 
     assert (answer.status, answer.read()) == (404, b"no logs here")
     assert [(one.path, one.body) for one in backend.arrived] == [(path, b"not read")]
+
+
+def test_what_is_taken_while_the_scorer_ends_goes_on_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = some_runs(5)
+
+    with RawBackend() as backend:
+        with proxied(backend.endpoint, monkeypatch) as (running, scorer, proxy):
+            scorer.shutdown(5)
+            send_until_taken(running, requests_of(sent, 512), over_http)
+            assert proxy.close(20)
+        seen = seen_at(backend.taken, sent)
+
+    assert seen.times == {span.span_id: 1 for span in sent}
+    assert (seen.changed, seen.marked) == ([], {})

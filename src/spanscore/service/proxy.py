@@ -1,7 +1,7 @@
 """Proxy: between clients and their backend: keeps what may be scored, sends on all else at once, and the rest with its scores.
 
-What a client is answered is the backend's own word for what went on at once. Where the backend did not take that, the client
-sends all of it again: what was kept of it then is known when it comes again, and goes on once.
+What a client is answered is the backend's own word for what went on at once, and only then are spans taken here: of a request
+that the backend did not take nothing is kept, and its client sends all of it again, to this proxy or to another one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from spanscore import semconv
 from spanscore.codec.wire import Taken, WireSpan
-from spanscore.receivers.otlp.held import Exit
+from spanscore.receivers.otlp.spans import Exit, Looked
 from spanscore.service.answers import LATER_S, Answer, accepted, refusal
 from spanscore.service.courier import Courier
 from spanscore.service.door import TRACES, ExportRequest
@@ -32,8 +32,11 @@ _SAYS_WHERE: Final = ("ENDPOINT", "PROTOCOL")
 class Keeper(Protocol):
     """Who keeps spans: ``OtlpSpans``."""
 
-    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
-        """Take the spans of a request; return those that the exit will be given."""
+    def look(self, taken: Taken, *, keep: bool) -> Looked:
+        """Tell which spans of a request are to be kept."""
+
+    def take_in(self, looked: Looked, exit: Exit | None) -> None:
+        """Take its spans; the exit is given the kept ones, once each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +82,11 @@ class Proxy:
             body: in protobuf, without compression.
             taken: it taken apart.
         """
-        kept = self._keeper.take(taken, _Departure(self._courier, self._forwarder.passed(request.headers)))
-        if not kept:
-            return self.signal(request)
-        rest = rest_of(body, kept)
-        if rest is None:
-            return accepted(is_json=request.is_json)
-        answer = self._forwarder.send(request.path, rest, headers=request.headers)
-        if answer.is_success and request.is_json:
-            return accepted("traces", *answer.rejected, is_json=True)
-        return _answer_to(request, answer)
+        looked = self._keeper.look(taken, keep=True)
+        answer = self._split(request, body, looked.kept) if looked.kept else self.signal(request)
+        if not answer.grpc:
+            self._keeper.take_in(looked, _Departure(self._courier, self._forwarder.passed(request.headers)))
+        return answer
 
     def signal(self, request: ExportRequest) -> Answer:
         """Send a request on as it came, of whichever signal."""
@@ -114,6 +112,15 @@ class Proxy:
         sent = self._courier.close(timeout_s)
         self._forwarder.close()
         return sent
+
+    def _split(self, request: ExportRequest, body: bytes, kept: Sequence[WireSpan]) -> Answer:
+        rest = rest_of(body, kept)
+        if rest is None:
+            return accepted(is_json=request.is_json)
+        answer = self._forwarder.send(request.path, rest, headers=request.headers)
+        if answer.is_success and request.is_json:
+            return accepted("traces", *answer.rejected, is_json=True)
+        return _answer_to(request, answer)
 
     def _send_kept(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         return self._forwarder.send(TRACES, body, headers=headers)

@@ -28,9 +28,23 @@ from spanscore.runtime.log import log_internal_error
 from spanscore.settings.serving import WireUnits
 from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 
-__all__ = ["Exit", "OtlpSpans", "bounds_of"]
+__all__ = ["Exit", "Looked", "OtlpSpans", "bounds_of"]
 
 _STANDS_ALONE: Final = frozenset({semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW})
+
+
+class Looked(NamedTuple):
+    """What the spans of one request are to us.
+
+    Attributes:
+        taken: the request.
+        spans: those that are not ours, each with whether it is claimed.
+        kept: those that wait for their scores; all others are to go on now.
+    """
+
+    taken: Taken
+    spans: Sequence[tuple[WireSpan, bool]]
+    kept: Sequence[WireSpan]
 
 
 class _Arrived(NamedTuple):
@@ -118,24 +132,18 @@ class OtlpSpans:
         Args:
             taken: the request; ``overloaded`` was asked before.
             exit: where kept spans go on to, once each, whatever happens; None = none is kept.
-
-        Returns:
-            Those that the exit will be given: claimed ones of a unit that may be scored, as far as can be told. All others
-            are to go on now.
         """
-        if self._closed:
-            return []
-        self._ready()
-        spans = self._looked_at(taken)
-        kept = [] if exit is None else [span for span, claimed in spans if claimed and self._may_be_scored(span)]
-        roots = sum(claimed and (not span.parent_id or span.parent_is_remote) for span, claimed in spans)
-        self._taken += roots
-        size = sum(len(span.raw) for span, claimed in spans if claimed)
-        self._inbox.put(self, _Arrived(spans, roots, kept, exit), size, must=True)
-        return kept
+        looked = self.look(taken, keep=exit is not None)
+        self.take_in(looked, exit)
+        return looked.kept
 
-    def _looked_at(self, taken: Taken) -> list[tuple[WireSpan, bool]]:
-        """Return the spans that are not ours, each with whether it is claimed, and count them."""
+    def look(self, taken: Taken, *, keep: bool) -> Looked:
+        """Return what the spans of a request are to us. Any thread; nothing is taken yet.
+
+        Args:
+            taken: the request.
+            keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
+        """
         spans: list[tuple[WireSpan, bool]] = []
         origin, role = None, Role.UNKNOWN
         for span in taken.spans:
@@ -143,10 +151,24 @@ class OtlpSpans:
                 origin, role = span.origin, self._claims.role(span)
             if role is not Role.OURS:
                 spans.append((span, self._claims.has(span, role)))
-        ours = len(taken.spans) - len(spans)
+        kept = [span for span, claimed in spans if claimed and self._may_be_scored(span)] if keep else []
+        return Looked(taken, spans, kept)
+
+    def take_in(self, looked: Looked, exit: Exit | None) -> None:
+        """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
+        if self._closed:
+            if exit is not None:
+                for span in looked.kept:
+                    exit.pass_on(span, None)
+            return
+        self._ready()
+        taken, spans, kept = looked
         unclaimed = sum(not claimed for _, claimed in spans)
-        self.counts.took(len(taken.spans), taken.rejected, ours=ours, unclaimed=unclaimed)
-        return spans
+        self.counts.took(len(taken.spans), taken.rejected, ours=len(taken.spans) - len(spans), unclaimed=unclaimed)
+        roots = sum(claimed and (not span.parent_id or span.parent_is_remote) for span, claimed in spans)
+        self._taken += roots
+        size = sum(len(span.raw) for span, claimed in spans if claimed)
+        self._inbox.put(self, _Arrived(spans, roots, kept, exit), size, must=True)
 
     def _may_be_scored(self, span: WireSpan) -> bool:
         """Whether a unit may be scored of which it is the root, or its trace's root is."""
