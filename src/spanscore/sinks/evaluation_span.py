@@ -42,6 +42,7 @@ class EvaluationSpans:
         self._providers = providers
         self._content = content
         self._chosen: PresetSpanFactory | None = None
+        self._latest: tuple[Any, Any] = (None, None)
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Write a span per score."""
@@ -55,7 +56,8 @@ class EvaluationSpans:
             if root.resource is None or not hasattr(tracer, "span_processor"):
                 self._start_and_end(tracer, root, score, span_id, attributes)
             else:
-                tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes))
+                resource = self._resource_of(root.resource)
+                tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes, resource))
 
     def shutdown(self) -> None:
         """Hold nothing back: the spans are with the tracer provider."""
@@ -76,6 +78,16 @@ class EvaluationSpans:
         if score.outcome.failed:
             span.set_status(_status(score))
         span.end(end_time=root.end_ns)
+
+    def _resource_of(self, attributes: Mapping[str, Any]) -> Any:
+        """Return the resource of a scored application; spans of one share theirs, and to make it is half of a span's cost."""
+        known, resource = self._latest
+        if known is not attributes:
+            from opentelemetry.sdk.resources import Resource
+
+            resource = Resource(dict(attributes))
+            self._latest = attributes, resource
+        return resource
 
     def _attributes(self, unit: Unit, root: SpanData, score: Score) -> dict[str, Any]:
         attributes = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
@@ -151,9 +163,8 @@ def _status(score: Score) -> Status:
     return Status(StatusCode.ERROR, safe_text(score.reason or error_type_of(score) or ""))
 
 
-def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]) -> Any:
+def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
     """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
-    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -162,7 +173,7 @@ def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str
         name=f"{semconv.EVALUATION} {score.metric}",
         context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state),
         parent=parent,
-        resource=Resource(dict(root.resource or {})),
+        resource=resource,
         attributes=attributes,
         links=(Link(parent, {}),),
         kind=SpanKind.INTERNAL,
