@@ -312,15 +312,15 @@ def _wire() -> list[Any]:
     return [
         stacked(
             "Requests received",
-            "Requests with spans that `spanscore serve` was sent, and of these what it refused: `bytes`, `traces` and `inbox` are"
-            " overload, and come again from a client that retries.",
+            "Requests with spans that `spanscore serve` was sent, and of these what it refused: `bytes`, `traces` and `inbox`"
+            " are overload, and come again from a client that retries.",
             over_time(grown(semconv.RECEIVE_REQUESTS), f"received {{{{{q.SERVICE}}}}}"),
             over_time(grown(semconv.RECEIVE_REFUSED, q.REASON), f"refused {{{{{q.REASON}}}}} {{{{{q.SERVICE}}}}}"),
         ),
         stacked(
             "Spans received",
-            "Spans, and what is not scored of them. *Not valid*: ids that are none. *Orphans*: their root never came, mostly as its"
-            " sender lost it. *Late*: their unit had closed: raise `units.quiet`.",
+            "Spans, and what is not scored of them. *Not valid*: ids that are none. *Orphans*: their root never came, mostly as"
+            " its sender lost it. *Late*: their unit had closed: raise `units.quiet`.",
             over_time(grown(semconv.RECEIVE_SPANS), f"received {{{{{q.SERVICE}}}}}"),
             over_time(grown(semconv.RECEIVE_REJECTED), f"not valid {{{{{q.SERVICE}}}}}"),
             over_time(grown(semconv.UNITS_ORPHANS), f"orphans {{{{{q.SERVICE}}}}}"),
