@@ -40,9 +40,8 @@ class PastUnits:
     def recall(self, trace: OpenTrace) -> None:
         """Tell a trace whether anything of it is over."""
         if self._dropped.knows(trace.id) or self._decided.knows(trace.id):
-            trace.known, trace.over_ns = True, -1
-        elif self._given_up.knows(trace.id):
-            trace.known = True
+            trace.forgot, trace.over_ns = True, -1
+        trace.gave_up = self._given_up.knows(trace.id)
 
     def is_closed(self, trace_id: bytes, root_id: bytes) -> bool:
         """Whether that unit is over."""

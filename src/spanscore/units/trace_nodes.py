@@ -117,26 +117,26 @@ class OpenTrace:
         kept: closed units whose spans are kept.
         loose: ids of no unit, of spans that are not claimed or came too late.
         dead: ids of closed units, roughly.
-        known: ids of closed units were forgotten, or spans given up: what comes may be of these.
+        forgot: ids of its closed units, so what comes may be of these.
+        gave_up: spans of which the parent did not come, so it may come now.
         over_ns: when its first unit closed: what has come since, and has no parent, may be of that.
         spare: it has no open unit, and no claimed span waits.
         check_ns: when to look for spans that have waited for too long.
     """
 
     __slots__ = (
-        "bytes", "check_ns", "dead", "id", "kept", "known", "last_ns", "loose", "nodes", "over_ns", "spare", "units",
-        "waiting",
+        "bytes", "check_ns", "dead", "forgot", "gave_up", "id", "kept", "last_ns", "loose", "nodes", "over_ns", "spare",
+        "units", "waiting",
     )  # fmt: skip
 
     def __init__(self, trace_id: bytes, now_ns: int, check_ns: int) -> None:
         self.id = trace_id
         self.nodes: dict[bytes, Node] = {}
         self.waiting: dict[bytes, list[WireSpan | bytes]] = {}
-        self.known = False
         self.over_ns: float = inf
         self.last_ns = now_ns
         self.check_ns = check_ns
-        self.spare = False
+        self.spare = self.forgot = self.gave_up = False
         self.units = self.bytes = self.kept = self.loose = self.dead = 0
 
     def arrival(self, entry: WireSpan | bytes) -> int:
@@ -154,8 +154,8 @@ class OpenTrace:
                 yield parent_id, group[:split]
 
     def forget_closed(self) -> None:
-        """Forget the ids of units that are over, and so need to ask whether an id is of one."""
-        self.known = True
+        """Forget the ids of units that are over."""
+        self.forgot = True
         self.nodes = {
             span_id: node
             for span_id, node in self.nodes.items()

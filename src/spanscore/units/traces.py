@@ -140,15 +140,15 @@ class TraceTable:
     def _wait(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:
         """Let a span wait for its parent, the id of one that is not claimed."""
         span_id, parent_id = span[1], span[2]
-        if trace.known and parent_id not in trace.nodes and self._past.is_closed(trace.id, parent_id):
+        group = trace.waiting.get(parent_id)
+        if group is not None:
+            group.append(entry)
+        elif parent_id not in trace.nodes and self._is_over(trace, parent_id):
             self._place(trace, span, entry is span, FORGOTTEN)
             return
-        trace.nodes[span_id] = self._arrival
-        group = trace.waiting.get(parent_id)
-        if group is None:
-            trace.waiting[parent_id] = [entry]
         else:
-            group.append(entry)
+            trace.waiting[parent_id] = [entry]
+        trace.nodes[span_id] = self._arrival
         if entry is not span:
             self._traces.loosen(trace)
             return
@@ -176,7 +176,7 @@ class TraceTable:
 
     def _follow(self, trace: OpenTrace, entries: list[WireSpan | bytes], owner: GatheredUnit | None) -> None:
         """Put what waited for a span of that unit, and what waited for that in turn, where it belongs."""
-        if owner is not None and not owner.closed and not trace.known:
+        if owner is not None and not owner.closed and not trace.gave_up:
             self._gather(trace, entries, owner)
             return
         waiting = trace.waiting
@@ -197,7 +197,7 @@ class TraceTable:
                     below.append((waiting.pop(span_id), unit))
 
     def _gather(self, trace: OpenTrace, entries: list[WireSpan | bytes], unit: GatheredUnit) -> None:
-        """As ``_follow``, where all is of an open unit and nothing of the trace is over: the way that most spans take."""
+        """As ``_follow``, where all is of an open unit and nothing was given up: the way that most spans take."""
         nodes, waiting, spans = trace.nodes, trace.waiting, unit.spans
         count = size = ids = 0
         below = [entries]
@@ -228,7 +228,7 @@ class TraceTable:
     def _claim(self, trace: OpenTrace, span: WireSpan, owner: GatheredUnit | None, arrival: int) -> GatheredUnit:
         """Give a claimed span to the unit above it, or begin one; return it."""
         span_id = span[1]
-        if trace.known and self._past.is_closed(trace.id, span_id):
+        if (trace.gave_up or owner is None) and self._is_over(trace, span_id):
             self.duplicates += 1
             return self._note_gone(trace, span_id, FORGOTTEN)
         if owner is None:
@@ -245,7 +245,7 @@ class TraceTable:
             self.bytes += size
             if owner.followed:
                 owner.spans[arrival] = span
-        if trace.known and self._past.comes_late(trace.id, span_id):
+        if trace.gave_up and self._past.comes_late(trace.id, span_id):
             owner.verdict = Outcome.TOO_LATE
         return owner
 
@@ -280,6 +280,10 @@ class TraceTable:
         trace.units += 1
         self._quiet[unit] = None
         return unit
+
+    def _is_over(self, trace: OpenTrace, span_id: bytes) -> bool:
+        """Whether that is the root of a closed unit of which the ids were forgotten."""
+        return trace.forgot and self._past.is_closed(trace.id, span_id)
 
     def _is_too_large(self, unit: GatheredUnit) -> bool:
         return unit.count > self._bounds.max_spans or unit.bytes > self._bounds.max_bytes
@@ -368,7 +372,7 @@ class TraceTable:
         """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
         for parent_id, tops in trace.tops(until_ns):
             is_late = trace.arrival(tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
-            trace.known = True
+            trace.gave_up = True
             self._past.give_up(trace.id, parent_id, ambient=not is_late)
             gone = FORGOTTEN if is_late else ORPHANED
             self._give_up_tops(trace, tops, gone, verdict)
