@@ -143,7 +143,7 @@ class TraceTable:
         group = trace.waiting.get(parent_id)
         if group is not None:
             group.append(entry)
-        elif parent_id not in trace.nodes and self._is_over(trace, parent_id):
+        elif trace.forgot and parent_id not in trace.nodes and self._past.is_closed(trace.id, parent_id):
             self._place(trace, span, entry is span, FORGOTTEN)
             return
         else:
