@@ -34,6 +34,7 @@ def is_claimed(span: WireSpan, by: WireClaims | None = None) -> bool:
         ({"operation": "chat", "scope": "nobody knows it"}, True),
         ({"operation": None, "scope": "nobody knows it", "openinference.span.kind": "CHAIN"}, True),
         ({"operation": None, "scope": "nobody knows it", "traceloop.workflow.name": "w"}, True),
+        ({"operation": None, "scope": "nobody knows it", "db.statement": "x\ngen_ai.system"}, False),
     ],
 )
 def test_a_span_is_claimed_by_its_scope_or_by_what_betrays_it(span: dict[str, str], claimed: bool) -> None:

@@ -30,6 +30,7 @@ from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 
 __all__ = ["Exit", "Looked", "OtlpSpans", "bounds_of"]
 
+_OURS: Final = Role.OURS
 _STANDS_ALONE: Final = frozenset({semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW})
 
 
@@ -145,12 +146,12 @@ class OtlpSpans:
             keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
         """
         spans: list[tuple[WireSpan, bool]] = []
-        origin, role = None, Role.UNKNOWN
+        origin, role, claims = None, Role.UNKNOWN, self._claims
         for span in taken.spans:
             if span.origin is not origin:
-                origin, role = span.origin, self._claims.role(span)
-            if role is not Role.OURS:
-                spans.append((span, self._claims.has(span, role)))
+                origin, role = span.origin, claims.role(span)
+            if role is not _OURS:
+                spans.append((span, claims.has(span, role)))
         kept = [span for span, claimed in spans if claimed and self._may_be_scored(span)] if keep else []
         return Looked(taken, spans, kept)
 
@@ -163,11 +164,12 @@ class OtlpSpans:
             return
         self._ready()
         taken, spans, kept = looked
-        unclaimed = sum(not claimed for _, claimed in spans)
-        self.counts.took(len(taken.spans), taken.rejected, ours=len(taken.spans) - len(spans), unclaimed=unclaimed)
-        roots = sum(claimed and (not span.parent_id or span.parent_is_remote) for span, claimed in spans)
+        of_units = [span for span, claimed in spans if claimed]
+        ours, unclaimed = len(taken.spans) - len(spans), len(spans) - len(of_units)
+        self.counts.took(len(taken.spans), taken.rejected, ours=ours, unclaimed=unclaimed)
+        roots = sum([not span.parent_id or span.parent_is_remote for span in of_units])
         self._taken += roots
-        size = sum(len(span.raw) for span, claimed in spans if claimed)
+        size = sum([len(span.raw) for span in of_units])
         self._inbox.put(self, _Arrived(spans, roots, kept, exit), size, must=True)
 
     def _may_be_scored(self, span: WireSpan) -> bool:
