@@ -1,15 +1,17 @@
 """The five programs, scored in one of three ways, in a process of its own: an instrumentation is for ever.
 
-    python -m tests.three_ways.application openinference
+    python -m tests.three_ways.application openinference [served]
 
-Prints one JSON object: what each program's requests gave to metrics, what they scored, and which of many requests a metric took
-that takes half of them.
+With ``served`` its spans are sent to a scorer that hears of the application by them alone. Prints one JSON object: what each
+program's requests gave to metrics, what they scored and under which ids, and which of many requests a metric took that takes
+half of them.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -21,7 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.applications.application import Judged, Witness, seen_of
 from tests.live import Trace
 from tests.servers.openai_api import OpenAIServer
-from tests.three_ways.ways import OURS, InOrder, Instrumented, scored_roots
+from tests.three_ways.ways import OURS, InOrder, Instrumented, scored_roots, served
 from tests.traces.langchain_app import PROGRAMS, chain, model_at
 from tests.traces.said import answer
 
@@ -34,8 +36,8 @@ Scored = Callable[..., AbstractContextManager[tuple[OnlineScorer, Trace]]]
 """Metrics and options → a scorer that is attached inside the block, and what is exported."""
 
 
-def main(way: str) -> None:
-    ids, scored = _ours() if way == OURS else _theirs(way)
+def main(way: str, place: str = "scored") -> None:
+    ids, scored = _ours(place) if way == OURS else _theirs(way, place)
     with OpenAIServer(answer) as server:
         model = model_at(server.url)
         programs = {name: partial(program, model, {}) for name, program in PROGRAMS.items()}
@@ -45,12 +47,12 @@ def main(way: str) -> None:
     print(json.dumps({"seen": seen, "taken": taken}))
 
 
-def _theirs(way: str) -> tuple[InOrder, Scored]:
+def _theirs(way: str, place: str) -> tuple[InOrder, Scored]:
     instrumented = Instrumented(way)
-    return instrumented.ids, instrumented.scored
+    return instrumented.ids, getattr(instrumented, place)
 
 
-def _ours() -> tuple[InOrder, Scored]:
+def _ours(place: str) -> tuple[InOrder, Scored]:
     ids = InOrder()
 
     @contextmanager
@@ -61,7 +63,16 @@ def _ours() -> tuple[InOrder, Scored]:
             scorer.install()
             yield scorer, Trace(provider, exporter)
 
-    return ids, scored
+    @contextmanager
+    def sent(*metrics: Any, **options: Any) -> Iterator[tuple[OnlineScorer, Trace]]:
+        captured = {"sample_rate": 0.0, "attach": ["event"], "capture_content": True}
+        with (
+            scored(Witness("single_turn"), **captured) as (capturing, trace),
+            served(trace.exporter, capturing.flush, *metrics, **options) as both,
+        ):
+            yield both
+
+    return ids, scored if place == "scored" else sent
 
 
 def seen_of_program(scored: Scored, run: Callable[[], object]) -> list[dict[str, Any]]:
@@ -72,8 +83,15 @@ def seen_of_program(scored: Scored, run: Callable[[], object]) -> list[dict[str,
         run()
         assert scorer.flush(20)
         seen = seen_of(scored_roots(trace), sink, witnesses, scorer.status().reasons)
+    ids = defaultdict[int, dict[str, str | None]](dict)
+    for unit, scores in sink.emitted:
+        ids[unit.key.span_id] |= {score.metric: score.id for score in scores}
     return [
-        {**_written(one), **{judge.name: _score(root, judge.name) for judge in judges}}
+        {
+            **_written(one),
+            **{judge.name: _score(root, judge.name) for judge in judges},
+            "ids": ids[root.context.span_id],
+        }
         for one, root in zip(seen, scored_roots(trace), strict=True)
     ]
 
@@ -102,4 +120,4 @@ def _score(root: Any, metric: str) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,8 +1,9 @@
 """The five programs under several instrumentations at once, in a process of its own.
 
-    python -m tests.three_ways.mixed openllmetry openinference-openai
+    python -m tests.three_ways.mixed scored openllmetry openinference-openai
 
-Prints one JSON object: what each program's requests gave to metrics and scored.
+With ``served`` for ``scored`` the spans are sent over the wire. Prints one JSON object: what each program's
+requests gave to metrics and scored.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from tests.traces.langchain_app import programs
 from tests.traces.said import answer
 
 
-def main(*ways: str) -> None:
+def main(place: str, *ways: str) -> None:
     instrumented = Instrumented(*ways)
+    scored = getattr(instrumented, place)
     with OpenAIServer(answer) as server:
-        seen = {name: seen_of_program(instrumented.scored, run) for name, run in programs(server.url).items()}
+        seen = {name: seen_of_program(scored, run) for name, run in programs(server.url).items()}
     print(json.dumps(seen))
 
 

@@ -1,4 +1,7 @@
-"""One application, three ways: samples, scores and decisions are the same, but for what an instrumentation does not write."""
+"""One application, three ways, in process and over the wire: samples, scores, ids and decisions are the same.
+
+But for what an instrumentation does not write.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ DIFFERENCES = {("openllmetry", "rag"): {"retrieved_context_ids"}}
 
 
 @cache
-def application(way: str) -> Any:
+def application(way: str, *place: str) -> Any:
     """What the application gave in one way; a process of its own, as an instrumentation is for ever."""
-    command = [sys.executable, "-m", "tests.three_ways.application", way]
+    command = [sys.executable, "-m", "tests.three_ways.application", way, *place]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
 
 
@@ -43,6 +46,21 @@ def test_the_same_half_of_the_requests_is_taken(way: str) -> None:
 
     assert application(way)["taken"] == taken
     assert 15 < len(taken) < 25
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("way", [OURS, *OTHERS])
+def test_over_the_wire_it_gives_what_it_gives_in_process(way: str, program: str) -> None:
+    """In pieces and out of order; with its scores under the same ids."""
+    expected = application(way)["seen"][program]
+
+    assert application(way, "served")["seen"][program] == expected
+    assert all(len(one["ids"]) > 1 for one in expected)
+
+
+@pytest.mark.parametrize("way", [OURS, *OTHERS])
+def test_over_the_wire_the_same_half_is_taken(way: str) -> None:
+    assert application(way, "served")["taken"] == application(OURS)["taken"]
 
 
 def test_each_program_gives_a_sample_and_some_are_judged() -> None:

@@ -1,12 +1,19 @@
-"""Three ways to have one application scored: by our own callback, or by the spans that another instrumentation makes of it."""
+"""Three ways to have one application scored: by our own callback, or by the spans that another instrumentation makes of it.
+
+Each of them also from outside: its spans are sent over the wire, in pieces and out of order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
+from random import Random
+from time import time_ns
+from types import SimpleNamespace
 from typing import Any
 
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import IdGenerator, ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -14,12 +21,16 @@ from tests.live import Trace
 from tests.traces.record import INSTRUMENTATIONS, attach
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, semconv
+from spanscore.codec.wire import WireSpan, span_data_of, taken_apart
+from spanscore.settings.serving import WireUnits
 
 OURS = "spanscore"
 OTHERS = {"openinference": "openinference-langchain", "openllmetry": "openllmetry-langchain"}
 """Way → the instrumentation, by the name it has in ``tests.traces.record``."""
 _SPREAD = 0x9E3779B97F4A7D
 """The golden ratio of 2⁵⁶, which is what a decision looks at: its multiples lie evenly, half of them below the half."""
+_PIECE = 3
+"""Spans of a request."""
 
 
 class InOrder(IdGenerator):
@@ -89,6 +100,63 @@ class Instrumented:
             processor = ScoringSpanProcessor(scorer, SimpleSpanProcessor(exporter))
             with self._switched.to(processor):
                 yield scorer, Trace(self._provider, exporter)
+
+    @contextmanager
+    def served(self, *metrics: Any, **options: Any) -> Iterator[tuple[Any, Trace]]:
+        """Have one to which they are sent."""
+        sent = InMemorySpanExporter()
+        with (
+            self._switched.to(SimpleSpanProcessor(sent)),
+            served(sent, lambda _: True, *metrics, **options) as both,
+        ):
+            yield both
+
+
+class Served:
+    """A scorer that has spans as bytes, as in another process; it is its own proxy's way out, and what is exported there.
+
+    Args:
+        sent: where the application's spans end.
+        ended: waits until they have.
+    """
+
+    def __init__(self, scorer: OnlineScorer, sent: InMemorySpanExporter, ended: Callable[[float], bool]) -> None:
+        self._scorer, self._sent, self._ended = scorer, sent, ended
+        self._left: list[Any] = []
+        self.status = scorer.status
+
+    def flush(self, timeout: float) -> bool:
+        """Send what was exported, in pieces and out of order; have an hour pass; wait for the scores."""
+        door, thread = self._scorer.otlp_spans(WireUnits(quiet=3_600)), self._scorer._line.span_thread
+        assert self._ended(timeout)
+        spans = list(self._sent.get_finished_spans())
+        Random(len(spans)).shuffle(spans)
+        for at in range(0, len(spans), _PIECE):
+            door.take(taken_apart(encode_spans(spans[at : at + _PIECE]).SerializeToString()), self)
+        thread.call(lambda: None, timeout)
+        thread._clock = lambda: time_ns() + 3_600 * 10**9
+        return self._scorer.flush(timeout)
+
+    def pass_on(self, span: WireSpan, attributes: Mapping[str, Any] | None) -> None:
+        """Note what of a span is looked at."""
+        data = span_data_of(span)
+        context = SimpleNamespace(trace_id=data.trace_id, span_id=data.span_id)
+        self._left.append(SimpleNamespace(context=context, start_time=data.start_ns, attributes=attributes or {}))
+
+    def get_finished_spans(self) -> Sequence[Any]:
+        """Return what has left."""
+        return self._left
+
+
+@contextmanager
+def served(
+    sent: InMemorySpanExporter, ended: Callable[[float], bool], *metrics: Any, **options: Any
+) -> Iterator[tuple[Any, Trace]]:
+    """Have a scorer for what ends at an exporter, and what leaves with scores."""
+    own = TracerProvider()
+    with OnlineScorer(list(metrics), tracer_provider=own, capture=False, **options) as scorer:
+        other: Any = Served(scorer, sent, ended)
+        yield other, Trace(own, other)
 
 
 def scored_roots(trace: Trace) -> list[ReadableSpan]:
