@@ -42,3 +42,11 @@ def test_each_call_of_a_bare_client_is_a_unit() -> None:
     told = application("openllmetry-openai", "thread")
 
     assert [SCORE in attributes for _, attributes in told["roots"]] == [True, True, True]
+
+
+def test_spans_that_come_over_the_wire_are_scored_without_it() -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.without_langchain.receiving"]
+
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=140).stdout)
+
+    assert told == {"scored": 1, "langchain": False}

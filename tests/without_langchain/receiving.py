@@ -1,0 +1,34 @@
+"""A scorer that hears of an application by the bytes of its spans, in a process of its own.
+
+    python -m tests.without_langchain.receiving
+
+Prints one JSON object: how many answers were scored, and whether LangChain was imported.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from spanscore import OnlineScorer
+from spanscore.codec.wire import from_json, taken_apart
+from spanscore.metrics import ResponseRelevancy
+from spanscore.settings.serving import WireUnits
+
+RECORDED = Path(__file__).parents[1] / "traces" / "recorded"
+
+
+def main() -> None:
+    program = max(RECORDED.glob("chain.openllmetry-openai-*.jsonl"))  # any will do
+    with OnlineScorer([ResponseRelevancy("lexical", embeddings="lexical")]) as scorer:
+        door = scorer.otlp_spans(WireUnits(quiet=0))
+        for line in program.read_bytes().splitlines():
+            door.take(taken_apart(from_json(line)))
+        assert scorer.flush(20)
+        outcomes = scorer.status().outcomes["response_relevancy"]
+    print(json.dumps({**outcomes, "langchain": "langchain_core" in sys.modules}))
+
+
+if __name__ == "__main__":
+    main()
