@@ -159,6 +159,16 @@ def test_spans_whose_root_never_comes_are_a_unit_if_they_stand_alone() -> None:
     assert served.receiver.table.orphans == 1
 
 
+def test_an_orphan_that_is_no_span_keeps_no_other_from_being_a_unit() -> None:
+    served, root = Served(), agent()
+    orphan = tool(agent(trace=2))
+
+    served.send(orphan._replace(raw=orphan.raw + BROKEN), root)
+    served.pass_time(60)
+
+    assert (served.keys(), served.receiver.table.orphans) == ([key_of(root)], 1)
+
+
 def test_a_root_that_comes_when_its_spans_were_given_up_is_too_late() -> None:
     served, root = Served(), agent()
     served.send(tool(root))

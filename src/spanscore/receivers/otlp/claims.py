@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from spanscore import semconv
@@ -117,8 +118,7 @@ def text_of(raw: bytes, name: str) -> str | None:
 
     A ``KeyValue`` is its key and its value, either first: SDKs write fields in order, the Collector from the end.
     """
-    key = name.encode()
-    key = bytes((_KEY, len(key))) + key
+    key = _key_of(name)
     at = raw.find(key)
     if at < 0:
         return None
@@ -127,3 +127,10 @@ def text_of(raw: bytes, name: str) -> str | None:
         return None
     outer, inner, text = found[1][0], found[2][0], found[3][: found[2][0]]
     return text.decode() if outer == inner + 2 and len(text) == inner else None
+
+
+@cache
+def _key_of(name: str) -> bytes:
+    """Return an attribute's name as it stands in a span; asked for a few names."""
+    key = name.encode()
+    return bytes((_KEY, len(key))) + key

@@ -30,6 +30,9 @@ class KeptSpans:
         self._waiting: OrderedDict[UnitKey, tuple[int, HeldWireSpan]] = OrderedDict()  # by since when
         self._gone: OrderedDict[UnitKey, None] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def keep(self, spans: Sequence[WireSpan], exit: Exit, now_ns: int) -> None:
         """Keep spans; a copy of one that waits, or has gone on, goes nowhere."""
         for span in spans:

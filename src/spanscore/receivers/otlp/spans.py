@@ -259,7 +259,11 @@ class OtlpSpans:
 
     def _stands_alone(self, span: WireSpan) -> bool:
         """Whether a span whose parent never came is a unit: an agent, workflow or chain with content."""
-        read = self._translator.translate(span_data_of(span), count=False)
+        try:
+            read = self._translator.translate(span_data_of(span), count=False)
+        except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
+            log_internal_error("read a span", error)
+            return False
         return read is not None and read.operation in _STANDS_ALONE and read.no_content is None
 
     def _close_all(self, closed: Sequence[ClosedUnit], now_ns: int) -> None:
@@ -268,7 +272,8 @@ class OtlpSpans:
                 self._close(unit, now_ns)
             except Exception as error:  # noqa: BLE001  (the other units go on)
                 log_internal_error("read a unit", error)
-            self._kept.let_go([unit.key, *map(key_of, unit.spans)])
+            if self._kept:
+                self._kept.let_go([unit.key, *map(key_of, unit.spans)])
             yield_gil()
 
     def _close(self, closed: ClosedUnit, now_ns: int) -> None:
