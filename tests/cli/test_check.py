@@ -506,3 +506,33 @@ def test_embeddings_without_a_price_are_a_fault_of_a_budget_in_money(
 
     assert ("'vectors' has no price" in told.output) == refused
     assert (told.exit_code == 2) == refused
+
+
+def test_it_says_what_serve_would_do_where_the_file_says_how(tmp_path: Path) -> None:
+    given = (
+        "serve: {grpc: null, http: '127.0.0.1:9', mode: proxy, forward: {endpoint: 'http://me:pass@backend:4318/otlp'}}"
+    )
+    (tmp_path / "spanscore.yaml").write_text(f"metrics: [exact_match]\n{given}")
+
+    told = CliRunner().invoke(app("check"), ["check", str(tmp_path / "spanscore.yaml")])
+
+    assert told.exit_code == 0
+    assert "spanscore serve: http 127.0.0.1:9 (plain text, no token)" in told.output
+    assert "mode proxy: spans are sent on to http://backend:4318/otlp, with their scores" in told.output
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        ("{mode: proxy}", 2, "serve.mode: proxy has nothing to forward to"),
+        ("{http: '0.0.0.0:4318'}", 2, "insecure: true"),
+        ("{htp: '127.0.0.1:4318'}", 2, "serve.htp: no such setting; did you mean 'http'?"),
+        ("{token_env: NOT_THERE}", 3, "NOT_THERE"),
+    ],
+)
+def test_it_says_what_keeps_serve_from_listening(given: str, code: int, words: str, tmp_path: Path) -> None:
+    (tmp_path / "spanscore.yaml").write_text(f"metrics: [exact_match]\nserve: {given}")
+
+    told = CliRunner().invoke(app("check"), ["check", "--ready", str(tmp_path / "spanscore.yaml")])
+
+    assert (told.exit_code, words in told.output) == (code, True)

@@ -34,7 +34,7 @@ def test_the_defaults_have_no_fault() -> None:
 
 def test_it_tells_listeners_mode_and_where_to_without_credentials() -> None:
     assert [*told(settings(grpc=None, mode="proxy", forward=FORWARD, token_env="T"))] == [
-        "serve: http 127.0.0.1:4318 (plain text, a token)",
+        "spanscore serve: http 127.0.0.1:4318 (plain text, a token)",
         "mode proxy: spans are sent on to http://127.0.0.1:14318, with their scores",
     ]
 

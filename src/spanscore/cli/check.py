@@ -15,6 +15,7 @@ from rich.text import Text
 from spanscore import semconv
 from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.cli._cost_plan import DayPlan, money_line
+from spanscore.cli._listeners import listener_lines, with_listeners
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
 from spanscore.cli._sizes import Sizes, measured_in
 from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
@@ -120,7 +121,7 @@ def check(
     scorer.
     """
     try:
-        report = config_report(config)
+        report = with_listeners(config_report(config))
     except ConfigurationError as error:
         if not as_json:
             raise
@@ -129,7 +130,8 @@ def check(
     traffic = traffic_in(requests_per_day, profile)
     plan = None if report.errors else plan_of(report, traffic, _sizes(report, context_tokens, measured))
     if as_json:
-        _tell_json(errors=report.errors, missing=report.missing, **({} if plan is None else asdict(plan)))
+        planned = {} if plan is None else asdict(plan) | {"serve": listener_lines(report.settings)}
+        _tell_json(errors=report.errors, missing=report.missing, **planned)
     else:
         _tell(config, report, plan)
     if plan is None:
@@ -161,7 +163,7 @@ def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
         console.print(_table(plan))
         console.print(Text("\nfields: where a live trace holds them"))
         console.print(_fields(plan))
-        for line in _lines(plan):
+        for line in (*_lines(plan), *map(report.as_written, listener_lines(report.settings))):
             console.print(Text(line))
         for part in _day(plan):
             console.print(part)

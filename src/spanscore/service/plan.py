@@ -32,7 +32,7 @@ def told(serve: ServeSettings) -> Iterator[str]:
         "tls" if serve.tls else "plain text",
         "a token" if serve.token_file or serve.token_env else "no token",
     ]
-    yield f"serve: {where or 'no listener'} ({', '.join(how)})"
+    yield f"spanscore serve: {where or 'no listener'} ({', '.join(how)})"
     yield mode_told(serve)
 
 
