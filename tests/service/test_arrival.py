@@ -1,0 +1,88 @@
+"""Every key of ``serve``, and of ``units`` for what arrives over the wire, arrives in the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.live import a_trace
+from tests.settings.test_arrival import LEAVES, WIRE, unusual, values
+
+from spanscore import OnlineScorer
+from spanscore.line.configuration import Configuration
+from spanscore.service.listeners import Listeners
+from spanscore.service.run import door_of
+from spanscore.settings.reading import read_settings
+
+FORWARD = {"endpoint": "http://127.0.0.1:9"}
+TOKEN = str(Path(__file__).parents[1] / "data" / "judge_key.txt")
+UNUSUAL: dict[str, Any] = {
+    "serve.grpc": "127.0.0.2:0",
+    "serve.http": "127.0.0.2:0",
+    "serve.mode": "tee",
+    "serve.forward.endpoint": "http://127.0.0.1:7/unusual",
+    "serve.forward.headers": ["unusual"],
+    "serve.token_file": TOKEN,
+    "serve.token_env": "UNUSUAL_TOKEN",
+    "units.late": "rescore",
+}
+"""Where any number or text will not do."""
+ELSEWHERE = {
+    "serve.tls.cert": "test_tls.py",
+    "serve.tls.key": "test_tls.py",
+    "serve.insecure": "test_plan.py",
+    "serve.drain": "test_serve.py",
+}
+"""Key → where what it does is seen from outside."""
+SEEN = sorted({path for path in LEAVES if path.startswith("serve.")} - ELSEWHERE.keys() | WIRE)
+
+
+def made_of(folder: Path, path: str | None) -> dict[str, Any]:
+    """Return place → value of all that hangs on the door and the listeners of a configuration."""
+    whole: dict[str, Any] = {
+        "metrics": ["exact_match"],
+        "serve": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0", "mode": "proxy", "forward": {**FORWARD}},
+    }
+    if path is not None:
+        *above, leaf = path.split(".")
+        section = whole
+        for part in above:
+            section = section.setdefault(part, {})
+        section[leaf] = UNUSUAL.get(path) or unusual(path)
+    (folder / "spanscore.yaml").write_text(yaml.safe_dump(whole))
+    settings = read_settings(folder / "spanscore.yaml", Configuration).settings
+    with OnlineScorer.from_config(folder / "spanscore.yaml", tracer_provider=a_trace().provider) as scorer:
+        door, _ = door_of(scorer, settings.serve, settings.units)
+        listeners = Listeners(door, settings.serve)
+        try:
+            return dict(values([door, listeners], "service", set()))
+        finally:
+            listeners.close()
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], set[str]]:
+    """What is made where nothing is unusual, and the places that are the same each time."""
+    one, other = (made_of(tmp_path_factory.mktemp("usual"), None) for _ in range(2))
+    return one, {place for place in one | other if one.get(place) == other.get(place)}
+
+
+@pytest.mark.parametrize("path", SEEN)
+def test_a_key_arrives_in_the_service(
+    path: str, tmp_path: Path, usual: tuple[dict[str, Any], set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNUSUAL_TOKEN", "unusual")
+    before, stable = usual
+
+    made = made_of(tmp_path, path)
+
+    changed = {place for place in stable | (made.keys() - before.keys()) if made.get(place) != before.get(place)}
+    assert changed, f"nothing reads {path}"
+
+
+def test_every_other_key_is_seen_from_outside() -> None:
+    seen = {path: Path(__file__).with_name(file).read_text("utf-8") for path, file in ELSEWHERE.items()}
+
+    assert [path for path, text in seen.items() if path not in LEAVES or path.rpartition(".")[2] not in text] == []
