@@ -17,10 +17,11 @@ from tests.servers.otlp import dead_endpoint
 from tests.service.backend import RawBackend, Reply
 
 from spanscore.codec.wire import Taken, WireSpan, from_json, taken_apart
+from spanscore.otel.exporters import send_by_default_to
 from spanscore.receivers.otlp.spans import Exit, Looked
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, ExportRequest
-from spanscore.service.proxy import Proxy, send_scores_along
+from spanscore.service.proxy import Proxy
 from spanscore.settings.serving import ForwardSettings
 
 PARTLY = ExportTraceServiceResponse(
@@ -238,6 +239,6 @@ def test_scores_leave_to_the_backend_unless_a_variable_says_where(
 ) -> None:
     monkeypatch.setattr(os, "environ", dict(told))
 
-    send_scores_along("http://backend:4318")
+    send_by_default_to("http://backend:4318")
 
     assert os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") == due

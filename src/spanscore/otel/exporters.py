@@ -27,6 +27,7 @@ __all__ = [
     "own_endpoints",
     "quiet_otlp_exporter",
     "sdk_disabled",
+    "send_by_default_to",
 ]
 
 _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
@@ -35,6 +36,9 @@ _OTLP_EXPORTERS: dict[Signal, tuple[str, str]] = {
     "logs": ("_log_exporter", "OTLPLogExporter"),
 }
 """Signal → module and class, which HTTP and gRPC name alike."""
+
+_SAY_WHERE = ("ENDPOINT", "PROTOCOL")
+"""How variables end that choose whom an exporter talks to: where one is set, all of that is the user's."""
 
 
 class _QuietProcessor:
@@ -144,6 +148,16 @@ def exporter_name(what: Signal) -> Literal["otlp", "none"]:
 def has_endpoint() -> bool:
     """Whether it is said where to send, so that what is sent is meant to arrive: nobody chose the default address."""
     return any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) for name in os.environ)
+
+
+def send_by_default_to(endpoint: str) -> None:
+    """Have what exporters of this process send leave to an endpoint of OTLP over HTTP, unless a variable says where.
+
+    It sets ``OTEL_EXPORTER_OTLP_ENDPOINT``; for a process of our own, before anything is exported.
+    """
+    prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
+    if not any(value and name.startswith(prefix) and name.endswith(_SAY_WHERE) for name, value in os.environ.items()):
+        os.environ[f"{prefix}ENDPOINT"] = endpoint
 
 
 def own_endpoints() -> dict[Signal, str]:

@@ -6,13 +6,11 @@ that the backend did not take nothing is kept, and its client sends all of it ag
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from spanscore import semconv
 from spanscore.codec.wire import Taken, WireSpan
 from spanscore.receivers.otlp.spans import Exit, Looked
 from spanscore.service.answers import LATER_S, Answer, accepted, refusal
@@ -23,10 +21,7 @@ from spanscore.service.outbox import Outbox
 from spanscore.service.split import rest_of
 from spanscore.settings.serving import ForwardSettings
 
-__all__ = ["Keeper", "Proxy", "send_scores_along"]
-
-_SAYS_WHERE: Final = ("ENDPOINT", "PROTOCOL")
-"""How variables of an exporter end that choose whom it talks to: where one is set, all of that is the user's."""
+__all__ = ["Keeper", "Proxy"]
 
 
 class Keeper(Protocol):
@@ -124,16 +119,6 @@ class Proxy:
 
     def _send_kept(self, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         return self._forwarder.send(TRACES, body, headers=headers)
-
-
-def send_scores_along(endpoint: str) -> None:
-    """Have the scores of this process leave to a proxy's backend, unless a variable says where they go.
-
-    To be called before a scorer is made: it sets ``OTEL_EXPORTER_OTLP_ENDPOINT`` of this process.
-    """
-    prefix = semconv.OTLP_ENDPOINT_ENV_PREFIX
-    if not any(name.startswith(prefix) and name.endswith(_SAYS_WHERE) for name, value in os.environ.items() if value):
-        os.environ[f"{prefix}ENDPOINT"] = endpoint
 
 
 def _answer_to(request: ExportRequest, backend: BackendAnswer) -> Answer:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.line.configuration import Configuration
-from spanscore.otel.exporters import own_endpoints
+from spanscore.line.received_rows import received_rows
+from spanscore.otel.exporters import own_endpoints, send_by_default_to
 from spanscore.scorer import OnlineScorer
 from spanscore.service.door import Door
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
@@ -55,7 +55,8 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     if wrong := [str(problem) for problem in problems(chosen)]:
         raise wrong_settings(config, wrong)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # of a client that fails its handshake it would print a line each
-    _aim_scores(chosen)
+    if chosen.mode == "proxy" and chosen.forward is not None:
+        send_by_default_to(chosen.forward.endpoint)
     refuse_own_endpoint(addresses(chosen), chosen)
     scorer = OnlineScorer.from_config(config)
     try:
@@ -130,10 +131,11 @@ def _tell(listeners: Listeners, scorer: OnlineScorer, chosen: ServeSettings, say
 
 
 def _counted(status: Status) -> Iterator[str]:
-    """Yield what became of the units, a line per metric."""
+    """Yield what came and what became of it: a line per metric, and the rows of the status."""
     for metric, eligible in status.eligible.items():
         ended = [f"{outcome} {units:,}" for outcome, units in sorted(status.outcomes[metric].items()) if units]
         yield f"{metric}: eligible {eligible:,}{': ' if ended else ''}{', '.join(ended)}"
+    yield from () if status.received is None else received_rows(status.received)
 
 
 def _overridden(given: ServeSettings, overrides: Mapping[str, Any]) -> ServeSettings:
@@ -142,10 +144,3 @@ def _overridden(given: ServeSettings, overrides: Mapping[str, Any]) -> ServeSett
     except ValidationError as error:
         told = (f"--{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors())
         raise ConfigurationError("; ".join(told)) from None
-
-
-def _aim_scores(serve: ServeSettings) -> None:
-    """Send the scores of a proxy where its spans go, unless the environment says where."""
-    said = any(name.startswith(semconv.OTLP_ENDPOINT_ENV_PREFIX) and name.endswith("ENDPOINT") for name in os.environ)
-    if serve.mode == "proxy" and serve.forward is not None and not said:
-        os.environ[f"{semconv.OTLP_ENDPOINT_ENV_PREFIX}ENDPOINT"] = serve.forward.endpoint
