@@ -90,7 +90,7 @@ class Forwarder:
     def __init__(self, settings: ForwardSettings) -> None:
         parts = urlsplit(settings.endpoint)
         self.endpoint = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-        self._path = parts.path.rstrip("/")
+        self._prefix, self._query = parts.path.rstrip("/"), f"?{parts.query}" if parts.query else ""
         self._listed = frozenset(name.lower() for name in settings.headers) - _OWN_HEADERS
         self._timeout_s = settings.timeout
         self._always = {"user-agent": "spanscore", **_credentials(parts.username, parts.password)}
@@ -129,9 +129,8 @@ class Forwarder:
 
     def _post(self, path: str, body: bytes, headers: Mapping[str, str]) -> BackendAnswer:
         try:
-            response = self._pool.urlopen(
-                "POST", self._path + path, body=body, headers=headers, retries=False, redirect=False
-            )
+            url = f"{self._prefix}{path}{self._query}"
+            response = self._pool.urlopen("POST", url, body=body, headers=headers, retries=False, redirect=False)
         except (HTTPError, OSError) as error:
             return BackendAnswer(HTTPStatus.SERVICE_UNAVAILABLE, error=self._clause(error))
         except (
