@@ -28,6 +28,7 @@ __all__ = ["BackendAnswer", "ForwardCounts", "Forwarder"]
 
 _CONNECTIONS: Final = 32
 """Kept open; more requests at once open more, which are closed again."""
+_TLS: Final = "TLS failed (SSL_CERT_FILE names authorities of your own)"
 _OWN_HEADERS: Final = frozenset(
     {"connection", "content-encoding", "content-length", "content-type", "expect", "host", "te", "transfer-encoding"}
 )
@@ -151,7 +152,7 @@ class Forwarder:
             return "connection refused" if "refused" in str(error) else "not reachable"
         if isinstance(error, TimeoutError):
             return f"no answer within {self._timeout_s:g} s"
-        return "TLS failed" if isinstance(error, SSLError) else f"connection lost ({type_name(error)})"
+        return _TLS if isinstance(error, SSLError) else f"connection lost ({type_name(error)})"
 
     def _count(self, answer: BackendAnswer) -> None:
         with self._lock:
