@@ -125,6 +125,9 @@ class Recorded(Protocol):
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         """Hand over the root of a unit that cannot be taken, to be ended at once, with what is known of it."""
 
+    def excluded(self, facts: Facts) -> None:
+        """Count a unit that sampling has excluded by what is known when it begins: nothing of it will come. Any thread."""
+
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Say that events of a unit were lost: it will end ``incomplete``."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -49,7 +49,7 @@ class Decisions:
 
     Args:
         metrics: names of all.
-        kept: closed units that are remembered.
+        kept: closed units that are remembered, and as many that sampling excluded when they began.
     """
 
     def __init__(self, metrics: Sequence[str], sampler: Sampler, ledger: Ledger, *, kept: int = _KEPT) -> None:
@@ -67,6 +67,7 @@ class Decisions:
         """Forget every unit: in a forked child."""
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
+        self._excluded: deque[Facts] = deque(maxlen=self._kept)
 
     # --- deciding ----------------------------------------------------------------------------------------------
 
@@ -93,6 +94,11 @@ class Decisions:
             self._remember(key, closed)
         self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
         return decisions
+
+    def excluded(self, facts: Facts) -> None:
+        """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
+        self._ledger.record_rejected(Outcome.NOT_SAMPLED)
+        self._excluded.append(facts)
 
     def _decided(
         self, facts: Facts, names: Sequence[str], decide: Callable[[Facts, str], Decision]
@@ -158,14 +164,16 @@ class Decisions:
     # --- explaining --------------------------------------------------------------------------------------------
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return what was decided on the units of a trace that are remembered, oldest first. Any thread.
+        """Return what was decided on the units of a trace that are remembered, oldest first, excluded ones last. Any thread.
 
         Raises:
             ConfigurationError: it is no trace id.
         """
         asked = _trace_id(trace_id)
         with self._lock:
-            return [self._told(key, closed) for key, closed in self._closed.items() if key.trace_id == asked]
+            told = [self._told(key, closed) for key, closed in self._closed.items() if key.trace_id == asked]
+        excluded = [facts for facts in self._excluded.copy() if facts.key.trace_id == asked]
+        return told + [self._told(facts.key, _Closed(outcomes=self._unsampled, facts=facts)) for facts in excluded]
 
     def _told(self, key: UnitKey, closed: _Closed) -> dict[str, Any]:
         decisions: Mapping[str, Decision] = closed.decisions

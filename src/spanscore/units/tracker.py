@@ -145,6 +145,10 @@ class Units:
         decisions = self._decisions.skipped(facts)
         pending.end({**self._skipped, **self._rules(decisions)} if decisions else self._skipped)
 
+    def excluded(self, facts: Facts) -> None:
+        """Count the unit, and remember it for ``explain``. Any thread."""
+        self._decisions.excluded(facts)
+
     def broken(self, key: UnitKey, now_ns: int) -> None:
         """Note that events of the unit were lost."""
         self._assembler.broken(key, now_ns)

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from tests.live import Held, identity_holds
 from tests.receivers.processor.traced import SCOPE, Answered, ask, running, scoring, started
 from tests.servers.server import poll
 
-from spanscore import Rule, semconv
+from spanscore import Rule, ScoringSpanProcessor, semconv
 from spanscore.context import judging
 
 
@@ -73,6 +74,50 @@ def test_a_unit_that_sampling_excludes_never_waits_and_is_never_read() -> None:
 
     assert scorer.status().outcomes == {"answered": {"not_sampled": 1}}
     assert not scorer.foreign_spans.translator.counted()
+
+
+def test_a_unit_that_sampling_excludes_is_explained() -> None:
+    with scoring(sample_rate=1e-9) as (scorer, exported, provider):
+        ask(provider.get_tracer(SCOPE))
+        root = exported.of("agent").context
+        (unit,) = scorer.explain(root.trace_id)
+
+    told = unit["metrics"]["answered"]
+    assert unit["span_id"] == f"{root.span_id:016x}"
+    assert (told["rates"], told["outcome"]) == ({"base": 1e-9}, "not_sampled")
+    assert told["randomness"] < told["threshold_met"]
+
+
+def test_what_runs_inside_of_a_run_that_began_before_the_processor_was_added_is_no_unit() -> None:
+    with scoring() as (scorer, _, _):
+        later = TracerProvider()
+        with running(later.get_tracer(SCOPE)):
+            later.add_span_processor(ScoringSpanProcessor(scorer))
+            ask(later.get_tracer(SCOPE), chats=2)
+        assert scorer.flush(5)
+
+    assert scorer.status().eligible == {"answered": 0}
+
+
+def test_what_runs_inside_of_a_span_that_says_later_what_it_is_is_a_unit() -> None:
+    with scoring() as (scorer, _, provider):
+        with provider.get_tracer("app").start_as_current_span("turn") as turn:
+            turn.set_attribute(semconv.OPERATION_NAME, semconv.INVOKE_AGENT)
+            ask(provider.get_tracer(SCOPE))
+        assert scorer.flush(5)
+
+    assert scorer.status().outcomes == {"answered": {"scored": 1}}
+
+
+def test_what_runs_inside_of_a_request_that_began_before_the_processor_was_added_is_a_unit() -> None:
+    with scoring() as (scorer, _, _):
+        later = TracerProvider()
+        with later.get_tracer("web").start_as_current_span("POST /chat"):
+            later.add_span_processor(ScoringSpanProcessor(scorer))
+            ask(later.get_tracer(SCOPE), chats=2)
+        assert scorer.flush(5)
+
+    assert scorer.status().outcomes == {"answered": {"scored": 1}}
 
 
 def test_what_asks_nothing_is_no_unit_whatever_the_dice_say() -> None:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from time import time_ns
 from typing import Any, Final
 
+from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanscore import context, semconv
@@ -19,6 +21,7 @@ from spanscore.codec.sdk import attributes_of, span_data
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, SpanData, UnitKey
+from spanscore.otel.beside import processors_beside
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
 from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, OpenUnits
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
@@ -95,15 +98,20 @@ class ForeignSpans:
 
     # --- the application's threads -----------------------------------------------------------------------------
 
-    def started(self, span: Any, front: object) -> bool:
-        """Note that a span started, which unit it belongs to; return whether it begins one that may be scored."""
+    def started(self, span: Any, front: object, around: Context | None = None) -> bool:
+        """Note that a span started, which unit it belongs to; return whether it begins one that may be scored.
+
+        Args:
+            front: the processor that saw it.
+            around: the context in which it started; None = the current one.
+        """
         role = self.scopes.role(_scope(span))
         if role is _OURS:
             return False
         of, ids, parent = self._open.of, span.context[_IDS], span.parent
         unit = None if parent is None else of.get(parent[_IDS])
         if unit is None:
-            return self._begin(span, ids, role, front)
+            return not self._is_step_of_earlier(span, front, around) and self._begin(span, ids, role, front)
         of[ids] = unit  # perhaps once more: another processor may have seen it, too
         unit.spans.append(ids)
         if isinstance(unit, FollowedUnit) and self._claims(span, role):
@@ -132,6 +140,16 @@ class ForeignSpans:
         is_read = is_root or self._claims(span, self.scopes.role(_scope(span)))
         return is_read and self._put(unit, span, ids[1], exits)
 
+    def _is_step_of_earlier(self, span: Any, front: object, around: Context | None) -> bool:
+        """Whether a span is a step of a run that began before the processor was added, which is never seen whole."""
+        if span.parent is None or span.parent.is_remote:
+            return False
+        above: Any = trace.get_current_span(around)
+        if not above.is_recording() or front not in processors_beside(above):
+            return False
+        role = self.scopes.role(_scope(above))  # by that alone: an operation may have been said after the start
+        return role is _CLAIMED or role is _MODEL_CLIENT
+
     def _begin(self, span: Any, ids: tuple[int, int], role: Role, front: object) -> bool:
         known = self._open.of.get(ids)
         if known is not None:  # another processor has seen it
@@ -156,8 +174,9 @@ class ForeignSpans:
             self._ready(span)
             self._is_ready = True
         state = span.context.trace_state
-        if not self._sampler.may(Facts(key, span.parent is None, state.to_header() if state else "")):
-            return ForeignUnit(key, counts=True)
+        facts = Facts(key, span.parent is None, state.to_header() if state else "")
+        if not self._sampler.may(facts):
+            return ForeignUnit(key, facts)
         self.units += 1
         return FollowedUnit(key, root=span, front=front, open={key.span_id: None})
 
@@ -167,12 +186,13 @@ class ForeignSpans:
 
     def _end_root(self, unit: ForeignUnit, span: ReadableSpan) -> None:
         self._open.end(unit, steady_ns())
-        if unit.counts and _may_be_unit(attributes_of(span)):
-            self._count_unsampled(unit)
+        if unit.excluded is not None and _may_be_unit(attributes_of(span)):
+            self._count_excluded(unit)
 
-    def _count_unsampled(self, unit: ForeignUnit) -> None:
-        unit.counts = False
-        self._admission.record_rejected(Outcome.NOT_SAMPLED)
+    def _count_excluded(self, unit: ForeignUnit) -> None:
+        facts, unit.excluded = unit.excluded, None
+        if facts is not None:
+            self._port.excluded(facts)
 
     def _put(self, unit: FollowedUnit, span: ReadableSpan, span_id: int, exits: Sequence[SpanProcessor]) -> bool:
         size = _SPAN_BYTES + _size_bytes(span)
@@ -185,8 +205,7 @@ class ForeignSpans:
         return False
 
     def _give_up(self, unit: ForeignUnit) -> None:
-        if unit.counts:  # now, as its end may never come
-            self._count_unsampled(unit)
+        self._count_excluded(unit)  # now, as its end may never come
         if isinstance(unit, FollowedUnit) and not unit.done:
             unit.broken = True
             self._inbox.put(self, (unit, None, (), 0), must=True)
@@ -221,8 +240,7 @@ class ForeignSpans:
             self._finish(unit, now_ns)
         while (oldest := self._open.oldest()) is not None and now_ns - oldest.since_ns >= _MAX_AGE_NS:
             self._open.end(oldest, now_ns)
-            if oldest.counts:
-                self._count_unsampled(oldest)
+            self._count_excluded(oldest)
             if isinstance(oldest, FollowedUnit):
                 self._see(oldest)
                 oldest.broken = True

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spanscore.model.span import SpanData, UnitKey
+from spanscore.model.span import Facts, SpanData, UnitKey
 from spanscore.receivers.processor.held_span import HeldSpan
 from spanscore.runtime.clock import steady_ns
 
@@ -28,14 +28,14 @@ class ForeignUnit:
     """One unit, from its root's start until its late spans are no longer awaited. Of one that is not followed this is all.
 
     Attributes:
-        counts: it counts as not sampled, once it is seen to be a unit at all.
+        excluded: by what sampling has excluded it, until it counts as not sampled: once it is seen to be a unit at all.
         spans: trace id and span id of all of its spans.
         since_ns: when it began.
         ended: its root has.
     """
 
     key: UnitKey
-    counts: bool = False
+    excluded: Facts | None = None
     spans: list[tuple[int, int]] = field(default_factory=list)
     since_ns: int = field(default_factory=steady_ns)
     ended: bool = False

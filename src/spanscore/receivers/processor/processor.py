@@ -68,7 +68,7 @@ class ScoringSpanProcessor(SpanProcessor):
         if self._processor is not None:
             self._processor.on_start(span, parent_context)
         try:
-            if self._spans.started(span, self) and self._exits:
+            if self._spans.started(span, self, parent_context) and self._exits:
                 self._look_beside(processors_beside(span))
         except Exception as error:  # noqa: BLE001
             log_internal_error("note that a span began", error)
