@@ -172,6 +172,9 @@ class _Port:
         self.handed_on[facts.key] += 1
         pending.end()
 
+    def excluded(self, facts: Facts) -> None:
+        self.handed_on[facts.key] += 1
+
     def broken(self, key: UnitKey, now_ns: int) -> None:
         assert key in self.opened_units, "a unit was broken that was not opened"
 
