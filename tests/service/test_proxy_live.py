@@ -79,6 +79,7 @@ def proxied(
     *,
     metric: Metric | None = None,
     timeout: float = 10.0,
+    headers: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[Proxied]:
     """Yield a proxy in front of a backend; at its end all has left."""
@@ -86,7 +87,9 @@ def proxied(
     metric = metric or ResponseRelevancy("lexical", embeddings="lexical")
     scorer = OnlineScorer([metric], capture=False, hold=60, **options)
     spans = scorer.otlp_spans(WireUnits(quiet=0.2))
-    proxy = Proxy(ForwardSettings(endpoint=endpoint, timeout=timeout), spans, max_bytes=64_000_000)
+    proxy = Proxy(
+        ForwardSettings(endpoint=endpoint, headers=list(headers), timeout=timeout), spans, max_bytes=64_000_000
+    )
     with listening(spans, onward=proxy) as running:  # type: ignore[arg-type]  # a taker that is real
         yield Proxied(running, scorer, proxy)
     scorer.shutdown(20)
@@ -274,3 +277,34 @@ def test_what_is_taken_while_the_scorer_ends_goes_on_as_it_came(monkeypatch: pyt
 
     assert seen.times == {span.span_id: 1 for span in sent}
     assert (seen.changed, seen.marked) == ([], {})
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+@pytest.mark.parametrize(
+    ("service", "path"),
+    [
+        ("trace.v1.TraceService", "/v1/traces"),
+        ("logs.v1.LogsService", "/v1/logs"),
+        ("metrics.v1.MetricsService", "/v1/metrics"),
+    ],
+)
+def test_what_comes_over_grpc_leaves_over_http_as_it_came(
+    service: str, path: str, compression: grpc.Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = requests_of([span for span in some_runs(9) if not span.attributes], 9)[0]
+
+    with (
+        RawBackend() as backend,
+        proxied(backend.endpoint, monkeypatch, headers=["X-Tenant"]) as (running, _, _),
+        grpc.insecure_channel(running.grpc, compression=compression) as channel,
+    ):
+        call = channel.unary_unary(f"/opentelemetry.proto.collector.{service}/Export")
+        answer = call(body, timeout=30, metadata=[("x-tenant", "t"), ("cookie", "c")])
+
+    (arrived,) = backend.arrived
+    is_compressed = arrived.headers.get("content-encoding") == "gzip"
+    assert (answer, arrived.path) == (b"", path)
+    assert (gzip.decompress(arrived.body) if is_compressed else arrived.body) == body
+    assert is_compressed == (compression is grpc.Compression.Gzip)
+    assert (arrived.headers["content-type"], arrived.headers["x-tenant"]) == (PROTOBUF["content-type"], "t")
+    assert "cookie" not in arrived.headers
