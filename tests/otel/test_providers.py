@@ -680,7 +680,7 @@ EMIT_AND_EXIT = """
     sinks = EvaluationSpans(providers), Events(providers), Instruments(Telemetry(providers.meter(), FixedCounts()))
     for n in range(1200):
         for sink in sinks:
-            sink.emit(unit(), [score(version=str(n))])
+            sink.emit(unit(), [score(id=f"{n + 1:032x}")])
     import time
     print(time.time())
     """

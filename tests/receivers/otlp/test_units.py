@@ -70,9 +70,12 @@ class Served:
     def send(self, *spans: WireSpan, to: Ways | None = None) -> list[WireSpan]:
         """Send a request, and have it read; return what is kept."""
         kept = self.receiver.take(Taken(spans, {}), to)
+        self.read()
+        return list(kept)
+
+    def read(self) -> None:
         while (entry := self.inbox.take()) is not None:
             self.receiver.handle(entry[1], self.now_ns)
-        return list(kept)
 
     def pass_time(self, seconds: float) -> None:
         self.now_ns += int(seconds * S)
@@ -255,6 +258,20 @@ def test_an_inbox_that_nobody_reads_is_full() -> None:
         served.receiver.take(Taken([agent()], {}))
 
     assert served.receiver.overloaded() == "inbox"
+
+
+def test_traces_that_nobody_has_read_are_open_too() -> None:
+    served, root = Served(traces=2), agent()
+    served.receiver.take(Taken([root, tool(root)], {}))
+    assert served.receiver.overloaded() is None
+
+    served.receiver.take(Taken([agent(trace=2)], {}))
+    assert served.receiver.overloaded() == "traces"
+
+    served.read()
+    assert served.receiver.overloaded() == "traces"
+    served.pass_time(2)
+    assert served.receiver.overloaded() is None
 
 
 # --- a proxy -------------------------------------------------------------------------------------------------------

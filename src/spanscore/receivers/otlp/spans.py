@@ -54,11 +54,13 @@ class _Arrived(NamedTuple):
     Attributes:
         spans: each with whether it is claimed.
         roots: how many of them begin a unit for sure.
+        traces: how many have a claimed one.
         kept: those that wait for their exit.
     """
 
     spans: Sequence[tuple[WireSpan, bool]]
     roots: int
+    traces: int
     kept: Sequence[WireSpan]
     exit: Exit | None
 
@@ -108,14 +110,14 @@ class OtlpSpans:
         self.table = TraceTable(bounds, follows=self._follows, stands_alone=self._stands_alone)
         self.forward: Callable[[], tuple[int, int, str]] | None = None
         self._kept = KeptSpans()
-        self._taken = self._read = self.units = 0
+        self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
     def reset(self) -> None:
         """Forget every span and count from zero: in a forked child, as what came in is the parent's."""
         self.counts.reset()
         self.table.reset()
         self._kept.reset()
-        self._taken = self._read = self.units = 0
+        self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
     # --- the threads of who listens ----------------------------------------------------------------------------
 
@@ -123,7 +125,7 @@ class OtlpSpans:
         """Return what is full, ``bytes``, ``traces`` or ``inbox``: the next request is to be refused. None: take it."""
         if self.table.bytes >= self._bounds.bytes:
             return "bytes"
-        if self.table.open >= self._bounds.traces:
+        if self.table.open + self._traces_taken - self._traces_read >= self._bounds.traces:
             return "traces"
         return None if self._inbox.admits() else "inbox"
 
@@ -169,8 +171,10 @@ class OtlpSpans:
         self.counts.took(len(taken.spans), taken.rejected, ours=ours, unclaimed=unclaimed)
         roots = sum([not span.parent_id or span.parent_is_remote for span in of_units])
         self._taken += roots
+        traces = len({span.trace_id for span in of_units})
+        self._traces_taken += traces  # a burst is read later, and may be many times what the table may hold
         size = sum([len(span.raw) for span in of_units])
-        self._inbox.put(self, _Arrived(spans, roots, kept, exit), size, must=True)
+        self._inbox.put(self, _Arrived(spans, roots, traces, kept, exit), size, must=True)
 
     def _may_be_scored(self, span: WireSpan) -> bool:
         """Whether a unit may be scored of which it is the root, or its trace's root is."""
@@ -190,6 +194,7 @@ class OtlpSpans:
         add = self.table.add
         for span, claimed in event.spans:
             add(span, claimed=claimed, now_ns=now_ns)
+        self._traces_read += event.traces
 
     def due(self, now_ns: int) -> None:
         """Hand on the units that are whole, and send on what waits in vain."""
