@@ -680,7 +680,7 @@ EMIT_AND_EXIT = """
     sinks = EvaluationSpans(providers), Events(providers), Instruments(Telemetry(providers.meter(), FixedCounts()))
     for n in range(1200):
         for sink in sinks:
-            sink.emit(unit(), [score(id=f"{n + 1:032x}")])
+            sink.emit(unit(), [score(id=f"{n + 1:016x}" * 2)])
     import time
     print(time.time())
     """
