@@ -91,6 +91,7 @@ class Scopes:
         ignored: beginnings of scopes that are not claimed.
         captures: whether our own handler records LangChain's runs.
         ours: scopes that are never claimed.
+        place: where all this is at work, for people.
 
     Attributes:
         inner: scope → runs that were no units of their own, as a framework's instrumentation is at work.
@@ -105,12 +106,14 @@ class Scopes:
         ignored: Sequence[str] = (),
         captures: Callable[[], bool] = lambda: False,
         ours: Set[str] = _OURS,
+        place: str = "this process",
     ) -> None:
         self._known = known
         self._listed = tuple(listed)
         self._ignored = tuple(ignored)
         self._captures = captures
         self._ours = ours
+        self._place = place
         self._framework = ""
         self._heard: dict[str, str] = {}
         self._roles: dict[str, Role] = {}
@@ -135,7 +138,7 @@ class Scopes:
         self.inner[scope] += 1
         log_once(
             f"inner {scope}",
-            f"spans of {scope} that stand alone are no units, as {self._framework} is at work in this process and its model"
+            f"spans of {scope} that stand alone are no units, as {self._framework} is at work in {self._place} and its model"
             f" calls cannot be told from others; units.scopes with {scope!r} makes a unit of each",
         )
         return True
@@ -168,7 +171,7 @@ class Scopes:
             way = "OnlineScorer(capture=False)" if ours else f"units.ignore_scopes with {heard!r}"
             log_once(
                 f"unheard {scope}",
-                f"{heard} and {scope} both trace {library} in this process; each run is scored once, on the spans of {heard}."
+                f"{heard} and {scope} both trace {library} in {self._place}; each run is scored once, on the spans of {heard}."
                 f" {way} has those of {scope} scored",
             )
         return heard == scope

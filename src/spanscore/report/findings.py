@@ -43,7 +43,7 @@ _WORDS = {
     "no_sample": "no question or answer found",
     "missing_field": "a field the metric needs is missing",
     "incomplete": "unit closed before its end",
-    "too_late": "arrived after its unit was closed",
+    "too_late": "its root came when its spans were given up",
     "refused": "inbox full",
     "queue_full": "queue full",
     "rate_limited": "judge's rate limit",

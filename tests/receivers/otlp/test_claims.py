@@ -116,3 +116,15 @@ def test_a_resource_that_cannot_be_read_hides_no_span() -> None:
     span = a_wire_span("chat")
 
     assert is_claimed(span._replace(origin=span.origin._replace(resource=b"\xff")))
+
+
+def test_names_from_the_wire_are_told_without_what_a_terminal_obeys(caplog: pytest.LogCaptureFixture) -> None:
+    by, shop = claims(), {"service.name": "shop\x1b[2J" + "x" * 1_000}
+    client = f"{CLIENT}\n\x1b[2J"
+    is_claimed(a_wire_span(scope=f"{FRAMEWORK}", resource=shop), by)
+
+    assert not by.is_unit(a_wire_span("chat", scope=client, resource=shop))
+
+    told = caplog.text + " ".join(by.inner)
+    assert "\x1b" not in told
+    assert "x" * 300 not in told

@@ -10,12 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.scopes import Role, Scopes, asks_nothing
+from spanscore.settings.printable import printable
 
 __all__ = ["WireClaims", "text_of"]
 
@@ -26,6 +27,7 @@ _KEY: Final = 0x0A
 _KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
 """What stands before the key of an attribute: its tag and its length. So a text that speaks of a mark betrays nothing."""
 _LONGEST: Final = 64
+_LONGEST_NAME: Final = 200
 _VALUE_BEHIND: Final = re.compile(rb"\x12(.)\n(.)([ -~]*)", re.DOTALL)
 _VALUE_BEFORE: Final = re.compile(rb"\x12(.)\n(.)([ -~]*)\Z", re.DOTALL)
 """A value, with its length, that is a text, with its length: of what is asked for, all of it is ASCII."""
@@ -53,7 +55,7 @@ class WireClaims:
 
     def role(self, span: WireSpan) -> Role:
         """Return what spans of its scope are: the same for all of one ``Origin``."""
-        return self._scopes_of(span).role(span.origin.scope_name)
+        return self._scopes_of(span).role(_told(span.origin.scope_name))
 
     def has(self, span: WireSpan, role: Role) -> bool:
         """Whether a span of this role is claimed."""
@@ -86,7 +88,7 @@ class WireClaims:
         return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
 
     def _is_inner(self, root: WireSpan) -> bool:
-        scopes, scope = self._scopes_of(root), root.origin.scope_name
+        scopes, scope = self._scopes_of(root), _told(root.origin.scope_name)
         role = scopes.role(scope)
         is_model = role is Role.MODEL_CLIENT or (
             role is Role.UNKNOWN and text_of(root.raw, semconv.OPERATION_NAME) in semconv.MODEL_OPERATIONS
@@ -104,13 +106,27 @@ class WireClaims:
         try:
             attributes = span_data_of(span).resource or {}
         except UnreadableRequest:  # another span of the resource tells
-            return self._processes.setdefault(("", ""), self._scopes())
-        process = str(attributes.get("service.name", "")), str(attributes.get("service.instance.id", ""))
-        scopes = self._processes.setdefault(process, self._scopes())
+            return self._processes.setdefault(("", ""), self._scopes("some process"))
+        process = _told(attributes.get("service.name", "")), str(attributes.get("service.instance.id", ""))
+        scopes = self._processes.setdefault(
+            process, self._scopes(f"the process of {process[0] or 'an unnamed service'}")
+        )
         return self._resources.setdefault(resource, scopes)
 
-    def _scopes(self) -> Scopes:
-        return Scopes(self._translator.knows, listed=self._listed, ignored=self._ignored, ours=semconv.EVALUATOR_SCOPES)
+    def _scopes(self, place: str) -> Scopes:
+        return Scopes(
+            self._translator.knows,
+            listed=self._listed,
+            ignored=self._ignored,
+            ours=semconv.EVALUATOR_SCOPES,
+            place=place,
+        )
+
+
+def _told(name: Any) -> str:
+    """Return a name from the wire as it may stand in a log: anything may be in it."""
+    text = str(name)[:_LONGEST_NAME]
+    return text if text.isprintable() else printable(text)
 
 
 def text_of(raw: bytes, name: str) -> str | None:
