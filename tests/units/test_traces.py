@@ -98,6 +98,15 @@ def test_a_unit_closes_although_others_of_its_trace_go_on():
     assert told(table.due(4 * S)) == [(20, [20], None)]
 
 
+def test_a_unit_is_due_by_the_latest_span_of_its_own():
+    table = Table()
+    table.take(span(1, trace=1), span(1, trace=2))
+    table.take(span(2, 1, trace=1), at=S)
+
+    assert [unit.key.trace_id for unit in table.due(2 * S)] == [2]
+    assert [unit.key.trace_id for unit in table.due(3 * S)] == [1]
+
+
 def test_a_span_that_is_sent_twice_is_counted_and_the_first_one_stays():
     table = Table()
     table.take(span(1), span(2, 1), span(2, 1, size=999), span(1))
@@ -235,6 +244,27 @@ def test_units_under_one_span_that_never_comes_are_units_whenever_they_come():
     assert told(table.due(160 * S)) == [(2, [2], None)]
 
 
+def test_orphans_are_due_by_the_latest_span_of_their_own_trace():
+    table = Table(alone=[1])
+    table.take(span(1, 99, trace=1), span(1, 99, trace=2))
+    table.note(span(2, 99, trace=1), at=S)
+
+    assert [unit.key.trace_id for unit in table.due(60 * S)] == [2]
+    assert [unit.key.trace_id for unit in table.due(61 * S)] == [1]
+
+
+def test_a_span_that_is_sent_again_when_its_parent_came_too_late_is_no_unit():
+    table = Table(alone=[10, 20])
+    table.take(span(10, 5))
+    table.due(60 * S)
+    table.take(span(20, 5), span(5), at=61 * S)
+    assert told(table.due(63 * S)) == [(5, [20, 5], Outcome.TOO_LATE)]
+
+    table.take(span(20, 5), span(10, 5), at=70 * S)
+
+    assert (table.due(200 * S), table.late, table.duplicates) == ([], 1, 1)
+
+
 # --- bounds ----------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +298,13 @@ def test_a_unit_that_gets_spans_for_too_long_closes_incomplete():
     assert [unit.outcome for unit in table.due(60 * S)] == [Outcome.INCOMPLETE]
 
 
+def test_orphans_that_are_too_many_for_a_unit_are_an_incomplete_one():
+    table = Table(alone=[1], max_spans=2)
+    table.take(span(3, 1), span(2, 1), span(1, 99))
+
+    assert [unit.outcome for unit in table.due(60 * S)] == [Outcome.INCOMPLETE]
+
+
 def test_the_age_of_a_unit_begins_with_its_first_span():
     table = Table(max_age_ns=60 * S)
     table.take(span(2, 1))
@@ -287,6 +324,50 @@ def test_spans_whose_trace_never_falls_silent_wait_no_longer_than_a_unit_may():
         closed += [(second, one) for one in told(table.due(second * S))]
 
     assert closed == [(600, (1, [1], None))]
+
+
+def test_the_oldest_traces_in_which_nothing_is_claimed_make_room():
+    table = Table(traces=2)
+    table.note(span(1, trace=1), span(1, trace=2))
+    table.note(span(2, 1, trace=1), span(1, trace=3), at=S)
+
+    table.take(*(span(9, 1, trace=trace) for trace in (1, 2, 3)), at=S)
+
+    assert [unit.key.trace_id for unit in table.due(3 * S)] == [1, 3]
+    assert table.waiting_for_root == 1
+
+
+def test_a_closed_unit_leaves_no_ids():
+    table = Table()
+    table.note(span(3, 1))
+    table.take(span(4, 3), span(1))
+    table.note(span(5, 1))
+
+    table.due(2 * S)
+
+    assert table.next_due_ns() is None
+
+
+def test_ids_that_were_forgotten_leave_room_for_others():
+    table = Table(traces=2)  # and so 20 ids
+    for trace in range(1, 100):
+        table.note(span(1, trace=trace), at=trace * HOUR)
+        table.take(span(2, 1, trace=trace), at=trace * HOUR)
+        table.note(span(3, 2, trace=trace), at=trace * HOUR)
+        table.take(span(4, 3, trace=trace), at=trace * HOUR)
+
+        assert told(table.due(trace * HOUR + 2 * S)) == [(2, [2, 4], None)]
+
+
+def test_ids_of_a_trace_that_goes_on_leave_room_for_others():
+    table = Table(traces=2_000)  # and so 20,000 ids
+    table.take(span(1, 99))
+    table.note(*(span(n, 99) for n in range(100, 30_100)))
+
+    table.note(span(1, trace=2))
+    table.take(span(2, 1, trace=2))
+
+    assert told(table.due(2 * S)) == [(2, [2], None)]
 
 
 def test_one_trace_that_waits_for_a_root_cannot_take_all_the_room():
@@ -372,6 +453,16 @@ def test_a_span_that_is_not_claimed_or_was_there_opens_no_unit_again():
 
     assert table.due(HOUR) == []
     assert (table.late, table.duplicates, table.revisions) == (1, 1, 0)
+
+
+def test_what_is_forgotten_of_its_trace_leaves_a_unit_that_may_be_opened_again():
+    table = Table(late="rescore", unfollowed=[10])
+    table.take(span(1), span(2, 1), span(10, 99, remote=True))
+    table.due(2 * S)
+
+    table.take(span(3, 2), at=3 * S)
+
+    assert told(table.due(5 * S)) == [(1, [1, 2, 3], None)]
 
 
 def test_a_unit_that_was_too_large_or_is_not_followed_is_not_opened_again():
