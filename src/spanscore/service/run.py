@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ Say = Callable[[str], None]
 
 _FOR_SCORES: Final = 0.8
 """Share of the drain, in a proxy: what is left is for the held spans."""
+_COLLECTIONS: Final = (50_000, 20, 50)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
 
@@ -99,6 +101,7 @@ async def _until_signal(listeners: Listeners, chosen: ServeSettings, started: Ca
     for number in _SIGNALS:
         loop.add_signal_handler(number, asked.set)
     await listeners.start()
+    _spare_collections()
     started()
     await asked.wait()
     until = monotonic() + chosen.drain
@@ -110,6 +113,17 @@ async def _until_signal(listeners: Listeners, chosen: ServeSettings, started: Ca
     )
     await listeners.stop()
     return until
+
+
+def _spare_collections() -> None:
+    """Leave what is loaded by now, for good, out of garbage collections, and have fewer of them.
+
+    Spans that wait are objects that stay, each of which brings the next full collection nearer: that of some 300,000 objects of
+    modules was half of what a span cost (8.4 µs of CPU at the door, 3.4 without; 50 spans a request).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTIONS)
 
 
 def _unready(door: Door) -> str:
