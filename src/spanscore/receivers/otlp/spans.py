@@ -154,8 +154,7 @@ class OtlpSpans:
                 origin, role = span.origin, claims.role(span)
             if role is not _OURS:
                 spans.append((span, claims.has(span, role)))
-        kept = [span for span, claimed in spans if claimed and self._may_be_scored(span)] if keep else []
-        return Looked(taken, spans, kept)
+        return Looked(taken, spans, self._to_keep([span for span, claimed in spans if claimed]) if keep else [])
 
     def take_in(self, looked: Looked, exit: Exit | None) -> None:
         """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
@@ -176,13 +175,20 @@ class OtlpSpans:
         size = sum([len(span.raw) for span in of_units])
         self._inbox.put(self, _Arrived(spans, roots, traces, kept, exit), size, must=True)
 
-    def _may_be_scored(self, span: WireSpan) -> bool:
-        """Whether a unit may be scored of which it is the root, or its trace's root is."""
-        return self._may(span) or (bool(span.parent_id) and self._may(span, is_trace_root=True))
+    def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
+        """Return the spans of units that may be scored: of their trace's root, or of one that may begin with them."""
+        ids, by_trace, kept = {span.span_id for span in claimed}, dict[tuple[bytes, str], bool](), list[WireSpan]()
+        for span in claimed:
+            of_trace = span.trace_id, trace_state_of(span)
+            if of_trace not in by_trace:  # by nothing else is a trace's root sampled
+                by_trace[of_trace] = self._may(span, is_trace_root=True)
+            begins = span.parent_is_remote or (span.parent_id and span.parent_id not in ids)
+            if by_trace[of_trace] or (begins and self._may(span, is_trace_root=False)):
+                kept.append(span)
+        return kept
 
-    def _may(self, span: WireSpan, *, is_trace_root: bool | None = None) -> bool:
-        root = not span.parent_id if is_trace_root is None else is_trace_root
-        return self._sampler.may(Facts(key_of(span), root, trace_state_of(span)))
+    def _may(self, span: WireSpan, *, is_trace_root: bool) -> bool:
+        return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state_of(span)))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
@@ -260,7 +266,7 @@ class OtlpSpans:
         ]
 
     def _follows(self, root: WireSpan) -> bool:
-        return self._may(root) and self._claims.asks(root)
+        return self._may(root, is_trace_root=not root.parent_id) and self._claims.asks(root)
 
     def _stands_alone(self, span: WireSpan) -> bool:
         """Whether a span whose parent never came is a unit: an agent, workflow or chain with content."""
