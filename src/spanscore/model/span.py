@@ -59,15 +59,16 @@ class Attributes(Mapping[str, Any]):
             self._render = None
         return self._plain
 
-    def _holding(self, key: str) -> Mapping[str, Any]:
-        return self._all() if self._render is not None and semconv.is_content(key) else self._plain
-
     def __getitem__(self, key: str) -> Any:
-        return self._holding(key)[key]
+        if self._render is not None and semconv.is_content(key):
+            self._all()
+        return self._plain[key]
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
-        return self._holding(key).get(key, default)
+        if self._render is not None and semconv.is_content(key):
+            self._all()
+        return self._plain.get(key, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
