@@ -136,11 +136,12 @@ class Scopes:
         if not self._framework or scope.startswith(self._listed):
             return False
         self.inner[scope] += 1
-        log_once(
-            f"inner {scope}",
-            f"spans of {scope} that stand alone are no units, as {self._framework} is at work in {self._place} and its model"
-            f" calls cannot be told from others; units.scopes with {scope!r} makes a unit of each",
-        )
+        if self.inner[scope] == 1:
+            log_once(
+                f"inner {scope}",
+                f"spans of {scope} that stand alone are no units, as {self._framework} is at work in {self._place} and its"
+                f" model calls cannot be told from others; units.scopes with {scope!r} makes a unit of each",
+            )
         return True
 
     def _role(self, scope: str) -> Role:
