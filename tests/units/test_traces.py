@@ -257,8 +257,8 @@ def test_a_span_that_is_sent_again_when_its_parent_came_too_late_is_no_unit():
     table = Table(alone=[10, 20])
     table.take(span(10, 5))
     table.due(60 * S)
-    table.take(span(20, 5), span(5), at=61 * S)
-    assert told(table.due(63 * S)) == [(5, [20, 5], Outcome.TOO_LATE)]
+    table.take(span(20, 5), span(5, 1), span(1), at=61 * S)
+    assert told(table.due(63 * S)) == [(1, [20, 5, 1], Outcome.TOO_LATE)]
 
     table.take(span(20, 5), span(10, 5), at=70 * S)
 
@@ -296,6 +296,18 @@ def test_a_unit_that_gets_spans_for_too_long_closes_incomplete():
     table.take(span(200, 1), at=60 * S)
 
     assert [unit.outcome for unit in table.due(60 * S)] == [Outcome.INCOMPLETE]
+
+
+def test_the_age_of_a_unit_begins_with_its_first_span_where_spans_of_its_trace_were_given_up():
+    table = Table(max_age_ns=60 * S)
+    table.take(span(3, 2))
+    table.due(60 * S)
+    table.take(span(2, 1), at=61 * S)
+    table.take(span(1), at=120 * S)
+
+    table.take(span(4, 1), at=121 * S)
+
+    assert [unit.outcome for unit in table.due(121 * S)] == [Outcome.INCOMPLETE]
 
 
 def test_orphans_that_are_too_many_for_a_unit_are_an_incomplete_one():
