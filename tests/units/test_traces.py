@@ -223,6 +223,28 @@ def test_a_unit_is_too_late_when_a_span_between_comes_after_what_is_below_it_was
     assert told(table.due(63 * S)) == [(1, [2, 1], Outcome.TOO_LATE)]
 
 
+def test_a_unit_is_too_late_when_a_span_between_comes_late_that_is_not_claimed():
+    table = Table()
+    table.take(span(3, 2))
+    table.due(60 * S)
+
+    table.note(span(2, 1), at=61 * S)
+    table.take(span(1), at=61 * S)
+
+    assert told(table.due(63 * S)) == [(1, [1], Outcome.TOO_LATE)]
+
+
+def test_a_unit_is_not_too_late_because_of_spans_that_are_not_claimed():
+    table = Table()
+    table.note(span(2, 1), span(4, 3))
+    table.take(span(20, 10))
+    table.due(60 * S)
+
+    table.take(span(1), span(3), at=61 * S)
+
+    assert told(table.due(63 * S)) == [(1, [1], None), (3, [3], None)]
+
+
 def test_a_span_that_is_not_claimed_is_never_too_late():
     table = Table(alone=[1, 2])
     table.take(span(1, 99))
@@ -369,6 +391,15 @@ def test_ids_that_were_forgotten_leave_room_for_others():
         table.take(span(4, 3, trace=trace), at=trace * HOUR)
 
         assert told(table.due(trace * HOUR + 2 * S)) == [(2, [2, 4], None)]
+
+
+def test_orphans_are_given_up_however_many_ids_their_trace_has():
+    table = Table(alone=[40_000])
+    table.take(span(1, 99), span(40_000, 98))
+    table.note(*(span(n, 50_000 + n) for n in range(100, 10_100)))
+
+    assert told(table.due(60 * S)) == [(40_000, [40_000], None)]
+    assert (table.orphans, table.next_due_ns()) == (1, None)
 
 
 def test_ids_of_a_trace_that_goes_on_leave_room_for_others():

@@ -171,7 +171,7 @@ class TraceTable:
         if unit.last_ns != self._now_ns:
             unit.last_ns = self._now_ns
             self._quiet.move_to_end(unit)
-        if self._is_too_large(unit) or self._now_ns - unit.since_ns >= self._bounds.max_age_ns:
+        if unit.is_too_large(self._bounds) or self._now_ns - unit.since_ns >= self._bounds.max_age_ns:
             self._close(unit, Outcome.INCOMPLETE)
 
     def _follow(self, trace: OpenTrace, entries: list[WireSpan | bytes], owner: GatheredUnit | None) -> None:
@@ -261,6 +261,8 @@ class TraceTable:
                 return self._note_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
         self._traces.note(owner)
+        if trace.gave_up and self._past.comes_late(trace.id, span_id):
+            owner.verdict = Outcome.TOO_LATE
         return owner
 
     def _count_gone(self, owner: GatheredUnit, orphans: int = 1) -> None:
@@ -285,9 +287,6 @@ class TraceTable:
         """Whether that is the root of a closed unit of which the ids were forgotten."""
         return trace.forgot and self._past.is_closed(trace.id, span_id)
 
-    def _is_too_large(self, unit: GatheredUnit) -> bool:
-        return unit.count > self._bounds.max_spans or unit.bytes > self._bounds.max_bytes
-
     def _unwait(self, trace: OpenTrace, size: int) -> None:
         if size:
             self.waiting_for_root -= trace.bytes == size
@@ -304,7 +303,8 @@ class TraceTable:
             self._close(unit, unit.verdict)
         silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
         for trace in [*silent]:
-            self._give_up(trace)
+            if trace.bytes:
+                self._give_up(trace)
             if not (trace.units or trace.kept):
                 self._traces.drop(trace)
             elif trace.id in self._traces.by_id:
@@ -372,10 +372,11 @@ class TraceTable:
         """Make units or orphans of the waiting spans that came by then, None = of all, cycles included."""
         for parent_id, tops in trace.tops(until_ns):
             is_late = trace.arrival(tops[0]) > trace.over_ns and not self._past.is_ambient(trace.id, parent_id)
-            trace.gave_up = True
-            self._past.give_up(trace.id, parent_id, ambient=not is_late)
-            gone = FORGOTTEN if is_late else ORPHANED
-            self._give_up_tops(trace, tops, gone, verdict)
+            before = trace.bytes
+            self._give_up_tops(trace, tops, FORGOTTEN if is_late else ORPHANED, verdict)
+            if trace.bytes < before:
+                trace.gave_up = True
+                self._past.give_up(trace.id, parent_id, ambient=not is_late)
         if until_ns is None:
             for parent_id in [*trace.waiting]:
                 self._follow(trace, trace.waiting.pop(parent_id, []), ORPHANED)
@@ -396,4 +397,6 @@ class TraceTable:
                 self._follow(trace, [top], None)
                 unit = trace.nodes[top[1]]
                 if isinstance(unit, GatheredUnit) and not unit.closed:
-                    self._close(unit, Outcome.INCOMPLETE if self._is_too_large(unit) else unit.verdict or verdict)
+                    self._close(
+                        unit, Outcome.INCOMPLETE if unit.is_too_large(self._bounds) else unit.verdict or verdict
+                    )
