@@ -8,7 +8,7 @@ from spanscore.model.received import Received
 
 __all__ = ["received_rows"]
 
-_MB = 1_000_000
+_KB, _MB = 1_000, 1_000_000
 
 
 def received_rows(received: Received) -> Iterator[str]:
@@ -23,7 +23,7 @@ def received_rows(received: Received) -> Iterator[str]:
 
 
 def _door(received: Received) -> Iterator[str]:
-    size = f"{received.bytes / _MB:,.1f} MB"
+    size = f"{received.bytes / _MB:,.1f} MB" if received.bytes >= _MB else f"{received.bytes / _KB:,.1f} kB"
     yield f"door: {_number(received.requests, 'request')}, {_number(received.spans, 'span')}, {size}"
     if refused := _by_reason(received.refused):
         yield f"refused {refused}"

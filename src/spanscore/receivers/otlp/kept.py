@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Final
 
 from spanscore.codec.wire import WireSpan
@@ -65,7 +66,8 @@ class KeptSpans:
         if (due_ns := self.next_due_ns()) is None or now_ns < due_ns:
             return
         stay = closing()
-        overdue = [key for key, (since_ns, _) in self._waiting.items() if now_ns - since_ns >= _EARLY_NS]
+        waiting = takewhile(lambda held: now_ns - held[1][0] >= _EARLY_NS, self._waiting.items())
+        overdue = [key for key, _ in waiting]
         for key in overdue:
             if key in stay:
                 self._waiting[key] = now_ns, self._waiting[key][1]
