@@ -14,12 +14,16 @@ import pytest
 from google.protobuf.json_format import Parse
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import TracerProvider
 from tests.service.fuzz import a_bad_request
 from tests.service.listening import Running, Taker, listening
+from tests.service.metrics import Answered
 
+from spanscore import OnlineScorer
 from spanscore.codec.wire import Taken
 from spanscore.service.answers import JSON, Answer
 from spanscore.service.door import Door, ExportRequest
+from spanscore.settings.serving import WireUnits
 
 DEFINED = {200, 400, 404, 413}
 ROOM = 64 * 2**20
@@ -53,19 +57,23 @@ def is_read(answer: Answer) -> bool:
 
 
 def test_ten_thousand_bad_requests_have_one_defined_answer_each_and_leave_no_memory_behind() -> None:
-    taker, dice = Forgetful(), random.Random(21)
-    door, statuses = Door(taker, inflated=64_000_000), Counter[int]()
-    before = 0
-    for number in range(10_000):
-        if number == 1_000:  # caches are filled, and the allocator has what it keeps
-            before = resident()
-        answer = door.answer(a_bad_request(dice))
-        assert is_read(answer)
-        statuses[answer.status] += 1
+    dice, statuses, before = random.Random(21), Counter[int](), 0
+    with OnlineScorer([Answered()], tracer_provider=TracerProvider(shutdown_on_exit=False)) as scorer:
+        taker = scorer.otlp_spans(WireUnits(quiet=0.0))
+        door = Door(taker, inflated=64_000_000)
+        for number in range(10_000):
+            if number == 1_000:  # caches are filled, and the allocator has what it keeps
+                before = resident()
+            answer = door.answer(a_bad_request(dice))
+            assert is_read(answer)
+            statuses[answer.status] += 1
+        grown = resident() - before
+        scorer.shutdown(10)
+        status = scorer.status()
 
-    assert statuses.keys() == DEFINED
-    assert resident() - before < ROOM
-    assert taker.counts.requests == 10_000
+    assert (statuses.keys(), taker.counts.requests) == (DEFINED, 10_000)
+    assert grown < ROOM
+    assert sum(status.outcomes["answered"].values()) == status.eligible["answered"] > 0
 
 
 @pytest.fixture(scope="module")
