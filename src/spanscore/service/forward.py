@@ -79,23 +79,20 @@ class ForwardCounts:
 
 
 class Forwarder:
-    """Sends requests on to one backend. Any thread; blocks for as long as the backend takes, and at most ``timeout``.
+    """Sends requests on to one backend. Any thread; blocks until the backend answers, or is silent for ``timeout``.
 
     Args:
         settings: where to, and which headers go along.
-
-    Attributes:
-        endpoint: for people, without credentials.
     """
 
     def __init__(self, settings: ForwardSettings) -> None:
         parts = urlsplit(settings.endpoint)
-        self.endpoint = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._prefix, self._query = parts.path.rstrip("/"), f"?{parts.query}" if parts.query else ""
         self._listed = frozenset(name.lower() for name in settings.headers) - _OWN_HEADERS
         self._timeout_s = settings.timeout
         self._always = {"user-agent": "spanscore", **_credentials(parts.username, parts.password)}
-        self._pool = PoolManager(maxsize=_CONNECTIONS, timeout=settings.timeout).connection_from_url(self.endpoint)
+        self._pool = PoolManager(maxsize=_CONNECTIONS, timeout=settings.timeout).connection_from_url(where)
         self._lock = Lock()
         self._counts = ForwardCounts()
 
@@ -134,9 +131,7 @@ class Forwarder:
             response = self._pool.urlopen("POST", url, body=body, headers=headers, retries=False, redirect=False)
         except (HTTPError, OSError) as error:
             return BackendAnswer(HTTPStatus.SERVICE_UNAVAILABLE, error=self._clause(error))
-        except (
-            ValueError
-        ):  # a header that HTTP cannot carry (a line break, letters beyond Latin-1): it will not pass later
+        except ValueError:  # a header with a line break, or letters beyond Latin-1: it will not pass later
             return BackendAnswer(HTTPStatus.BAD_REQUEST, error="a header cannot be sent on")
         if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
             return BackendAnswer(

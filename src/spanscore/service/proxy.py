@@ -60,17 +60,12 @@ class Proxy:
         self._outbox = Outbox(max_bytes=max_bytes)
         self._courier = Courier(self._send_kept, self._outbox)
 
-    @property
-    def endpoint(self) -> str:
-        """For people, without credentials."""
-        return self._forwarder.endpoint
-
     def overloaded(self) -> str | None:
         """Return ``forward`` while too much waits for the backend; None where there is room."""
         return "forward" if self._outbox.is_full else None
 
     def spans(self, request: ExportRequest, body: bytes, taken: Taken) -> Answer:
-        """Keep spans of a request and send the rest on: as it came where none is kept.
+        """Send a request on, and keep of it what may be scored: as it came where that is nothing.
 
         Args:
             request: as it came.
