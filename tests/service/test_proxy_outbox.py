@@ -192,6 +192,17 @@ def test_a_span_that_the_backend_cannot_read_costs_no_other() -> None:
     assert backend.outbox.counts() == OutboxCounts(sent=3, lost=1, last_loss="HTTP 400")
 
 
+def test_once_the_span_is_found_that_cannot_be_read_requests_are_as_large_as_before() -> None:
+    backend = Backend()
+    bad = BackendAnswer(400, error="HTTP 400")
+    backend.answer = lambda body, _: bad if b"bad" in body else OK  # type: ignore[method-assign]
+
+    backend.put("bad", *["a"] * 1_000)
+    backend.wait(1)
+
+    assert [len(names) for names, _ in backend.requests] == [BATCH, 1_000 - BATCH]
+
+
 def test_spans_that_the_backend_rejects_of_a_request_are_lost_and_told() -> None:
     rejected = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=1))
     backend = Backend(OK._replace(body=rejected.SerializeToString()))

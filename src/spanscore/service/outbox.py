@@ -176,6 +176,8 @@ class Outbox:
             else:
                 self._settle(spans, answer)
                 self._remove(batch, now_s)
+                if answer.status in _MAY_BE_ONE_SPANS:  # it was this one
+                    lane.most = BATCH
 
     def hurry(self, now_s: float) -> None:
         """Have all that waits, or is yet to come, be due at once."""
