@@ -42,9 +42,9 @@ def agent_run(random: Random) -> list[Span]:
     return spans
 
 
-def requests_of(spans: Sequence[Span], size: int) -> list[bytes]:
+def requests_of(spans: Sequence[Span], size: int, scope_name: str = "my.agents") -> list[bytes]:
     """Return them in export requests of so many spans."""
-    scope = InstrumentationScope(name="my.agents", version="1.2")
+    scope = InstrumentationScope(name=scope_name, version="1.2")
     parts = [spans[start : start + size] for start in range(0, len(spans), size)]
     return [
         ExportTraceServiceRequest(

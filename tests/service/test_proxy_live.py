@@ -214,6 +214,20 @@ def test_a_slow_backend_gets_each_span_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert scorer.status().outcomes == {"response_relevancy": {"scored": 40}}
 
 
+def test_evaluations_that_come_by_are_passed_on_and_never_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, sent = some_runs(1), some_runs(2)
+
+    with RawBackend() as backend:
+        with proxied(backend.endpoint, monkeypatch) as (running, scorer, _):
+            both = requests_of(ours, 4, "spanscore.judge")[0] + requests_of(sent, 8)[0]  # a request of both
+            send_until_taken(running, [both], over_http)
+            assert scorer.flush(30)
+        seen = seen_at(backend.taken, sent)
+
+    assert [span for span in seen.scores if span in ours] == ours
+    assert scorer.status().eligible == {"response_relevancy": 2}
+
+
 def test_at_the_end_spans_that_wait_for_a_judge_leave_as_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = some_runs(40)
     hanging = SimpleCriteria(HangingJudge(), name="polite", definition="Score 1 to 5 by how polite it is.")
