@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import sys
 import urllib.request
 from collections import Counter
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.servers.server import Server, children, free_port, poll
+from tests.servers.server import Server, children, free_port
 
 __all__ = ["Served", "free_ports", "serving"]
 
@@ -106,13 +105,6 @@ def serving(
         deadline_s=READY_WITHIN_S,
     )
     try:
-        for port in (ports["http"], ports["grpc"]):
-            poll(lambda port=port: _takes(port), deadline_s=READY_WITHIN_S, what=f"port {port} to be listened on")
         yield Served(f"http://{at['http']}", at["grpc"], f"http://{at['monitor']}", server.log, server.pid, ports)
     finally:
         server.stop()
-
-
-def _takes(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 from tests.integrations.serving import serving
@@ -31,6 +32,16 @@ real = time.time_ns
 time.time_ns = lambda: real() - (3_600_000_000_000 if os.path.exists("back") else 0)
 """
 SLOW = {**SETTINGS, "units": {"quiet": "2s"}}
+
+
+def test_what_is_ready_is_listened_on(tmp_path: Path) -> None:
+    with OtlpReceiver() as backend, serving(tmp_path, SETTINGS, scores_to=backend.endpoint) as served:
+        refused = {}
+        for name in ("http", "grpc"):
+            with socket.socket() as client:
+                refused[name] = client.connect_ex(("127.0.0.1", served.ports[name]))
+
+    assert refused == {"http": 0, "grpc": 0}
 
 
 def test_a_metric_that_forks_costs_no_score(tmp_path: Path) -> None:

@@ -80,14 +80,20 @@ def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits) -> tu
 
 
 def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: Say) -> None:
+    if scorer.scrape_endpoint is not None:
+        scorer.scrape_endpoint.unready = lambda: "starting"
     from spanscore.service.listeners import Listeners  # what it takes is known to be there
 
     door, proxy = door_of(scorer, chosen, units)
-    if scorer.scrape_endpoint is not None:
-        scorer.scrape_endpoint.unready = lambda: _unready(door)
     listeners = Listeners(door, chosen)
+
+    def started() -> None:
+        if scorer.scrape_endpoint is not None:
+            scorer.scrape_endpoint.unready = lambda: _unready(door)
+        _tell(listeners, scorer, chosen, say)
+
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
-        until = runner.run(_until_signal(listeners, chosen, lambda: _tell(listeners, scorer, chosen, say), say))
+        until = runner.run(_until_signal(listeners, chosen, started, say))
     scorer.shutdown((until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
