@@ -8,9 +8,8 @@ On the wire nothing tells that a span began, so a unit is whole when its root is
           │                                              └ its trace is silent for ``orphan_wait`` ─▶ a unit, or orphans
           └─ its unit is closed ─▶ late
 
-A span costs a look-up of its trace, of itself and of its parent. Traces stand in the order of their latest span and units in
-that of theirs, so what is due is at the front. What is too old needs no timer: what gets no span falls due by silence, so the
-age is looked at when a span comes.
+Traces stand in the order of their latest span and units in that of theirs, so what is due is at the front. Age needs no timer:
+what gets no span falls due by silence, so it is looked at when a span comes.
 """
 
 from __future__ import annotations
@@ -234,7 +233,8 @@ class TraceTable:
         if owner is None:
             owner = self._begin_unit(trace, span, arrival)
         elif owner.closed:
-            self._count_gone(owner)
+            self.orphans += owner is ORPHANED
+            self.late += owner is not ORPHANED
             if not self._reopens(owner):
                 return self._note_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
@@ -256,7 +256,7 @@ class TraceTable:
             self._traces.loosen(trace)
             return None
         if owner.closed:
-            self._count_gone(owner, orphans=0)
+            self.late += owner is not ORPHANED
             if not owner.kept:
                 return self._note_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
@@ -264,12 +264,6 @@ class TraceTable:
         if trace.gave_up and self._past.comes_late(trace.id, span_id):
             owner.verdict = Outcome.TOO_LATE
         return owner
-
-    def _count_gone(self, owner: GatheredUnit, orphans: int = 1) -> None:
-        if owner is ORPHANED:
-            self.orphans += orphans
-        else:
-            self.late += 1
 
     def _note_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
         gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
@@ -298,8 +292,8 @@ class TraceTable:
     def due(self, now_ns: int) -> list[ClosedUnit]:
         """Return the units that are over, in the order in which they closed; give up what has waited for too long."""
         self._tell(now_ns)
-        now_ns, bounds = self._now_ns, self._bounds
-        for unit in [*takewhile(lambda unit: now_ns - unit.last_ns >= bounds.quiet_ns, self._quiet)]:
+        now_ns, quiet_ns = self._now_ns, self._bounds.quiet_ns
+        for unit in [*takewhile(lambda unit: now_ns - unit.last_ns >= quiet_ns, self._quiet)]:
             self._close(unit, unit.verdict)
         silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
         for trace in [*silent]:
