@@ -33,7 +33,9 @@ def gunzipped(body: bytes, most: int) -> bytes:
     while body:  # RFC 1952: members, one after another
         inflater = zlib.decompressobj(_GZIP)
         try:
-            part = inflater.decompress(body, left + 1)
+            part = inflater.decompress(body, min(left, _said(body)) + 1)
+            if inflater.unconsumed_tail and len(part) <= left:  # it is more than was said
+                part += inflater.decompress(inflater.unconsumed_tail, left + 1 - len(part))
         except zlib.error as error:
             raise NotCompressedError("the body is no gzip") from error
         left -= len(part)
@@ -44,3 +46,8 @@ def gunzipped(body: bytes, most: int) -> bytes:
         parts.append(part)
         body = inflater.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _said(body: bytes) -> int:
+    """Return the size that a gzip says of itself, in its last four bytes (RFC 1952): zlib takes no more memory then."""
+    return int.from_bytes(body[-4:], "little")

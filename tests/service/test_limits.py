@@ -1,0 +1,51 @@
+"""A compressed body inflates to what it was, or is refused while it does: whatever it says of its size."""
+
+from __future__ import annotations
+
+import tracemalloc
+from gzip import compress
+
+import pytest
+
+from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
+
+LONG = bytes(range(256)) * 1_000
+LIE = compress(LONG)[:-4] + b"\xff\xff\xff\xff"
+
+
+@pytest.mark.parametrize(
+    ("body", "whole"),
+    [
+        (compress(LONG), LONG),
+        (compress(LONG) + compress(b"a"), LONG + b"a"),
+        (compress(b"a") + compress(LONG), b"a" + LONG),
+    ],
+)
+def test_a_body_of_one_member_or_more_inflates_to_what_it_was(body: bytes, whole: bytes) -> None:
+    assert gunzipped(body, len(whole)) == whole
+
+
+@pytest.mark.parametrize(
+    "body", [compress(LONG), compress(LONG) + compress(b""), compress(LONG[:-9]) + compress(b"a" * 10)]
+)
+def test_a_body_that_is_a_byte_too_long_is_refused(body: bytes) -> None:
+    with pytest.raises(TooLargeError):
+        gunzipped(body, len(LONG) - 1)
+
+
+@pytest.mark.parametrize("body", [compress(LONG)[:-1], LIE, compress(LONG)[:40], b"\x1f\x8b"])
+def test_a_body_that_is_cut_short_or_lies_is_refused(body: bytes) -> None:
+    with pytest.raises(NotCompressedError):
+        gunzipped(body, len(LONG))
+
+
+def test_a_body_that_inflates_to_far_more_than_is_taken_never_is_in_memory() -> None:
+    bomb = compress(bytes(50_000_000))
+
+    tracemalloc.start()
+    with pytest.raises(TooLargeError):
+        gunzipped(bomb, 100_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 1_000_000
