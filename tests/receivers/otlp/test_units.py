@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.receivers.otlp.builders import CLIENT, FRAMEWORK, a_wire_span
 
 from spanscore import semconv
@@ -352,3 +356,39 @@ def test_a_forked_child_sends_nothing_on() -> None:
     served.receiver.detach(served.now_ns)
 
     assert (to.gone, served.units, served.receiver.counts.spans) == ([], [], 0)
+
+
+@given(seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.5, 1.0]), late=st.sampled_from(["count", "rescore"]))
+@settings(max_examples=60, deadline=None)
+def test_whatever_comes_when_each_kept_span_goes_on_once_and_each_revision_ends_once(
+    seed: int, rate: float, late: str
+) -> None:
+    chance, to = Random(seed), Ways()
+    served = Served(rate, quiet_ns=2 * S, orphan_wait_ns=20 * S, max_spans=5, late=late)
+    spans = a_few_traces(chance)
+    kept: set[bytes] = set()
+
+    for span in chance.choices(spans, k=2 * len(spans)):  # some come again, and some never
+        kept |= {one.span_id for one in served.send(span, to=to)}
+        served.pass_time(chance.choice([0, 0, 0, 1, 3, 25]))
+    served.receiver.detach(served.now_ns)
+
+    assert sorted(span.span_id for span in to.spans) == sorted(kept)
+    ended = [(unit.key, unit.revision) for unit, _ in served.units]
+    assert len(ended) == len(set(ended))
+    assert served.receiver.units == len({key for key, _ in ended}) + sum(served.outcomes().values())
+    assert (served.receiver.table.bytes, served.receiver.unread()) == (0, 0)
+
+
+def a_few_traces(chance: Random) -> list[WireSpan]:
+    """Agents and steps, some under a span of something else, some with a parent that is not there."""
+    spans = []
+    for trace in range(1, 5):
+        within = [a_wire_span(None, trace=trace, scope="http")] if chance.random() < 0.5 else []
+        for _ in range(chance.randint(1, 8)):
+            parent = chance.choice([*within, None])
+            make = agent if parent is None or chance.random() < 0.3 else partial(a_wire_span, "execute_tool")
+            within.append(make(trace=trace, parent=parent))
+        chance.shuffle(within)
+        spans += within[chance.random() < 0.3 :]
+    return spans
