@@ -15,7 +15,7 @@ _SLACK: Final = 8
 
 
 class ClosedKeys:
-    """Remembers units by some 100 bytes each: the hash of their trace → that of the root which ended last in it.
+    """Remembers units by 110 to 160 bytes each: the hash of their trace → that of the root which ended last in it.
 
     Further roots of that trace have an entry of their own. Python's hash of bytes is keyed per process: ids cannot be made
     to collide, and do so by chance once in 10¹² look-ups.
