@@ -11,6 +11,8 @@ import json
 import sys
 from pathlib import Path
 
+from opentelemetry.sdk.trace import TracerProvider
+
 from spanscore import OnlineScorer
 from spanscore.codec.wire import from_json, taken_apart
 from spanscore.metrics import ResponseRelevancy
@@ -21,7 +23,8 @@ RECORDED = Path(__file__).parents[1] / "traces" / "recorded"
 
 def main() -> None:
     program = max(RECORDED.glob("chain.openllmetry-openai-*.jsonl"))  # any will do
-    with OnlineScorer([ResponseRelevancy("lexical", embeddings="lexical")]) as scorer:
+    metric = ResponseRelevancy("lexical", embeddings="lexical")
+    with OnlineScorer([metric], tracer_provider=TracerProvider()) as scorer:
         door = scorer.otlp_spans(WireUnits(quiet=0))
         for line in program.read_bytes().splitlines():
             door.take(taken_apart(from_json(line)))
