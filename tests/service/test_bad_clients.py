@@ -45,6 +45,19 @@ def test_a_head_without_end_is_not_kept() -> None:
             poll(lambda: endless.sendall(b"x" * 60_000), deadline_s=30, what="its end", every_s=0.0)
 
 
+def test_what_is_being_read_of_all_clients_together_is_bounded_and_the_next_is_to_send_again() -> None:
+    with listening(limits={"request": 1_000}) as up:
+        slow = [connected(up) for _ in range(17)]
+        for one in slow:
+            one.sendall(HEAD + b"content-length: 1000\r\n\r\n" + bytes(999))
+        poll(lambda: up.post(a_request("a")).status == 429, deadline_s=30, what="a refusal")
+        for one in slow:
+            one.close()
+
+        assert poll(lambda: up.post(a_request("a")).status == 200, deadline_s=30, what="room")
+        assert up.taker.counts.refused["hung_up"] == 17
+
+
 def test_a_call_whose_message_never_comes_is_given_up_and_holds_up_no_other() -> None:
     never = threading.Event()
 

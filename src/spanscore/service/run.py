@@ -94,7 +94,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: S
 
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
         until = runner.run(_until_signal(listeners, chosen, started, say))
-    scorer.shutdown((until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
+    scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
     for line in _counted(scorer.status()):
