@@ -1,8 +1,8 @@
 """OTLP as it stands on the wire: a request → its spans, each still the bytes that came, and back.
 
 What is not scored is never converted: a request is taken apart by a skeleton of its messages in which a span is bytes, and a
-child's ids are read at their fixed offsets. SDKs write the fields of a span in order, ids first; the Collector (0.159 was seen)
-writes them from the end, ids last. Anything else, and what has no parent, is decoded as far as its ids.
+child's ids are read at their fixed offsets. SDKs write the fields of a span in order, ids first; the Collector (0.159) writes
+them from the end, ids last. Anything else, and what has no parent, is decoded as far as its ids.
 """
 
 from __future__ import annotations

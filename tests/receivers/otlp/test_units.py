@@ -146,6 +146,19 @@ def test_a_model_call_beside_a_framework_is_no_unit_though_it_comes_first(rate: 
     assert any(CLIENT in note for note in served.receiver.notes())
 
 
+def test_an_end_before_its_start_is_the_start_and_is_told() -> None:
+    served, span = Served(), agent()
+
+    served.send(span._replace(raw=span.raw + b"A" + bytes(8)))  # the end once more: 0, and the last one counts
+    served.pass_time(2)
+
+    [(unit, _)] = served.units
+    assert unit.spans[0].end_ns == unit.spans[0].start_ns
+    assert (
+        "1 of the spans that were read have an end before its start: it is read as its start" in served.receiver.notes()
+    )
+
+
 def test_evaluations_are_refused_and_counted() -> None:
     served = Served()
 

@@ -6,6 +6,7 @@ be scored is ever decoded and translated; of all others a root's bytes say wheth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -105,6 +106,7 @@ class OtlpSpans:
         self._claims = claims
         self._translator = translator
         self._ready = ready
+        self._mended: Counter[str] = Counter()
         self._closed = False
         self.counts = DoorCounts()
         self.table = TraceTable(bounds, follows=self._follows, stands_alone=self._stands_alone)
@@ -114,6 +116,7 @@ class OtlpSpans:
 
     def reset(self) -> None:
         """Forget every span and count from zero: in a forked child, as what came in is the parent's."""
+        self._mended.clear()
         self.counts.reset()
         self.table.reset()
         self._kept.reset()
@@ -259,6 +262,10 @@ class OtlpSpans:
             for scope, runs in self._claims.inner.items()
         ]
         told += [f"{scope} is not read, as {by} traces the same" for scope, by in self._claims.unheard.items()]
+        told += [
+            f"{spans:,} of the spans that were read have {what}: it is read as its start"
+            for what, spans in self._mended.copy().items()
+        ]
         return told + [
             f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
             for name, found in self._translator.counted().items()
@@ -309,7 +316,7 @@ class OtlpSpans:
         spans, means = list[SpanData](), False
         for span in closed.spans if complete else (closed.root,):
             try:
-                data = span_data_of(span)
+                data = span_data_of(span, self._mended)
                 translated = self._translator.translate(data)
             except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
                 log_internal_error("read a span", error)
