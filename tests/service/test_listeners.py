@@ -19,6 +19,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, listening
 
+from spanscore.service.limits import NotCompressedError, gunzipped
+
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
@@ -154,6 +156,15 @@ def test_what_is_too_large_is_refused_for_good_before_and_while_it_is_inflated()
     assert statuses == [413, 413]
     assert {before.code(), while_inflating.code()} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert not status.details
+
+
+def test_a_body_of_countless_empty_parts_is_refused_before_they_are_read() -> None:
+    """Each costs a copy of what follows it: 16 MB of them would take minutes of CPU."""
+    parts = {number: gzip.compress(b"", mtime=0) * number for number in (2, 17)}
+
+    assert gunzipped(parts[2] + gzip.compress(b"x"), 10) == b"x"
+    with pytest.raises(NotCompressedError, match="16 parts"):
+        gunzipped(parts[17], 10)
 
 
 def test_a_body_without_a_length_is_counted_while_it_comes() -> None:

@@ -12,6 +12,8 @@ READ_S: Final = 30.0
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31
 """``wbits`` of zlib: a gzip header and trailer, and the widest window."""
+_MOST_PARTS: Final = 16
+"""Of a gzip body: each costs a copy of what follows, so 16 MB of empty ones would take minutes. Exporters write one."""
 
 
 class TooLargeError(ValueError):
@@ -19,7 +21,7 @@ class TooLargeError(ValueError):
 
 
 class NotCompressedError(ValueError):
-    """A body is said to be gzip and is none, or is cut short."""
+    """A body is said to be gzip and is none, is cut short, or is of too many parts."""
 
 
 def gunzipped(body: bytes, most: int) -> bytes:
@@ -27,10 +29,12 @@ def gunzipped(body: bytes, most: int) -> bytes:
 
     Raises:
         TooLargeError: it would be longer.
-        NotCompressedError: it is no gzip.
+        NotCompressedError: it is no gzip, or of too many parts.
     """
     parts, left = list[bytes](), most
     while body:  # RFC 1952: members, one after another
+        if len(parts) == _MOST_PARTS:
+            raise NotCompressedError(f"the body is of more than {_MOST_PARTS} parts")
         inflater = zlib.decompressobj(_GZIP)
         try:
             part = inflater.decompress(body, min(left, _said(body)) + 1)
