@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import Future
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -158,3 +159,14 @@ def test_every_score_is_counted_once_and_emitted_once(attach, screens, actions, 
     assert Counter(metric for _, metric in emitted) == counted(world.ledger, Outcome.SCORED)
     assert [len(root.left) for root in world.roots.values()] == [1] * len(world.roots)
     assert (world.units.in_flight, len(world.hold), world.lanes._all.units) == ({}, 0, 0)
+
+
+def test_what_waits_for_a_revision_leaves_at_once():
+    """A proxy keeps what comes late, too: the root has left with the first scores."""
+    world, late = World(Random(1)), Root()
+    unit = replace(a_unit(a_span()), revision=1)
+
+    world.units.assembled(unit, {unit.key.span_id: late}, world.now_ns)
+    world.tick()
+
+    assert late.left == [{}]

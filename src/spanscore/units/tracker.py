@@ -156,8 +156,10 @@ class Units:
     def assembled(
         self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int, *, lost: Outcome = Outcome.INCOMPLETE
     ) -> None:
-        """Take in a unit whose spans are all there; one that has been scored before has nothing that waits."""
+        """Take in a unit whose spans are all there; of one that has been scored before they leave: its root has."""
         if unit.revision:
+            for span in pending.values():
+                span.end()
             self._revisions.take(unit)
             return
         key = unit.key
