@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from enum import Enum, auto
 from typing import Final
 
@@ -66,6 +66,17 @@ _MODEL_CLIENTS: Final = frozenset(
 )
 _NOT_READ_KINDS: Final = frozenset({"EMBEDDING", "RERANKER", "EVALUATOR", "GUARDRAIL"})
 """Kinds of OpenInference that ask and answer nothing."""
+_NOT_READ_OTHERWISE: Final[Mapping[str, Sequence[object]]] = {
+    semconv.REQUEST_TYPE: ("embedding", "rerank"),
+    semconv.LANGSMITH_KIND: ("embedding",),
+    "ai.operationId": (
+        *("ai.embed", "ai.embed.doEmbed", "ai.embedMany", "ai.embedMany.doEmbed"),
+        *("ai.rerank", "ai.rerank.doRerank"),
+    ),
+    "langfuse.observation.type": ("embedding", "evaluator"),
+    "mlflow.spanType": ('"EMBEDDING"', '"EVALUATOR"'),
+}
+"""Where neither an operation nor a kind of OpenInference is named: attribute → what in it asks and answers nothing."""
 
 
 class Role(Enum):
@@ -178,9 +189,16 @@ class Scopes:
         return heard == scope
 
 
-def asks_nothing(operation: object, openinference_kind: object) -> bool:
-    """Whether what names itself so asks and answers nothing: nobody reads it, and it is no unit."""
-    return operation in NOT_READ or openinference_kind in _NOT_READ_KINDS
+def asks_nothing(named: Callable[[str], object]) -> bool:
+    """Whether what names itself so asks and answers nothing: nobody reads it, and it is no unit.
+
+    Args:
+        named: name → the attribute, None where there is none.
+    """
+    operation, kind = named(semconv.OPERATION_NAME), named(semconv.OPENINFERENCE_KIND)
+    if operation is not None or kind is not None:
+        return operation in NOT_READ or kind in _NOT_READ_KINDS
+    return any(named(name) in nothing for name, nothing in _NOT_READ_OTHERWISE.items())
 
 
 def _library(scope: str) -> str:

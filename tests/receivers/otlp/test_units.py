@@ -123,11 +123,26 @@ def test_what_no_rate_takes_is_counted_and_never_decoded() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
-@pytest.mark.parametrize("operation", ["create_agent", "embeddings"])
-def test_what_asks_nothing_is_no_unit_whatever_the_dice_say(rate: float, operation: str) -> None:
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"operation": "create_agent"},
+        {"operation": "embeddings"},
+        {"operation": None, "scope": CLIENT, semconv.SYSTEM: "OpenAI", semconv.REQUEST_TYPE: "embedding"},
+        {"operation": None, "scope": CLIENT, semconv.SYSTEM: "Cohere", semconv.REQUEST_TYPE: "rerank"},
+        {"operation": None, "scope": "langsmith", semconv.LANGSMITH_KIND: "embedding"},
+        {"operation": None, "scope": "ai", "ai.operationId": "ai.embed"},
+        {"operation": None, "scope": "ai", "ai.operationId": "ai.embedMany.doEmbed"},
+        {"operation": None, "scope": "ai", "ai.operationId": "ai.rerank"},
+        {"operation": None, "scope": "langfuse-sdk", "langfuse.observation.type": "embedding"},
+        {"operation": None, "scope": "mlflow", "mlflow.spanType": '"EMBEDDING"'},
+    ],
+    ids=str,
+)
+def test_what_asks_nothing_is_no_unit_whatever_the_dice_say(rate: float, named: dict[str, str]) -> None:
     served = Served(rate)
 
-    served.send(agent(operation=operation))
+    served.send(a_wire_span(**named))  # type: ignore[arg-type]
     served.pass_time(2)
 
     assert (served.units, served.outcomes(), served.receiver.units) == ([], {}, 0)

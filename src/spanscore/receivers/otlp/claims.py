@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from spanscore import semconv
@@ -72,10 +72,9 @@ class WireClaims:
 
     def asks(self, root: WireSpan) -> bool:
         """Whether it asks and answers something. Pure."""
-        operation = text_of(root.raw, semconv.OPERATION_NAME)
-        if root.origin.scope_name == semconv.CAPTURE_SCOPE and operation is None:
+        if root.origin.scope_name == semconv.CAPTURE_SCOPE and text_of(root.raw, semconv.OPERATION_NAME) is None:
             return False  # a sample made by hand: who made it scores it
-        return not asks_nothing(operation, text_of(root.raw, semconv.OPENINFERENCE_KIND))
+        return not asks_nothing(partial(text_of, root.raw))
 
     @property
     def inner(self) -> Mapping[str, int]:

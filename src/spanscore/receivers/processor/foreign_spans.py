@@ -374,8 +374,8 @@ def _operation(span: ReadableSpan) -> Any:
 
 
 def _may_be_unit(attributes: Mapping[str, Any]) -> bool:
-    """Whether a root that nobody reads is a unit, as far as two look-ups tell: what is counted must not depend on the dice."""
-    return not asks_nothing(attributes.get(semconv.OPERATION_NAME), attributes.get(semconv.OPENINFERENCE_KIND))
+    """Whether a root that nobody reads is a unit, by what it names itself: what is counted must not depend on the dice."""
+    return not asks_nothing(attributes.get)
 
 
 def _size_bytes(span: ReadableSpan) -> int:
