@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, get_ident
 from typing import Any
 
 import grpc
@@ -17,8 +19,10 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from tests.servers.server import poll
 from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, listening
 
+from spanscore.service.door import Door
 from spanscore.service.limits import NotCompressedError, gunzipped
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -156,6 +160,28 @@ def test_what_is_too_large_is_refused_for_good_before_and_while_it_is_inflated()
     assert statuses == [413, 413]
     assert {before.code(), while_inflating.code()} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert not status.details
+
+
+def test_two_large_bodies_are_inflated_at_once_however_many_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take 64 MB: of 32 on as many threads the system would end the process."""
+    inside, most, go = set[int](), list[int](), Event()
+
+    def slow(_: bytes, __: int) -> bytes:
+        inside.add(get_ident())
+        most.append(len(inside))
+        go.wait(30)
+        inside.discard(get_ident())
+        return b""
+
+    monkeypatch.setattr("spanscore.service.door.gunzipped", slow)
+    door = Door(Taker(), inflated=1_000)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(door.traces, bytes(100_000), encoding="gzip") for _ in range(8)]
+        poll(lambda: len(most) >= 2, deadline_s=25, what="two bodies that are being inflated", every_s=0.02)
+        go.set()
+        assert {answer.result(30).status for answer in answers} == {200}
+
+    assert max(most) <= 2
 
 
 def test_a_body_of_countless_empty_parts_is_refused_before_they_are_read() -> None:

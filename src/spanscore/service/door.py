@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -34,6 +35,10 @@ LOGS: Final = "/v1/logs"
 METRICS: Final = "/v1/metrics"
 GZIP: Final = "gzip"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_INFLATING: Final = 2
+"""Bodies at once, of those that are read on threads: each may take ``inflated`` twice while it grows."""
+_SMALL: Final = 32_000
+"""Bytes of a compressed body that may be read on the event loop, which must not wait for a thread."""
 
 _OVERLOADED: Final = {
     "bytes": "too many bytes of spans wait for their units; send again",
@@ -117,6 +122,7 @@ class Door:
         self._spans = spans
         self._inflated = inflated
         self._onward = onward
+        self._inflating = BoundedSemaphore(_INFLATING)
         self.closed = False
 
     @property
@@ -168,7 +174,7 @@ class Door:
     def _traces(self, request: ExportRequest) -> Answer:
         counts, is_json = self._spans.counts, request.is_json
         try:
-            body = gunzipped(request.body, self._inflated) if request.encoding == GZIP else request.body
+            body = self._inflated_body(request.body) if request.encoding == GZIP else request.body
             protobuf = from_json(body) if is_json else body
             taken = taken_apart(protobuf)
         except TooLargeError as error:
@@ -181,6 +187,12 @@ class Door:
         self._spans.take(taken)
         rejected = sum(taken.rejected.values())
         return accepted("traces", rejected, _told(taken.rejected) if rejected else "", is_json=is_json)
+
+    def _inflated_body(self, body: bytes) -> bytes:
+        if not self.waits and len(body) <= _SMALL:
+            return gunzipped(body, self._inflated)
+        with self._inflating:
+            return gunzipped(body, self._inflated)
 
     def _logs(self, request: ExportRequest) -> Answer:
         """Logs are of no use here; an SDK sends all signals to one endpoint, and is not to complain."""
