@@ -68,6 +68,16 @@ def test_what_others_reach_needs_a_token_and_tls_or_a_word_that_it_does_not(tmp_
     assert wrong(http="0.0.0.0:4318", insecure=True) == []
 
 
+@pytest.mark.parametrize("secret", ["tökén", "one\ntwo"])
+def test_a_token_that_no_client_could_send_is_refused(tmp_path: Path, secret: str) -> None:
+    (tmp_path / "token").write_text(secret, encoding="utf-8")
+
+    (problem,) = wrong(token_file=str(tmp_path / "token"))
+
+    assert "printable ASCII" in problem
+    assert secret not in problem
+
+
 def test_files_that_are_no_certificate_are_told_without_what_stands_in_them(tmp_path: Path) -> None:
     (tmp_path / "pem").write_text("planted secret")
     file = str(tmp_path / "pem")

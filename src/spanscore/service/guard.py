@@ -35,7 +35,7 @@ def token_of(serve: ServeSettings) -> BearerToken | None:
     """Return what clients must send; None where they need not.
 
     Raises:
-        ConfigurationError: it is given twice, or is empty.
+        ConfigurationError: it is given twice, is empty, or is none that a client could send.
         NotReadyError: the file or variable is not there.
     """
     if serve.token_file and serve.token_env:
@@ -77,6 +77,8 @@ def _checked(secret: str | None, what: str) -> BearerToken:
         raise NotReadyError(f"{what} is not there; it is to hold the token that clients send")
     if not secret.strip():
         raise ConfigurationError(f"{what} is empty; it is to hold the token that clients send")
+    if not (secret.strip().isascii() and secret.strip().isprintable()):
+        raise ConfigurationError(f"{what} holds what no header can carry; a token is of printable ASCII, on one line")
     return BearerToken(secret.strip())
 
 
