@@ -73,6 +73,25 @@ def test_health_and_readiness_stand_beside_the_metrics() -> None:
         assert ask(port, "/healthz")[0].status == 200
 
 
+def test_pages_of_who_serves_stand_beside_the_metrics_and_a_wrong_question_is_told() -> None:
+    with serving() as (scorer, _, port):
+        assert scorer.scrape_endpoint is not None
+        before = ask(port, "/explain/7")[0].status
+        scorer.scrape_endpoint.pages = {
+            "status": lambda _: "all is well",
+            "explain": lambda of: f"{scorer.explain(of)}",
+        }
+        asked = [ask(port, path) for path in ("/status", "/explain/7", f"/explain/{7:032x}?x=1", "/other")]
+
+    assert before == 404
+    assert [(response.status, told) for response, told in asked[:3]] == [
+        (200, "all is well\n"),
+        (400, "'7' is no trace id; allowed are 32 hex digits, or the number\n"),
+        (200, "[]\n"),
+    ]
+    assert asked[3][0].status == 404
+
+
 def test_every_sum_is_there_as_zero_before_the_first_run() -> None:
     with serving() as (_, _, port):
         page = samples(port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import sys
@@ -89,8 +90,23 @@ def test_it_says_where_it_listens_what_it_does_and_where_scores_go(tmp_path: Pat
         f"OTLP/HTTP on {running.http} (plain text)",
         "mode tee: a copy of the spans arrives, and only scores leave",
         "scores: " + "; ".join(f"{it} to {backend.endpoint}/v1/{it}" for it in ("traces", "metrics", "logs")),
-        f"metrics on http://{page}/metrics, beside them /healthz and /readyz",
+        f"metrics on http://{page}/metrics, beside them /status, /explain/TRACE_ID, /healthz and /readyz",
     ]
+
+
+def test_what_became_of_a_trace_can_be_asked_while_it_runs(tmp_path: Path, backend: OtlpReceiver) -> None:
+    run, page = a_run(), free_port()
+    with serving(tmp_path, backend.endpoint, metrics=[ANSWERED], serve_metrics=page) as running:
+        assert send(running, run)
+        path = f"/explain/{run.context.trace_id:032x}"
+        poll(lambda: "scored" in asked(running.page, path)[1], deadline_s=60, what="that its unit is scored")
+        (unit,) = json.loads(asked(running.page, path)[1])
+        status, told = asked(running.page, "/status")
+
+        assert unit["metrics"]["answered"]["outcome"] == "scored"
+        assert status == 200
+        assert re.search(r"answered .* scored 1", told)
+        assert "door: 1 request, 1 span" in told
 
 
 def test_langchain_is_not_loaded_where_no_judge_needs_it(tmp_path: Path, backend: OtlpReceiver) -> None:
@@ -177,10 +193,10 @@ def test_neither_token_nor_key_is_shown_anywhere(tmp_path: Path, backend: OtlpRe
     body = encode_spans([a_run()]).SerializeToString()
     with serving(tmp_path, backend.endpoint, **judged, **secret, **metrics) as running:
         told = [asked(running.http, "/v1/traces", body, authorization=f"Bearer {one}") for one in (TOKEN, f"{TOKEN}x")]
-        told += [asked(running.page, path) for path in ("/metrics", "/readyz", "/nothing")]
+        told += [asked(running.page, path) for path in ("/metrics", "/status", "/readyz", "/nothing")]
         assert stopped(running) == 0
 
     checked = CliRunner().invoke(app("check"), ["check", str(tmp_path / "spanscore.yaml")], env={"PLANTED": KEY}).output
     shown = " ".join([*running.lines, checked, str(told), str(backend.spans), str(backend.events)])
-    assert [status for status, _ in told] == [200, 401, 200, 200, 404]
+    assert [status for status, _ in told] == [200, 401, 200, 200, 200, 404]
     assert [secret for secret in (TOKEN, KEY) if secret in shown] == []

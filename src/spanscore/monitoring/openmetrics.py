@@ -1,6 +1,7 @@
 """A scrape endpoint for the instruments of one scorer: ``http://127.0.0.1:9464/metrics``, with exemplars.
 
 Beside it ``/healthz`` says that the process answers, and ``/readyz`` whether work is to be sent to it (503 where not).
+Who made it may put more pages there.
 
 It has a meter provider of its own, as a reader can only be given to one that is being made, and the application's provider is
 not ours to make. So the numbers are there before the first run, and whichever provider the application sets gets them too.
@@ -13,7 +14,7 @@ server who we are: 10 s where none answers. It also gives the metrics under any 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,6 +68,8 @@ class ScrapeEndpoint:
         url: of the page.
         meter: what is recorded on it, is served.
         unready: why no work is to be sent to this process; empty where it may. Any thread.
+        pages: first part of a path → what stands there, of the rest of the path. Any thread; a ``ConfigurationError`` is the
+            client's fault, and told.
     """
 
     def __init__(self, service_name: Callable[[], str], sums: Sequence[Sums] = (), *, port: int, host: str) -> None:
@@ -75,6 +78,7 @@ class ScrapeEndpoint:
         from opentelemetry.sdk.resources import Resource
 
         self.unready: Callable[[], str] = lambda: ""
+        self.pages: Mapping[str, Callable[[str], str]] = {}
         self._exposition = Exposition()
         self._server = _listening(host, port, self)
         self.port = int(self._server.server_address[1])
@@ -155,16 +159,28 @@ class _Handler(BaseHTTPRequestHandler):
         plain, path = "text/plain; charset=utf-8", self.path.partition("?")[0]
         if path == HEALTH:
             return HTTPStatus.OK, b"ok\n", plain
-        if path not in (PATH, READINESS):
-            return HTTPStatus.NOT_FOUND, f"The metrics are at {PATH}\n".encode(), plain
         try:
-            if path == READINESS:
-                why = self.server.endpoint.unready()
-                return HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK, f"{why or 'ready'}\n".encode(), plain
-            return HTTPStatus.OK, *self.server.endpoint.answer(self.headers.get("Accept", ""))
+            if path == PATH:
+                return HTTPStatus.OK, *self.server.endpoint.answer(self.headers.get("Accept", ""))
+            status, told = self._ready() if path == READINESS else self._page(path)
+            return status, f"{told}\n".encode(), plain
         except Exception as error:  # noqa: BLE001  (a scrape must not break anything but itself)
             log_internal_error("serve its metrics", error)
             return HTTPStatus.INTERNAL_SERVER_ERROR, b"The metrics could not be read\n", plain
+
+    def _ready(self) -> tuple[HTTPStatus, str]:
+        why = self.server.endpoint.unready()
+        return (HTTPStatus.SERVICE_UNAVAILABLE, why) if why else (HTTPStatus.OK, "ready")
+
+    def _page(self, path: str) -> tuple[HTTPStatus, str]:
+        name, _, rest = path.removeprefix("/").partition("/")
+        page = self.server.endpoint.pages.get(name)
+        if page is None:
+            return HTTPStatus.NOT_FOUND, f"The metrics are at {PATH}"
+        try:
+            return HTTPStatus.OK, page(rest).rstrip("\n")
+        except ConfigurationError as error:
+            return HTTPStatus.BAD_REQUEST, str(error)
 
 
 def _listening(host: str, port: int, endpoint: ScrapeEndpoint) -> _Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -90,6 +91,7 @@ def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: S
     def started() -> None:
         if scorer.scrape_endpoint is not None:
             scorer.scrape_endpoint.unready = lambda: _unready(door)
+            scorer.scrape_endpoint.pages = _pages(scorer)
         _tell(listeners, scorer, chosen, say)
 
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
@@ -139,6 +141,14 @@ def _unready(door: Door) -> str:
     return "units.bytes are full" if door.overloaded() == "bytes" else ""
 
 
+def _pages(scorer: OnlineScorer) -> Mapping[str, Callable[[str], str]]:
+    """What an application asks its scorer, for those who have no scorer to ask; no content, as both say."""
+    return {
+        "status": lambda _: str(scorer.status()),
+        "explain": lambda trace_id: json.dumps(scorer.explain(trace_id), indent=2),
+    }
+
+
 def _tell(listeners: Listeners, scorer: OnlineScorer, chosen: ServeSettings, say: Say) -> None:
     scheme = "plain text" if chosen.tls is None else "TLS"
     for name, address in listeners.where.items():
@@ -147,7 +157,7 @@ def _tell(listeners: Listeners, scorer: OnlineScorer, chosen: ServeSettings, say
     say("scores: " + "; ".join(f"{signal} to {where}" for signal, where in own_endpoints().items()))
     page = scorer.scrape_endpoint
     if page is not None:
-        say(f"metrics on {page.url}, beside them /healthz and /readyz")
+        say(f"metrics on {page.url}, beside them /status, /explain/TRACE_ID, /healthz and /readyz")
 
 
 def _counted(status: Status) -> Iterator[str]:
