@@ -251,7 +251,21 @@ def test_segments_have_listed_values_and_other(memory: Memory) -> None:
     assert passed == {"gold": 1, "free": 0, "other": 2}
 
 
-@pytest.mark.parametrize("ours", ["gen_ai.evaluation.name", "gen_ai.evaluation.score.label", "spanscore.series"])
+def test_units_of_several_applications_are_told_apart_by_their_resource(memory: Memory) -> None:
+    telemetry = telemetry_of(memory, segments={"service.namespace": ("shop", "bank")})
+    shop = {"service.namespace": "shop"}
+
+    telemetry.record(with_root(resource=shop), score())
+    telemetry.record(with_root(resource=shop, attributes={"service.namespace": "bank"}), score())
+
+    counted = memory.values("spanscore.scored").items()
+    assert {dict(labels)["service.namespace"]: value for labels, value in counted} == {"shop": 1, "bank": 1}
+
+
+@pytest.mark.parametrize(
+    "ours",
+    ["gen_ai.evaluation.name", "gen_ai.evaluation.score.label", "spanscore.series", "service.name", "service_name"],
+)
 def test_a_segment_cannot_take_the_place_of_an_attribute_of_ours(memory: Memory, ours: str) -> None:
     with pytest.raises(ConfigurationError, match=ours):
         telemetry_of(memory, segments={ours: ("gold",)})

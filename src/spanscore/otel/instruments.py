@@ -196,10 +196,9 @@ class Telemetry:
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
 
     def _segment_of(self, root: SpanData | None) -> Labels:
-        found = []
+        found, told = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
         for key, values in self._segments.items():
-            value = None if root is None else root.metadata.get(key, root.attributes.get(key))
-            text = plain_text(value)
+            text = plain_text(next((of[key] for of in told if key in of), None))
             found.append((key, text if text is not None and text in values else OTHER))
         return tuple(found)
 

@@ -142,8 +142,13 @@ def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[s
     """Return segments with their values as text, each once.
 
     Raises:
-        ConfigurationError: one has the name of an attribute of ours.
+        ConfigurationError: one has the name of an attribute of ours, or would be the label that names the scorer's service.
     """
+    if taken := {semconv.SERVICE_NAME, "service_name"} & set(segments):
+        raise ConfigurationError(
+            f"the segment {min(taken)!r} would be the label service_name, which is the scorer's own: tell applications "
+            "apart by another attribute of their resource, such as service.namespace"
+        )
     ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES, semconv.STRATUM} & set(segments)
     if ours:
         raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")

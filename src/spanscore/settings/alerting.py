@@ -121,7 +121,8 @@ class MonitoringSettings(SettingsPart):
     """What sums are told apart by, and what all alerts share.
 
     Attributes:
-        segments: metadata or attribute key → values that are told apart in sums and watched by alerts of their own.
+        segments: key of the metadata, the root's attributes or its resource's → values that are told apart in sums and
+            watched by alerts of their own.
         interval: between two evaluations of the rules; at most Prometheus' look-back, 5 min.
         windows: over which the mean is watched; a short one finds a large drop soon, a long one a small drop at all.
         no_scores_after: without a single score for this long, something is broken; None = for the time of 15 scores, by those
