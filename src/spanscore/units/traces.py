@@ -113,6 +113,11 @@ class TraceTable:
         else:
             self._place(trace, span, claimed, owner)
 
+    def adopts(self, root: WireSpan, below: Sequence[bytes]) -> bool:
+        """Take in the ids of claimed spans below a root that is not followed. False: more is known, each is to be added."""
+        trace = self._traces.by_id.get(root[0])
+        return trace is not None and trace.adopts(root[1], below)
+
     def _tell(self, now_ns: int) -> None:
         self._told_ns = now_ns
         now_ns += self._set_back_ns
@@ -132,8 +137,7 @@ class TraceTable:
                 self._give_up(trace, until_ns=now_ns - max_age_ns)
                 trace = self._traces.by_id.get(trace_id)
         if trace is None:
-            trace = self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns))
-            self._past.recall(trace)
+            self._past.recall(trace := self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns)))
         return trace
 
     def _wait(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:

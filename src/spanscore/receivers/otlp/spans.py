@@ -22,6 +22,7 @@ from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.kept import KeptSpans, key_of
+from spanscore.receivers.otlp.unsampled import UnsampledUnit, add_unsampled, sorted_out
 from spanscore.receivers.scopes import Role
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.inbox import Inbox
@@ -53,12 +54,14 @@ class _Arrived(NamedTuple):
     """The spans of one request.
 
     Attributes:
-        spans: each with whether it is claimed.
+        unsampled: units that are told to be so.
+        spans: the others, each with whether it is claimed.
         roots: how many of them begin a unit for sure.
         traces: how many have a claimed one.
         kept: those that wait for their exit.
     """
 
+    unsampled: Sequence[UnsampledUnit]
     spans: Sequence[tuple[WireSpan, bool]]
     roots: int
     traces: int
@@ -175,8 +178,9 @@ class OtlpSpans:
         self._taken += roots
         traces = len({span.trace_id for span in of_units})
         self._traces_taken += traces  # a burst is read later, and may be many times what the table may hold
-        size = sum([len(span.raw) for span in of_units])
-        self._inbox.put(self, _Arrived(spans, roots, traces, kept, exit), size, must=True)
+        unsampled, others = sorted_out(reversed(spans), self._may_begin)  # as they end: children first
+        size = sum([len(span.raw) for span, claimed in others if claimed])
+        self._inbox.put(self, _Arrived(unsampled, others[::-1], roots, traces, kept, exit), size, must=True)
 
     def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
         """Return the spans of units that may be scored: of their trace's root, or of one that may begin with them."""
@@ -190,6 +194,9 @@ class OtlpSpans:
                 kept.append(span)
         return kept
 
+    def _may_begin(self, root: WireSpan) -> bool:
+        return self._may(root, is_trace_root=not root.parent_id)
+
     def _may(self, span: WireSpan, *, is_trace_root: bool) -> bool:
         return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state_of(span)))
 
@@ -200,6 +207,7 @@ class OtlpSpans:
         self._read += event.roots
         if event.exit is not None:
             self._kept.keep(event.kept, event.exit, now_ns)
+        add_unsampled(self.table, event.unsampled, now_ns)
         add = self.table.add
         for span, claimed in event.spans:
             add(span, claimed=claimed, now_ns=now_ns)
@@ -273,7 +281,7 @@ class OtlpSpans:
         ]
 
     def _follows(self, root: WireSpan) -> bool:
-        return self._may(root, is_trace_root=not root.parent_id) and self._claims.asks(root)
+        return self._may_begin(root) and self._claims.asks(root)
 
     def _stands_alone(self, span: WireSpan) -> bool:
         """Whether a span whose parent never came is a unit: an agent, workflow or chain with content."""

@@ -1,0 +1,123 @@
+"""What nobody will score loses its bytes at the door, and nothing else about it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+from tests.receivers.otlp.builders import a_wire_span
+
+from spanscore.codec.wire import WireSpan
+from spanscore.receivers.otlp.unsampled import UnsampledUnit, add_unsampled, sorted_out
+from spanscore.units.traces import Bounds, TraceTable
+
+Spans = list[tuple[WireSpan, bool]]
+SECOND_NS = 1_000_000_000
+
+
+def never(_: WireSpan) -> bool:
+    return False
+
+
+def told(spans: Spans, may: Callable[[WireSpan], bool] = never) -> tuple[list[list[bytes]], list[WireSpan]]:
+    """Return the spans of each unsampled unit, root first, and the others."""
+    unsampled, others = sorted_out(spans, may)
+    units = [[unit.root.span_id, *(span_id for span_id, _ in unit.below)] for unit in unsampled]
+    return units, [span for span, _ in others]
+
+
+def test_below_an_unsampled_root_no_claimed_span_keeps_its_bytes() -> None:
+    root = a_wire_span()
+    tool = a_wire_span("execute_tool", parent=root)
+    step = a_wire_span(None, parent=tool)
+    chat = a_wire_span("chat", parent=step)
+
+    units, others = told([(root, True), (tool, True), (step, False), (chat, True)])
+
+    assert units == [[root.span_id, tool.span_id, chat.span_id]]
+    assert others == [step]
+
+
+def test_below_a_root_that_may_be_scored_and_without_a_root_they_stay() -> None:
+    root, other = a_wire_span(trace=1), a_wire_span(trace=2)
+    spans = [(root, True), (a_wire_span("chat", parent=root), True), (a_wire_span("chat", trace=2, parent=other), True)]
+
+    assert told(spans, lambda span: span is root) == ([], [span for span, _ in spans])
+
+
+def test_a_unit_below_a_request_of_the_web_has_its_own_dice() -> None:
+    request = a_wire_span(None)
+    taken, left = a_wire_span(parent=request), a_wire_span(parent=request)
+    below = [a_wire_span("chat", parent=top) for top in (taken, left)]
+
+    units, others = told(
+        [(one, one is not request) for one in (request, taken, left, *below)], lambda one: one is taken
+    )
+
+    assert units == [[left.span_id, below[1].span_id]]
+    assert others == [request, taken, below[0]]
+
+
+def test_a_unit_of_another_process_below_an_unsampled_one_keeps_its_own() -> None:
+    root = a_wire_span()
+    theirs = a_wire_span(parent=root, remote=True)
+    spans = [(root, True), (theirs, True), (a_wire_span("chat", parent=theirs), True)]
+
+    units, others = told(spans, lambda span: span is theirs)
+
+    assert units == [[root.span_id]]
+    assert others == [span for span, _ in spans[1:]]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_units_are_the_same_with_and_without_however_they_are_sent(seed: int) -> None:
+    dice = Random(seed)
+    requests = requests_of([a_tree(dice, number) for number in range(1, 30)], dice)
+
+    def may(root: WireSpan) -> bool:
+        return Random(root.span_id).random() < 0.3
+
+    apart = [sorted_out(reversed(request), may) for request in requests]
+    assert sum(len(unsampled) for unsampled, _ in apart) > 0
+    assert closed_of(apart, may) == closed_of([([], request) for request in requests], may)
+
+
+def a_tree(dice: Random, trace: int) -> Spans:
+    """Return the spans of a trace as they end, children first."""
+    spans: Spans = []
+    for _ in range(dice.randint(1, 12)):
+        claimed = dice.random() < 0.7
+        parent = dice.choice(spans)[0] if spans else None
+        remote = parent is not None and dice.random() < 0.1
+        spans.append((a_wire_span("chat" if claimed else None, trace=trace, parent=parent, remote=remote), claimed))
+    return spans[::-1]
+
+
+def requests_of(trees: Sequence[Spans], dice: Random) -> list[Spans]:
+    """Return all spans in requests of some, each trace in its order or not, some sent twice, some lost."""
+    spans = [span for tree in trees for span in (tree if dice.random() < 0.7 else dice.sample(tree, len(tree)))]
+    spans = [span for span in spans if dice.random() > 0.05]
+    spans += dice.sample(spans, len(spans) // 10)
+    return [spans[at : at + 20] for at in range(0, len(spans), 20)]
+
+
+def closed_of(
+    requests: Sequence[tuple[list[UnsampledUnit], Spans]], may: Callable[[WireSpan], bool]
+) -> dict[object, object]:
+    """Return unit → its outcome and spans, and what was counted beside."""
+    table = TraceTable(Bounds(), follows=may, stands_alone=lambda span: bool(span.raw))
+    now_ns, units = 0, []
+    for unsampled, others in requests:
+        now_ns += SECOND_NS // 10
+        add_unsampled(table, unsampled, now_ns)
+        for span, claimed in others:
+            table.add(span, claimed=claimed, now_ns=now_ns)
+        units += table.due(now_ns)
+    units += (
+        table.due(now_ns + 3 * SECOND_NS) + table.due(now_ns + 100 * SECOND_NS) + table.due(now_ns + 200 * SECOND_NS)
+    )
+    told: dict[object, object] = {
+        (unit.key, unit.revision): (unit.outcome, sorted(span.span_id for span in unit.spans)) for unit in units
+    }
+    return told | {"late": table.late, "orphans": table.orphans, "duplicates": table.duplicates}
