@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from tests.servers.otlp import OtlpReceiver
+from tests.servers.otlp import OtlpReceiver, dead_endpoint
 from tests.servers.server import free_port, poll
 from tests.service.process import Serving, a_run, send, serving
 from typer.testing import CliRunner
@@ -107,6 +107,15 @@ def test_what_became_of_a_trace_can_be_asked_while_it_runs(tmp_path: Path, backe
         assert status == 200
         assert re.search(r"answered .* scored 1", told)
         assert "door: 1 request, 1 span" in told
+
+
+def test_scores_that_could_not_be_sent_are_told_at_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path, dead_endpoint(), metrics=[ANSWERED], serve={"drain": "5s"}) as running:
+        assert send(running, a_run())
+        assert stopped(running) == 0
+
+    assert ended_as(running, "answered") == (1, {"scored": 1})
+    assert [line for line in running.lines if re.match(r"traces to \S+: failed .*; 1 spans not delivered", line)]
 
 
 def test_langchain_is_not_loaded_where_no_judge_needs_it(tmp_path: Path, backend: OtlpReceiver) -> None:

@@ -161,11 +161,12 @@ def _tell(listeners: Listeners, scorer: OnlineScorer, chosen: ServeSettings, say
 
 
 def _counted(status: Status) -> Iterator[str]:
-    """Yield what came and what became of it: a line per metric, and the rows of the status."""
+    """Yield what came and what became of it: a line per metric, the rows of the status, and whether scores have left."""
     for metric, eligible in status.eligible.items():
         ended = [f"{outcome} {units:,}" for outcome, units in sorted(status.outcomes[metric].items()) if units]
         yield f"{metric}: eligible {eligible:,}{': ' if ended else ''}{', '.join(ended)}"
     yield from () if status.received is None else received_rows(status.received)
+    yield from (f"{what} to {where}: {result}" for what, _, where, result in status.providers if where)
 
 
 def _overridden(given: ServeSettings, overrides: Mapping[str, Any]) -> ServeSettings:
