@@ -24,6 +24,8 @@ from tests.service.listening import JSON, PROTOBUF, Running, Taker, a_request, l
 
 from spanscore.service.door import Door
 from spanscore.service.limits import NotCompressedError, gunzipped
+from spanscore.service.listeners import stop_s_of
+from spanscore.settings.serving import ServeSettings
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
@@ -224,3 +226,17 @@ def test_a_closed_door_sends_elsewhere(up: Running) -> None:
         up.door.closed = False
 
     assert (over_http.status, over_grpc.code()) == (503, grpc.StatusCode.UNAVAILABLE)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 5),
+        ({"mode": "proxy", "forward": {"endpoint": "http://127.0.0.1:1", "timeout": 10}}, 11),
+        ({"mode": "proxy", "forward": {"endpoint": "http://127.0.0.1:1", "timeout": 60}, "drain": 30}, 30),
+    ],
+)
+def test_at_the_end_a_request_is_waited_for_as_long_as_its_backend_may_take(
+    given: dict[str, Any], seconds: int
+) -> None:
+    assert stop_s_of(ServeSettings.model_validate(given)) == seconds

@@ -19,13 +19,12 @@ from spanscore.service.answers import Answer
 from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken
 from spanscore.service.http import answered
-from spanscore.service.limits import GZIP_MAGIC, READ_S
+from spanscore.service.limits import GZIP_MAGIC, READ_S, STOP_S
 
 __all__ = ["GrpcListener"]
 
 CALLS: Final = 4_096
 """At once; those of one connection wait for each other long before."""
-_STOP_S: Final = 5.0
 _DETAILS: Final = "grpc-status-details-bin"
 _COLLECTOR: Final = "/opentelemetry.proto.collector"
 _PATHS: Final = {
@@ -49,6 +48,7 @@ class GrpcListener:
         most: bytes of a message as it comes.
         pool: threads for what takes long.
         read_s: for a call's message to come.
+        stop_s: for what has come to be answered, at the end.
 
     Attributes:
         port: the one that is listened on, from ``start`` on.
@@ -64,7 +64,9 @@ class GrpcListener:
         most: int,
         pool: DaemonPool,
         read_s: float = READ_S,
+        stop_s: int = STOP_S,
     ) -> None:
+        self._stop_s = stop_s
         self._calls = _OtlpGrpc(door, token, pool, read_s)
         self._address = address
         self._certificate = certificate
@@ -100,7 +102,7 @@ class GrpcListener:
     async def stop(self) -> None:
         """Accept nothing more, and answer what has come."""
         if self._server is not None:
-            await self._server.stop(_STOP_S)
+            await self._server.stop(self._stop_s)
 
     def _bind(self, server: Any) -> int:
         if self._certificate is None:

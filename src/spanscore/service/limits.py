@@ -5,10 +5,12 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-__all__ = ["GZIP_MAGIC", "READ_S", "NotCompressedError", "TooLargeError", "gunzipped"]
+__all__ = ["GZIP_MAGIC", "READ_S", "STOP_S", "NotCompressedError", "TooLargeError", "gunzipped"]
 
 READ_S: Final = 30.0
 """For a whole request, from the connection or its first byte on: exporters themselves give up after 10 s."""
+STOP_S: Final = 5
+"""For what has come to be answered, when nothing new is accepted any more."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31
 """``wbits`` of zlib: a gzip header and trailer, and the widest window."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from math import ceil
 from typing import Final
 
 from spanscore.errors import ConfigurationError
@@ -14,12 +15,12 @@ from spanscore.service.door import Door
 from spanscore.service.grpc import GrpcListener
 from spanscore.service.guard import certificate, token_of
 from spanscore.service.http import OtlpHttp
-from spanscore.service.limits import READ_S
+from spanscore.service.limits import READ_S, STOP_S
 from spanscore.service.plan import addresses
 from spanscore.service.uvicorn_server import HttpListener, loop_factory
 from spanscore.settings.serving import ListenAddress, ServeSettings
 
-__all__ = ["Listeners"]
+__all__ = ["Listeners", "stop_s_of"]
 
 _THREADS: Final = 32
 """For bodies that take long, and for a proxy's requests, each of which waits for the backend."""
@@ -44,19 +45,27 @@ class Listeners:
     def __init__(self, door: Door, serve: ServeSettings, *, read_s: float = READ_S) -> None:
         self._door = door
         self._where = addresses(serve)
+        stop_s = stop_s_of(serve)
         pool, token = DaemonPool(_THREADS, "spanscore-door"), token_of(serve)
         self.loop_factory: Callable[[], asyncio.AbstractEventLoop] = loop_factory()
         self._grpc = self._http = None
         if "http" in self._where:
             application = OtlpHttp(door, token=token, most=serve.limits.request, pool=pool)
             self._socket = _listening(self._where["http"])
-            self._http = HttpListener(application, self._socket, tls=serve.tls, read_s=read_s)
+            self._http = HttpListener(application, self._socket, tls=serve.tls, read_s=read_s, stop_s=stop_s)
             self._where["http"] = self._where["http"]._replace(port=self._socket.getsockname()[1])
         if "grpc" in self._where:
             pem = None if serve.tls is None else certificate(serve.tls)
             address = str(self._where["grpc"])
             self._grpc = GrpcListener(
-                door, address, token=token, certificate=pem, most=serve.limits.request, pool=pool, read_s=read_s
+                door,
+                address,
+                token=token,
+                certificate=pem,
+                most=serve.limits.request,
+                pool=pool,
+                read_s=read_s,
+                stop_s=stop_s,
             )
 
     @property
@@ -89,6 +98,15 @@ class Listeners:
         """Let go of what is taken, before the start."""
         if self._http is not None:
             self._socket.close()
+
+
+def stop_s_of(serve: ServeSettings) -> int:
+    """Return the seconds in which what has come is to be answered at the end: as long as a proxy's backend may take for it.
+
+    A request that is cut off comes again, and what the backend took meanwhile would be there twice.
+    """
+    waits_s = serve.forward.timeout + 1 if serve.mode == "proxy" and serve.forward is not None else 0
+    return ceil(max(STOP_S, min(waits_s, serve.drain)))
 
 
 def _listening(address: ListenAddress) -> socket.socket:

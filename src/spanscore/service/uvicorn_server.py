@@ -16,7 +16,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from spanscore.service.limits import READ_S
+from spanscore.service.limits import READ_S, STOP_S
 from spanscore.settings.serving import TlsSettings
 
 __all__ = ["HttpListener", "loop_factory"]
@@ -25,8 +25,6 @@ IDLE_S: Final = 120
 HEAD_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
 """At once; more are answered 503, which exporters send again."""
-_STOP_S: Final = 5
-"""For requests that are being answered at the end."""
 
 
 class _Bounded(HttpToolsProtocol):
@@ -112,10 +110,17 @@ class HttpListener:
         listening: the socket; closed when it stops.
         tls: files of the certificate; None = plain.
         read_s: for a whole request, from the connection or its first byte on.
+        stop_s: for what has come to be answered, at the end.
     """
 
     def __init__(
-        self, application: Any, listening: socket.socket, *, tls: TlsSettings | None, read_s: float = READ_S
+        self,
+        application: Any,
+        listening: socket.socket,
+        *,
+        tls: TlsSettings | None,
+        read_s: float = READ_S,
+        stop_s: int = STOP_S,
     ) -> None:
         self._listening = listening
         protocol: Any = partial(_Bounded, read_s=read_s)  # uvicorn only calls it
@@ -134,7 +139,7 @@ class HttpListener:
             date_header=False,
             limit_concurrency=CONNECTIONS,
             timeout_keep_alive=IDLE_S,
-            timeout_graceful_shutdown=_STOP_S,
+            timeout_graceful_shutdown=stop_s,
             ssl_certfile=None if tls is None else tls.cert,
             ssl_keyfile=None if tls is None else tls.key,
         )
