@@ -165,7 +165,7 @@ def _arguments() -> Any:
     parser.add_argument("--spans", type=int, default=40_000, help="per block")
     parser.add_argument("--memory", action="store_true", help="a million spans more, and what the tee's memory does")
     arguments = parser.parse_args()
-    arguments.shapes = [one for one in SHAPES if all(text in str(one) for text in arguments.only)]
+    arguments.shapes = [one for one in SHAPES if all(text in " ".join(str(one).split()) for text in arguments.only)]
     if arguments.quick:
         arguments.rounds, arguments.spans = 2, 15_000
     return arguments
