@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.measure import Raw
 
-__all__ = ["Added", "Verdict", "added", "as_json", "judge", "tables"]
+__all__ = ["Added", "Verdict", "added", "as_json", "judge", "share_added", "tables"]
 
 BASELINE, YARDSTICK, OURS, UNSAMPLED, NO_OP = "none", "OpenLLMetry", "spanscore", "spanscore, head-unsampled", "no-op"
 P50_TARGETS = {"chain": 0.15, "rag": 0.15, "agent": 0.15, "async_chain": 0.2, "rag_big": 0.03}
@@ -61,6 +61,13 @@ def added(raw: Mapping[str, Raw]) -> dict[str, Added]:
     """Compare every variant with the bare application; the bare application's own entry is its absolute time."""
     base = raw[BASELINE]
     return {name: _absolute(base) if name == BASELINE else _difference(one, base) for name, one in raw.items()}
+
+
+def share_added(raw: Mapping[str, Raw], name: str, to: str) -> tuple[float, float]:
+    """Return what a variant adds to another, beside what that one adds, and its standard error: by the blocks of a round."""
+    own, alone = (_minus(one.blocks.wall, _between(one.before.wall, one.after.wall)) for one in (raw[name], raw[to]))
+    more = _minus(own, alone)
+    return mean(more) / mean(alone), _error(more) / mean(alone)
 
 
 def judge(workload: str, table: Mapping[str, Added]) -> list[Verdict]:
