@@ -109,6 +109,8 @@ INVOKE_WORKFLOW: Final = "invoke_workflow"
 EVALUATION: Final = "evaluation"
 MODEL_OPERATIONS: Final = frozenset({CHAT, TEXT_COMPLETION, GENERATE_CONTENT})
 """A model is asked and answers."""
+WHOLE_OPERATIONS: Final = frozenset({INVOKE_AGENT, INVOKE_WORKFLOW})
+"""Operations of a whole application: writers differ in what they call an agent."""
 
 PLAIN_ATTRIBUTES: Final = frozenset(
     {

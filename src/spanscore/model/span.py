@@ -17,8 +17,6 @@ __all__ = ["Attributes", "Facts", "NoContent", "SpanData", "SpanStatus", "Unit",
 
 SpanStatus = Literal["unset", "ok", "error"]
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-_WHOLE = frozenset({semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW})
-"""Operations of a whole application: writers differ in what they call an agent."""
 
 
 class UnitKey(NamedTuple):
@@ -183,7 +181,7 @@ class Unit:
         root = self.root
         if root is None or root.no_content is None:
             return root
-        alike = _WHOLE if root.operation in _WHOLE else {root.operation}
+        alike = semconv.WHOLE_OPERATIONS if root.operation in semconv.WHOLE_OPERATIONS else {root.operation}
         below = [span for span in self.spans if span.parent_id == root.span_id and span.operation in alike]
         return below[0] if len(below) == 1 and below[0] is not root and below[0].no_content is None else root
 

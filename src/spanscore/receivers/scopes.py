@@ -12,7 +12,7 @@ from spanscore import semconv
 from spanscore.dialects.translations.registry import NOT_READ
 from spanscore.runtime.log import log_once
 
-__all__ = ["Role", "Scopes", "asks_nothing"]
+__all__ = ["Role", "Scopes", "asks_nothing", "scope_notes"]
 
 _OURS: Final = semconv.EVALUATOR_SCOPES | {semconv.CAPTURE_SCOPE}
 _MOST: Final = 1_000
@@ -199,6 +199,21 @@ def asks_nothing(named: Callable[[str], object]) -> bool:
     if operation is not None or kind is not None:
         return operation in NOT_READ or kind in _NOT_READ_KINDS
     return any(named(name) in nothing for name, nothing in _NOT_READ_OTHERWISE.items())
+
+
+def scope_notes(inner: Mapping[str, int], unheard: Mapping[str, str], *, where: str) -> list[str]:
+    """Return what must be known of scopes that are not scored, for ``status()``.
+
+    Args:
+        inner: as of ``Scopes``; likewise ``unheard``.
+        where: the framework is at work: ``here``.
+    """
+    told = [
+        f"{runs:,} runs of {scope} are no units, as a framework is at work {where} whose model calls they may be; units.scopes"
+        " lists those that are"
+        for scope, runs in inner.items()
+    ]
+    return told + [f"{scope} is not read, as {by} traces the same" for scope, by in unheard.items()]
 
 
 def _library(scope: str) -> str:

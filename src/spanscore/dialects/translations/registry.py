@@ -113,3 +113,11 @@ class Translator:
             name: Translated(spans, self._without[name], self._remedies.get(name, ""))
             for name, spans in self._spans.copy().items()
         }
+
+    def notes(self) -> list[str]:
+        """Return whose spans never have content, and what to do about it, for ``status()``. Any thread."""
+        return [
+            f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
+            for name, found in self.counted().items()
+            if found.without_content == found.spans
+        ]

@@ -23,7 +23,7 @@ from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.kept import KeptSpans, key_of
 from spanscore.receivers.otlp.unsampled import UnsampledUnit, add_unsampled, sorted_out
-from spanscore.receivers.scopes import Role
+from spanscore.receivers.scopes import Role, scope_notes
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
@@ -33,7 +33,6 @@ from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 __all__ = ["Exit", "Looked", "OtlpSpans", "bounds_of"]
 
 _OURS: Final = Role.OURS
-_STANDS_ALONE: Final = frozenset({semconv.INVOKE_AGENT, semconv.INVOKE_WORKFLOW})
 
 
 class Looked(NamedTuple):
@@ -264,21 +263,12 @@ class OtlpSpans:
 
     def notes(self) -> list[str]:
         """Return what must be known of spans that were not scored, for ``status()``."""
-        told = [
-            f"{runs:,} runs of {scope} are no units, as a framework is at work in their process whose model calls they may be;"
-            " units.scopes lists those that are"
-            for scope, runs in self._claims.inner.items()
-        ]
-        told += [f"{scope} is not read, as {by} traces the same" for scope, by in self._claims.unheard.items()]
-        told += [
+        mended = [
             f"{spans:,} of the spans that were read have {what}: it is read as its start"
             for what, spans in self._mended.copy().items()
         ]
-        return told + [
-            f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
-            for name, found in self._translator.counted().items()
-            if found.without_content == found.spans
-        ]
+        told = scope_notes(self._claims.inner, self._claims.unheard, where="in their process")
+        return told + mended + self._translator.notes()
 
     def _follows(self, root: WireSpan) -> bool:
         return self._may_begin(root) and self._claims.asks(root)
@@ -290,7 +280,7 @@ class OtlpSpans:
         except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
             log_internal_error("read a span", error)
             return False
-        return read is not None and read.operation in _STANDS_ALONE and read.no_content is None
+        return read is not None and read.operation in semconv.WHOLE_OPERATIONS and read.no_content is None
 
     def _close_all(self, closed: Sequence[ClosedUnit], now_ns: int) -> None:
         for unit in closed:

@@ -25,7 +25,7 @@ from spanscore.otel.beside import processors_beside
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
 from spanscore.receivers.processor.foreign_unit import FollowedUnit, ForeignUnit, OpenUnits
 from spanscore.receivers.processor.held_span import HeldSpan, pass_on
-from spanscore.receivers.scopes import Role, Scopes, asks_nothing
+from spanscore.receivers.scopes import Role, Scopes, asks_nothing, scope_notes
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
@@ -283,17 +283,7 @@ class ForeignSpans:
 
     def notes(self) -> list[str]:
         """Return what must be known of spans that were not scored, for ``status()``."""
-        told = [
-            f"{runs:,} runs of {scope} are no units, as a framework is at work here whose model calls they may be; units.scopes"
-            " lists those that are"
-            for scope, runs in self.scopes.inner.copy().items()
-        ]
-        told += [f"{scope} is not read, as {by} traces the same" for scope, by in self.scopes.unheard.copy().items()]
-        told += [
-            f"no span of {name} has content ({found.spans:,} read): {found.remedy}"
-            for name, found in self.translator.counted().items()
-            if found.without_content == found.spans
-        ]
+        told = scope_notes(self.scopes.inner.copy(), self.scopes.unheard.copy(), where="here") + self.translator.notes()
         return [*told, *([f"{self.late:,} spans came after their unit was closed"] if self.late else [])]
 
     def _see(self, unit: FollowedUnit) -> None:
