@@ -31,6 +31,7 @@ __all__ = [
     "Receiver",
     "Recorded",
     "Redactor",
+    "SampleKeeper",
     "Sampler",
     "Sink",
     "Translation",
@@ -154,6 +155,21 @@ class Recorded(Protocol):
         Args:
             pending: its root span; None where that is another's, who ends it.
             sampled: whether the rates apply; else every metric takes it.
+        """
+
+
+class SampleKeeper(Protocol):
+    """Who wants samples of units beside their scores: conversations are made of them. Span thread."""
+
+    def wants(self, facts: Facts) -> bool:
+        """Whether it wants those of a unit that has closed. Pure: it is asked again before it is told."""
+
+    def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+        """Take the samples of a unit that it wants, once, in any order; ``samples.outcome`` says why there are none.
+
+        Args:
+            unit: without content.
+            samples: redacted.
         """
 
 

@@ -17,6 +17,7 @@ from spanscore.model.score import Outcome
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.testing import MemorySink, a_score, a_span, a_unit
 from spanscore.units.assembly import Assembler
+from spanscore.units.keeping import Keeping
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.revisions import Revisions
@@ -68,6 +69,7 @@ class World:
         self.units = Units(
             [*LANES],
             revisions=revisions,
+            keeping=Keeping(self.queue),
             ledger=self.ledger,
             assembler=Assembler(),
             sampler=self,

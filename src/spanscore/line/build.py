@@ -49,6 +49,7 @@ from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
+from spanscore.units.keeping import Keeping
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.revisions import Revisions
@@ -135,9 +136,11 @@ class Line:
             pipeline,
             self.evaluation,
             post=lambda settled: self.span_thread.leave(lambda: self._settled(settled)),
+            made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.made(unit, samples)),
             shadows=self._shadows() if self.shadowing else None,
             workers=options.workers,
         )
+        self.keeping = Keeping(self.queue)
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
         self.units = self._units()
@@ -190,7 +193,7 @@ class Line:
     def counted(self) -> Counted:
         """Return how units stand, with what second judges were asked beside it."""
         own = self.ledger.counted()
-        return own.beside(self.shadow_ledger.counted()) if self.shadowing else own
+        return own.beside(semconv.STRATUM_SHADOW, self.shadow_ledger.counted()) if self.shadowing else own
 
     @property
     def most_scores(self) -> int:
@@ -241,6 +244,7 @@ class Line:
             handover=self.engine.accept,
             hand_rest=self.engine.accept_rest,
             revisions=self.revisions,
+            keeping=self.keeping,
             shadows=self.shadow_ledger,
             attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),

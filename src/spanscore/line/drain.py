@@ -82,6 +82,7 @@ def _give_up(line: Line) -> None:
     now_ns = line.span_thread.now_ns()
     for receiver in line.receivers:
         receiver.detach(now_ns)  # what was let in while the door closed
+    line.keeping.give_up()
     line.units.give_up(list(line.units.in_flight), now_ns)
     line.revisions.give_up()
     line.units.flush_ready(now_ns, unpaced=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from shutil import get_terminal_size
 from typing import Any, TypeGuard
 
+from spanscore import semconv
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
@@ -296,7 +297,7 @@ def status_of(
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
     counted = line.counted()
     outcomes = _outcomes(counted, line.metrics)
-    reasons = {f"{metric} {outcome}": told for (metric, outcome), told in list(line.units.reasons.items())}
+    reasons = {f"{metric} {outcome}": told for (metric, outcome), told in list(line.units.notes.reasons.items())}
     return Status(
         providers=[tuple(row) for row in providers],
         units=units,
@@ -306,20 +307,20 @@ def status_of(
         outcomes=outcomes,
         reasons={key: why for key, (why, _) in reasons.items()},
         traces={key: f"{unit.trace_id:032x}" for key, (_, unit) in reasons.items()},
-        sources=dict(line.units.sources),
+        sources=dict(line.units.notes.sources),
         judges={name: _judge_of(metric) for name, metric in line.metrics.items()},
         queue=(len(line.queue), line.queue.capacity),
         hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
         closed=closed,
         neighbours=neighbours,
-        unpriced=list(line.units.unpriced),
+        unpriced=list(line.units.notes.unpriced),
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
         rates={name: line.options.rates_of(name) for name in line.metrics},
         means=line.means(),
         accounts=line.accounts.states(),
         budgets=line.accounts.budgets(),
         declined=line.declined(),
-        shadows=tuple(_shadows(line, counted.shadows)),
+        shadows=tuple(_shadows(line, counted.strata.get(semconv.STRATUM_SHADOW))),
         excluded=line.excluded(),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         received=received,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from spanscore import semconv
 from spanscore.model.score import Outcome
 
 __all__ = ["Counted", "Weights"]
@@ -26,25 +26,35 @@ class Counted(NamedTuple):
         outcomes: (metric, outcome, stratum of the score) → units that ended so; None = the population.
         pending: metric → units between.
         excluded: likewise by outcome and stratum, the weights of the units that the mean of the population lacks.
-        shadows: of the second judges, of which nothing is among the others; None = there are none.
+        strata: those that stand beside, by their stratum: second judges', for one. Nothing of them is among the others.
     """
 
     eligible: Mapping[str, int]
     outcomes: Mapping[tuple[str, Outcome, str | None], int]
     pending: Mapping[str, int]
     excluded: Mapping[tuple[str, Outcome, str | None], Weights]
-    shadows: Counted | None = None
+    strata: Mapping[str, Counted] = MappingProxyType({})
 
     @property
     def parts(self) -> Iterator[tuple[str | None, Counted]]:
-        """These, and those of the second judges, each with its stratum; each adds up for itself."""
+        """These, and those beside, each with its stratum; each adds up for itself."""
         yield None, self
-        if self.shadows is not None:
-            yield semconv.STRATUM_SHADOW, self.shadows
+        yield from self.strata.items()
 
-    def beside(self, shadows: Counted) -> Counted:
-        """Return these with those of second judges, which are of that stratum from now on."""
-        stratum: str | None = semconv.STRATUM_SHADOW
-        outcomes = {(metric, outcome, stratum): units for (metric, outcome, _), units in shadows.outcomes.items()}
-        excluded = {(metric, outcome, stratum): of for (metric, outcome, _), of in shadows.excluded.items()}
-        return self._replace(shadows=shadows._replace(outcomes=outcomes, excluded=excluded))
+    def joined(self, other: Counted) -> Counted:
+        """Return these with another population, of other metrics."""
+        return Counted(
+            {**self.eligible, **other.eligible},
+            {**self.outcomes, **other.outcomes},
+            {**self.pending, **other.pending},
+            {**self.excluded, **other.excluded},
+            {**self.strata, **other.strata},
+        )
+
+    def beside(self, stratum: str, other: Counted) -> Counted:
+        """Return these with others, which are of that stratum from now on."""
+        within: str | None = stratum
+        outcomes = {(metric, outcome, within): units for (metric, outcome, _), units in other.outcomes.items()}
+        excluded = {(metric, outcome, within): of for (metric, outcome, _), of in other.excluded.items()}
+        of_stratum = other._replace(outcomes=outcomes, excluded=excluded)
+        return self._replace(strata={**self.strata, stratum: of_stratum})

@@ -46,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class SampledUnit:
-    """A unit that at least one metric takes.
+    """A unit that some metric takes, or of which somebody wants the samples.
 
     Attributes:
         decisions: of the metrics that take it.
@@ -55,6 +55,8 @@ class SampledUnit:
         taken_s: when this process took it; seconds of the monotonic clock, which is the loop's.
         held_until_s: until when its spans wait for its scores, likewise; -inf where none do.
         more: whether metrics are to be decided on when the scores of these are in.
+        wanted: whether somebody wants its samples, too; then there may be no metric that takes it.
+        redacted: whether its samples have been redacted.
     """
 
     unit: Unit
@@ -64,6 +66,8 @@ class SampledUnit:
     taken_s: float | None = None
     held_until_s: float = -inf
     more: bool = False
+    wanted: bool = False
+    redacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

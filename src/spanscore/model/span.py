@@ -13,9 +13,11 @@ from typing import Any, Literal, NamedTuple
 
 from spanscore import semconv
 
-__all__ = ["Attributes", "Facts", "NoContent", "SpanData", "SpanStatus", "Unit", "UnitKey"]
+__all__ = ["Attributes", "Facts", "NoContent", "Session", "SessionEnd", "SpanData", "SpanStatus", "Unit", "UnitKey"]
 
 SpanStatus = Literal["unset", "ok", "error"]
+SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
+"""How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -108,6 +110,7 @@ class SpanData:
         parent_is_remote: the parent is in another process; None where nobody says.
         events: name and attributes of each, as they came, for writers who keep content there; a translation drops them.
         no_content: set by a translation that found none; None where there is some, and where nobody looked.
+        conversation_id: of a unit's root, as the application gave it; sampling looks at it, nothing exports it.
     """
 
     trace_id: int
@@ -128,6 +131,7 @@ class SpanData:
     parent_is_remote: bool | None = None
     events: Sequence[tuple[str, Mapping[str, Any]]] = ()
     no_content: NoContent | None = None
+    conversation_id: str | None = None
 
     @property
     def operation(self) -> str | None:
@@ -149,20 +153,43 @@ class SpanData:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """What a unit stands for that is a whole conversation.
+
+    Attributes:
+        key: of the ledger of sessions: a hash of the conversation's id.
+        turns: units that it consists of.
+        links: the last of them, 100 at most.
+    """
+
+    key: UnitKey
+    turns: int
+    end: SessionEnd
+    links: tuple[UnitKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
-    """What gets a score: the top-most GenAI span with its descendants.
+    """What gets a score: the top-most GenAI span with its descendants; or a conversation of such, by the last of them.
 
     Attributes:
         key: trace id and span id of the root.
         spans: in start order, root included where it is known.
         complete: False when the unit was closed by age or size before its root ended.
         revision: 0, or how often it was closed before, with fewer spans.
+        session: of a conversation, whose last turn ``key`` and ``spans`` are; None of any other.
     """
 
     key: UnitKey
     spans: tuple[SpanData, ...]
     complete: bool = True
     revision: int = 0
+    session: Session | None = None
+
+    @property
+    def ledger_key(self) -> UnitKey:
+        """By what it is counted."""
+        return self.key if self.session is None else self.session.key
 
     @property
     def root(self) -> SpanData | None:
@@ -226,6 +253,7 @@ class Unit:
             any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
             tool_calls=sum(span.operation == semconv.EXECUTE_TOOL for span in self.spans),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
+            conversation_id=root.conversation_id,
         )
 
 
@@ -250,6 +278,7 @@ class Facts(NamedTuple):
         tool_calls: spans of tools.
         models: that some span asked for.
         scores: metric that asks no judge → quality; None = it gave none.
+        conversation_id: as the application gave it.
     """
 
     key: UnitKey
@@ -264,3 +293,4 @@ class Facts(NamedTuple):
     tool_calls: int | None = None
     models: Set[str] | None = None
     scores: Mapping[str, float | None] | None = None
+    conversation_id: str | None = None

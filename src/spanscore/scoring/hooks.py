@@ -51,14 +51,19 @@ class Hooks:
             keep = box.hook(_truth_of(keep), "the filter", Outcome.METRIC_ERROR)
         return Hooks(redactor, keep)
 
-    def apply(self, samples: Samples) -> Samples:
+    def apply(self, samples: Samples, *, redacted: bool = False) -> Samples:
         """Return the redacted samples, or the outcome that ends them.
+
+        Args:
+            redacted: they have been before.
 
         Raises:
             Hung: a hook hangs, and nothing else.
         """
         if samples.outcome is not None or (self.redactor is None and self.keep is None):
             return samples
+        if redacted:
+            return self._filtered(samples)
         try:
             clean = replace(samples, single=self._redact(samples.single), multi=self._redact(samples.multi))
         except Hung:

@@ -49,7 +49,7 @@ class Pipeline:
             raise
         except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
             samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")
-        return _job(sampled, self.hooks.apply(samples))
+        return _job(sampled, self.hooks.apply(samples, redacted=sampled.redacted))
 
     def _samples(self, unit: Unit) -> Samples:
         root = unit.root

@@ -17,7 +17,9 @@ from typing import Final
 
 from spanscore.judges.suppress import suppressed, suppressed_context
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
-from spanscore.model.span import UnitKey
+from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome
+from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Queue
 from spanscore.runtime import loop
 from spanscore.runtime.gil import yield_gil
@@ -43,6 +45,7 @@ class Engine:
 
     Args:
         post: gives scores of a job to the span thread. Any thread.
+        made: likewise the samples of a unit that somebody wants, as soon as they are there.
         shadows: asked about every job that is begun; None = nobody is.
         workers: jobs at the same time of which something computes; as many more are made ahead.
     """
@@ -54,6 +57,7 @@ class Engine:
         evaluation: Evaluation,
         *,
         post: Callable[[JobResult], None],
+        made: Callable[[Unit, Samples], None] = lambda unit, samples: None,
         shadows: Shadows | None = None,
         workers: int = 32,
     ) -> None:
@@ -61,6 +65,7 @@ class Engine:
         self._pipeline = pipeline
         self._evaluation = evaluation
         self._post = post
+        self._made = made
         self._shadows = shadows
         self._workers = workers
         self.reset()
@@ -153,7 +158,7 @@ class Engine:
             self._makers.add(task)
             return
         try:
-            self._queue.put(self._pipeline.job(sampled))
+            self._put(sampled, self._pipeline.job(sampled))
         except Exception as error:  # noqa: BLE001  (the other units of this call go on)
             self._spoilt(sampled, error)
 
@@ -166,7 +171,7 @@ class Engine:
             if slow := not making.done():
                 self._slow += 1
                 self._make_jobs()
-            self._queue.put(await making)
+            self._put(sampled, await making)
         except BaseException as error:  # noqa: BLE001  (also where some judge cancels whatever runs on its loop)
             making.cancel()
             self._spoilt(sampled, error)
@@ -174,13 +179,26 @@ class Engine:
         self._makers -= {asyncio.current_task()}
         self._make_jobs()
 
+    def _put(self, sampled: SampledUnit, job: Job) -> None:
+        if sampled.wanted:
+            self._made(job.unit, job.samples)
+        if job.decisions:
+            self._queue.put(job)
+        else:
+            self._ahead -= 1
+            self._queue.cancel(sampled.size_bytes)
+
     def _spoilt(self, sampled: SampledUnit, error: BaseException) -> None:
         self._ahead -= 1
         self._queue.cancel(sampled.size_bytes)
         if self._stopped:
             return
         log_internal_error("make a job", error)
-        self._post(JobResult(sampled.unit.without_content(), ()))
+        unit = sampled.unit.without_content()
+        if sampled.wanted:
+            self._made(unit, Samples(outcome=Outcome.METRIC_ERROR, reason="making the job failed"))
+        if sampled.decisions:
+            self._post(JobResult(unit, ()))
 
     async def _work(self) -> None:
         while True:

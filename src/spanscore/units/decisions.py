@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import BASE, Decision
 from spanscore.model.score import Outcome, Score
@@ -194,10 +195,10 @@ class Decisions:
         }
 
 
-def matched_rules(decisions: Mapping[str, Decision]) -> str | None:
-    """Return the rules by which metrics would have taken a unit, had the dice let them; None where none matched."""
+def matched_rules(decisions: Mapping[str, Decision]) -> Mapping[str, str]:
+    """Return what tells of the rules by which metrics would have taken a unit, had the dice let them; empty: none matched."""
     names = {decision.rule for decision in decisions.values() if not decision.take} - {BASE}
-    return ",".join(sorted(names)) or None
+    return {semconv.SAMPLING_RULE: ",".join(sorted(names))} if names else {}
 
 
 def _plain(decision: Decision | None) -> dict[str, Any]:

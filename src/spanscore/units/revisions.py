@@ -89,6 +89,10 @@ class Revisions:
             self.ledger.settle_all(key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
             self._begin_next(key)
 
+    def open_units(self) -> list[UnitKey]:
+        """Return the units of which a revision is being scored."""
+        return self.ledger.open_units()
+
     def give_up(self) -> None:
         """End all of them as ``shutdown``."""
         waiting, self._next = self._next, {}

@@ -10,7 +10,7 @@ then they leave with the scores that are in.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from time import monotonic
@@ -30,8 +30,10 @@ from spanscore.units.at_work import AtWork
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.decisions import Decisions, matched_rules
 from spanscore.units.failures import log_failures
+from spanscore.units.keeping import Keeping
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
+from spanscore.units.notes import Notes
 from spanscore.units.revisions import Revisions
 from spanscore.units.score_batch import ScoreBatch, ShadowBatch, has_span
 from spanscore.units.span_buffer import SpanBuffer
@@ -39,8 +41,6 @@ from spanscore.units.span_buffer import SpanBuffer
 __all__ = ["Units"]
 
 _NO_RULE: Mapping[str, str] = MappingProxyType({})
-_MOST_UNPRICED = 10
-"""A line's worth, whatever names a judge may answer under."""
 
 
 class Units:
@@ -48,9 +48,7 @@ class Units:
 
     Attributes:
         in_flight: units whose root has ended and that are not out yet, oldest first.
-        reasons: (metric, outcome) → the latest reason, and whose it is, for ``status()``.
-        sources: how samples were found → how many, for ``status()``.
-        unpriced: models of judges whose price is not known, for ``status()``; a few at most.
+        notes: what ``status()`` tells of scores.
 
     Args:
         metrics: names of all metrics.
@@ -59,6 +57,7 @@ class Units:
         hand_rest: likewise what else was chosen for units of which the first scores are in.
         lanes: of the queue.
         revisions: decides on units that have been scored before.
+        keeping: who wants samples beside their scores.
         shadows: counts what second judges are asked; None = there are none.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
         hold_root_ns: how long a unit that is its trace's root waits after its end.
@@ -80,6 +79,7 @@ class Units:
         handover: Callable[[Sequence[SampledUnit]], None],
         hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None],
         revisions: Revisions,
+        keeping: Keeping,
         shadows: Ledger | None = None,
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
@@ -97,6 +97,7 @@ class Units:
         self._handover = handover
         self._hand_rest = hand_rest
         self._revisions = revisions
+        self._keeping = keeping
         self._shadows = shadows or Ledger(())
         self._attach = attach
         self._hold_root_ns = hold_root_ns
@@ -108,15 +109,14 @@ class Units:
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._decisions.reset()
+        self._keeping.reset()
         self._roots: dict[UnitKey, PendingSpan] = {}
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, AtWork] = {}
         self._leaving: deque[tuple[int, UnitKey]] = deque()
         self.in_flight: dict[UnitKey, None] = {}
-        self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
-        self.sources: Counter[str] = Counter()
-        self.unpriced: dict[str, None] = {}
+        self.notes = Notes()
 
     # --- Recorded ----------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Units:
 
     def waited_for(self) -> set[UnitKey]:
         """Return the units whose root has ended and that are not out yet, second judges' scores included."""
-        return {*self.in_flight, *self._shadows.open_units(), *self._revisions.ledger.open_units()}
+        return {*self.in_flight, *self._keeping.making(), *self._shadows.open_units(), *self._revisions.open_units()}
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return what was decided on the units of a trace, and what came of it, as ``Decisions`` does. Any thread."""
@@ -239,7 +239,7 @@ class Units:
 
     def settled_beside(self, result: JobResult) -> None:
         """Take in scores of second judges: each is counted when it is out, and the unit's spans know nothing of it."""
-        self._note_unpriced(result.scores)
+        self.notes.costs(result.scores)
         for score in result.scores:
             beside = ShadowBatch(self._sink, result.unit, [score], self._shadows)
             if has_span(score):
@@ -262,6 +262,8 @@ class Units:
             self._at_work.pop(key, None)
             self._lanes.leave(key)
             facts = Facts(key) if unit is None else unit.facts()
+            if unit is not None:
+                self._keeping.missed(facts, unit, Outcome.SHUTDOWN)
             self._turn_back(key, self._decisions.lost(facts, Outcome.SHUTDOWN), now_ns)
 
     def _keep(self, key: UnitKey, pending: PendingSpan, now_ns: int, *, is_root: bool) -> None:
@@ -283,7 +285,7 @@ class Units:
         del self._at_work[key]
         self._lanes.leave(key)
         at_work.others |= self._decisions.settle_rest(key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
-        self.sources.update([source] if (source := at_work.made.get(semconv.SAMPLE_SOURCE)) else ())
+        self.notes.sampled(at_work.made)
         made = at_work.made if self._attach else {}
         return self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
 
@@ -301,6 +303,7 @@ class Units:
             if unit.complete:
                 self._choose(unit, facts, self._decisions.first(facts), None, now_ns)
             else:
+                self._keeping.missed(facts, unit, lost)
                 self._turn_back(unit.key, self._decisions.lost(facts, lost), now_ns)
         except Exception as error:  # noqa: BLE001  (the other units of this tick go on, and this one ends)
             log_internal_error("decide on a unit", error)
@@ -311,6 +314,7 @@ class Units:
     ) -> None:
         key, all_decided = unit.key, len(decisions) == len(self._metrics)
         if all_decided and not any(decision.take for decision in decisions.values()):
+            self._chosen += self._keeping.to_make(unit, facts, samples, self._clock())
             self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
             return
         chosen, others = self._sorted_out(key, decisions)
@@ -318,13 +322,15 @@ class Units:
         if not chosen or not self._queue.reserve(held):
             if not all_decided:  # no score will tell what they wait for
                 others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
+            self._keeping.missed(facts, unit, Outcome.QUEUE_FULL)
             self._turn_back(key, others | self._decisions.settle_rest(key, Outcome.QUEUE_FULL), now_ns)
             return
         self._at_work[key] = AtWork(others, None if all_decided else facts)
         self._lanes.enter(key, chosen, held)
         now_s = self._clock()
         held_s = self._park(unit, now_ns)
-        self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, more=not all_decided))
+        more, wanted = not all_decided, self._keeping.handed_over(facts)
+        self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, more, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: Facts) -> None:
         """Decide on the metrics that wait for scores at which rules look, when all of these are in."""
@@ -382,19 +388,13 @@ class Units:
         """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
         key = result.unit.key
         scores = self._decisions.settle_scores(key, result.scores)
-        self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
-        self._note_unpriced(scores)
+        self.notes.scored(key, scores)
         log_failures(scores)
         return scores
-
-    def _note_unpriced(self, scores: Sequence[Score]) -> None:
-        if len(self.unpriced) < _MOST_UNPRICED:
-            self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self._attach else {}
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
         """Return what a root says of the rules that matched a unit which nobody took."""
-        rules = matched_rules(decisions) if self._attach else None
-        return _NO_RULE if rules is None else {semconv.SAMPLING_RULE: rules}
+        return matched_rules(decisions) if self._attach else _NO_RULE

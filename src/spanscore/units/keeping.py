@@ -1,0 +1,82 @@
+"""Keeping: units whose samples somebody wants beside their scores, from their close until the samples are made."""
+
+from __future__ import annotations
+
+from spanscore.model.job import SampledUnit
+from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome
+from spanscore.model.span import Facts, Unit, UnitKey
+from spanscore.protocols import Queue, SampleKeeper
+from spanscore.units.content_size import size_bytes_of
+
+__all__ = ["Keeping"]
+
+
+class Keeping:
+    """Asks keepers, and tells each what came of the units that it wants. Span thread.
+
+    Args:
+        queue: the scorer's: to make a sample takes a place.
+
+    Attributes:
+        keepers: put here before the first unit comes.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.keepers: list[SampleKeeper] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._making: dict[UnitKey, Facts] = {}
+
+    def wants(self, facts: Facts) -> bool:
+        """Whether anybody wants the samples of a unit that has closed."""
+        return any(keeper.wants(facts) for keeper in self.keepers)
+
+    def handed_over(self, facts: Facts) -> bool:
+        """Note that the samples of a unit will be made; return whether anybody wants them."""
+        if wanted := self.wants(facts):
+            self._making[facts.key] = facts
+        return wanted
+
+    def to_make(self, unit: Unit, facts: Facts, samples: Samples | None, now_s: float) -> list[SampledUnit]:
+        """Return what the engine shall do of a unit that no metric takes: nothing, or make its samples."""
+        if not self.wants(facts):
+            return []
+        held = size_bytes_of(unit, samples)
+        if not self._queue.reserve(held):
+            self._tell(facts, unit.without_content(), _none(Outcome.QUEUE_FULL))
+            return []
+        self.handed_over(facts)
+        return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
+
+    def making(self) -> list[UnitKey]:
+        """Return the units whose samples are being made: a flush waits for them."""
+        return list(self._making)
+
+    def made(self, unit: Unit, samples: Samples) -> None:
+        """Give samples to who wants them; a unit that was not handed over, or has been told of, is nobody's."""
+        facts = self._making.pop(unit.key, None)
+        if facts is not None:
+            self._tell(facts, unit, samples)
+
+    def missed(self, facts: Facts, unit: Unit, outcome: Outcome) -> None:
+        """Tell who wants a unit that there will be no samples of it, and why."""
+        if self.wants(facts):
+            self._tell(facts, unit.without_content(), _none(outcome))
+
+    def give_up(self) -> None:
+        """Tell of all that are being made that they will not be."""
+        for facts in [*self._making.values()]:
+            self.made(Unit(facts.key, ()), _none(Outcome.SHUTDOWN))
+
+    def _tell(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+        for keeper in self.keepers:
+            if keeper.wants(facts):
+                keeper.made(facts, unit, samples)
+
+
+def _none(outcome: Outcome) -> Samples:
+    return Samples(outcome=outcome, reason=f"no sample was made of it: {outcome}")

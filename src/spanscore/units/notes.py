@@ -1,0 +1,45 @@
+"""Notes: what ``status()`` tells of scores beside their counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spanscore import semconv
+from spanscore.model.score import Outcome, Score
+from spanscore.model.span import UnitKey
+
+__all__ = ["Notes"]
+
+_MOST_UNPRICED = 10
+"""A line's worth, whatever names a judge may answer under."""
+
+
+class Notes:
+    """The latest of each kind. Written on the span thread, read on any.
+
+    Attributes:
+        reasons: (metric, outcome) → the latest reason, and whose it is.
+        sources: how samples were found → how many.
+        unpriced: models of judges whose price is not known; a few at most.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[tuple[str, Outcome], tuple[str, UnitKey]] = {}
+        self.sources: Counter[str] = Counter()
+        self.unpriced: dict[str, None] = {}
+
+    def scored(self, key: UnitKey, scores: Sequence[Score]) -> None:
+        """Note why scores of a unit have no value, and what their judges are not known to cost."""
+        self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
+        self.costs(scores)
+
+    def costs(self, scores: Sequence[Score]) -> None:
+        """Note what the judges of scores are not known to cost."""
+        if len(self.unpriced) < _MOST_UNPRICED:
+            self.unpriced |= {model: None for score in scores for model in sorted(score.usage.unpriced)}
+
+    def sampled(self, made: Mapping[str, Any]) -> None:
+        """Note how a sample was made."""
+        self.sources.update([source] if (source := made.get(semconv.SAMPLE_SOURCE)) else ())
