@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from spanscore.dataset.fields import KNOWN, sample_of
+from spanscore.codec.stored_sample import KNOWN, sample_of
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.model.sample import Sample
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from spanscore.dataset.fields import sample_of
+from spanscore.codec.stored_sample import sample_of
 from spanscore.dataset.reading import Bad, Read, id_of, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
 from spanscore.dataset.rows import Row, RowFile, content_hash, row_key

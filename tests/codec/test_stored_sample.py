@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spanscore.dataset.fields import sample_of
+from spanscore.codec.stored_sample import sample_of
 from spanscore.errors import SampleError
 from spanscore.model.sample import AIMessage, HumanMessage, MultiTurnSample, SingleTurnSample, ToolCall, ToolMessage
 
