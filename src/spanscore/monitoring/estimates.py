@@ -29,6 +29,7 @@ __all__ = [
     "moments",
     "n_eff",
     "standard_error",
+    "student",
 ]
 
 
@@ -146,7 +147,7 @@ def interval(of: Moments, *, level: float = 0.95) -> Interval:
     one = of.w2 / size  # the square of its weight, which is that of a typical score
     worst = (of.w2y - of.w2y2) / (of.w2 - of.w2y + one)
     best = (of.w2y2 + one) / (of.w2y + one)
-    t = _student(level, size - 1)
+    t = student(level, size - 1)
     return Interval(max(0.0, _end(of, worst, -t)), min(1.0, _end(of, best, t)))
 
 
@@ -172,7 +173,7 @@ def excluded_share(of: Moments) -> float:
     return of.lost / (of.w + of.lost) if of.lost else 0.0
 
 
-def _student(level: float, freedom: float) -> float:
+def student(level: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t to its first term (Abramowitz & Stegun 26.7.5), as PromQL has it."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     return z + (z**3 + z) / 4 / max(freedom, 1.0)

@@ -1,0 +1,351 @@
+"""Calibration: samples that a human and a judge have both judged → how good the judge is, and what its pass rate really is.
+
+A judge that passes too much or too little moves the level of every mean. How often it is right, among what humans pass
+(sensitivity) and among what they fail (specificity), moves little with the traffic, so the pass rate of any window can be
+corrected by it: Rogan & Gladen (1978), *Estimating prevalence from the results of a screening test*. The interval is that of
+Lang & Reiczigel (2014), *Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity*.
+
+Labels that were drawn with unequal probability, as all that failed and a tenth of what passed, count with w = 1/π; with equal
+weights every formula here is that of its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import hypot, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring.estimates import Moments, interval, mean, n_eff, student
+
+__all__ = ["LEAST_J", "LEAST_LABELS", "Calibration", "Cell", "Estimated", "LabelledPair"]
+
+LEAST_LABELS = 5
+"""Of either human class: with fewer, sensitivity or specificity is anybody's guess."""
+LEAST_J = 0.3
+"""At or below it the correction divides by so little that its interval says nothing."""
+_ROUNDING = 1e-9
+_Z = NormalDist().inv_cdf(0.975)
+
+
+class LabelledPair(NamedTuple):
+    """One sample that a human and a judge have both judged.
+
+    Attributes:
+        human: whether the human passed it; ``judge`` likewise.
+        probability: with which it was drawn to be labelled, of what was judged, (0, 1]; None = not told.
+        weight: how many units of the traffic it stood for when it was judged: 1 / the score's probability.
+    """
+
+    human: bool
+    judge: bool
+    probability: float | None = None
+    weight: float = 1.0
+
+
+class Cell(NamedTuple):
+    """The labels of one verdict of the human and one of the judge: how many, Σw and Σw²."""
+
+    n: int = 0
+    w: float = 0.0
+    w2: float = 0.0
+
+    def plus(self, w: float) -> Cell:
+        """Return the cell with one more label of a weight."""
+        return Cell(self.n + 1, self.w + w, self.w2 + w * w)
+
+
+class Estimated(NamedTuple):
+    """An estimate with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What labels say of a judge; made by ``of``.
+
+    Attributes:
+        true_pass: both passed it.
+        false_fail: the human passed it, the judge did not.
+        false_pass: the judge passed it, the human did not.
+        true_fail: neither did.
+        assumed_random: no label told its probability, so all are taken to be a random part of what was judged.
+    """
+
+    true_pass: Cell
+    false_fail: Cell
+    false_pass: Cell
+    true_fail: Cell
+    assumed_random: bool
+
+    @classmethod
+    def of(cls, pairs: Iterable[LabelledPair]) -> Calibration:
+        """Return what pairs say.
+
+        Raises:
+            ConfigurationError: fewer than ``LEAST_LABELS`` of either human class, J at most ``LEAST_J``, or some pairs have a
+                probability and others none; with the counts.
+        """
+        pairs = list(pairs)
+        told = [pair.probability is not None for pair in pairs]
+        if any(told) and not all(told):
+            raise ConfigurationError(
+                f"{len(told) - sum(told)} of {len(told)} labels have no probability; give it of all or of none"
+            )
+        cells: dict[tuple[bool, bool], Cell] = {}
+        for human, judge, probability, weight in pairs:
+            cells[human, judge] = cells.get((human, judge), Cell()).plus(weight / (probability or 1.0))
+        made = cls(
+            true_pass=cells.get((True, True), Cell()),
+            false_fail=cells.get((True, False), Cell()),
+            false_pass=cells.get((False, True), Cell()),
+            true_fail=cells.get((False, False), Cell()),
+            assumed_random=not any(told),
+        )
+        made.refuse_too_little()
+        return made
+
+    def refuse_too_little(self) -> None:
+        """Refuse labels that say too little.
+
+        Raises:
+            ConfigurationError: as of ``of``.
+        """
+        passed, failed = self.human_passed, self.human_failed
+        if min(passed, failed) < LEAST_LABELS:
+            raise ConfigurationError(
+                f"too few labels to correct by: humans passed {passed} and failed {failed}, and it takes {LEAST_LABELS} of "
+                "each. Label more; of what the judge failed above all, with the probability of each in its line"
+            )
+        if self.informedness.value <= LEAST_J + _ROUNDING:
+            raise ConfigurationError(
+                f"the judge says too little to correct by: it passed {self.true_pass.n} of {passed} that humans passed, and "
+                f"failed {self.true_fail.n} of {failed} that they failed, so J is {self.informedness.value:.2f}, and it takes "
+                f"more than {LEAST_J}. Fit the judge first, or take another one"
+            )
+
+    @property
+    def labels(self) -> int:
+        """How many there are."""
+        return self.human_passed + self.human_failed
+
+    @property
+    def human_passed(self) -> int:
+        """Labels of what the human passed."""
+        return self.true_pass.n + self.false_fail.n
+
+    @property
+    def human_failed(self) -> int:
+        """Labels of what the human failed."""
+        return self.false_pass.n + self.true_fail.n
+
+    @property
+    def sensitivity(self) -> Estimated:
+        """Of what humans pass, the share that the judge passes."""
+        right = _class(self.true_pass, self.false_fail)
+        return _share(right, *self._weights())
+
+    @property
+    def specificity(self) -> Estimated:
+        """Of what humans fail, the share that the judge fails."""
+        passed, failed = self._weights()
+        return _share(_class(self.true_fail, self.false_pass), failed, passed)
+
+    @property
+    def informedness(self) -> Estimated:
+        """Youden's J, sensitivity + specificity − 1: a true drop of the pass rate shows as J × drop.
+
+        Its interval is made of theirs, as Newcombe (1998) makes that of a difference (method 10).
+        """
+        right, wrong = self.sensitivity, self.specificity
+        value = right.value + wrong.value - 1.0
+        below = hypot(right.value - right.low, wrong.value - wrong.low)
+        above = hypot(right.high - right.value, wrong.high - wrong.value)
+        return Estimated(value, max(-1.0, value - below), min(1.0, value + above))
+
+    @property
+    def kappa(self) -> Estimated:
+        """Cohen's κ, the agreement beyond chance. It depends on how much passes: for judges of other traffic compare J.
+
+        Its interval is that of Fleiss, Cohen & Everitt (1969), with half a label more in each cell.
+        """
+        value, _ = _kappa(self._cells())
+        middle, variance = _kappa(self._cells(0.5))
+        half = _Z * sqrt(variance)
+        return Estimated(value, max(-1.0, middle - half), min(1.0, middle + half))
+
+    def corrected(self, raw: Moments) -> Estimated:
+        """Return the pass rate of a window as humans would tell it; also of one without a label.
+
+        That holds as long as the judge errs as it did on what was labelled: same series, like traffic.
+
+        Args:
+            raw: of the judge's verdicts in the window, 1 = passed; Σw > 0.
+        """
+        right, wrong = self._one_more()
+        squared = _Z * _Z
+        typical = raw.w2 / raw.w
+        seen = _Share.of(raw, squared / 2.0, typical, typical)
+        j = right.share + wrong.share - 1.0
+        middle = (seen.share + wrong.share - 1.0) / j
+        shift = 2.0 * squared * (middle * right.variance - (1.0 - middle) * wrong.variance)
+        variance = seen.variance + middle**2 * right.variance + (1.0 - middle) ** 2 * wrong.variance
+        half = _Z * sqrt(variance) / j
+        value = (mean(raw) + self.specificity.value - 1.0) / self.informedness.value
+        return Estimated(_clipped(value), _clipped(middle + shift - half), _clipped(middle + shift + half))
+
+    def fresh(self, raw: Moments) -> Estimated:
+        """Return the pass rate of the window that the labels were drawn from: the labels' own, made more exact by the judge.
+
+        Prediction-powered inference, PPI++ (Angelopoulos, Duchi & Zrnic 2023) with the human as y. It holds however bad the
+        judge is, but for this window alone.
+
+        Args:
+            raw: of the judge's verdicts in the window, the labelled ones among them; Σw > 0.
+        """
+        cells = self._cells()
+        power = _power(cells, mean(raw))
+        value = _mean(cells, _human) + power * (mean(raw) - _mean(cells, _judge))
+        return _interval_of(_clipped(value), self._size(power, raw))
+
+    def _size(self, power: float, raw: Moments) -> float:
+        """Return how many random labels would tell as much as these and the judge do; with half a label more in each cell."""
+        cells = self._cells(0.5)
+        rest = _mean(cells, lambda cell: cell.human - power * cell.judge)
+        of_rest = _variance(cells, lambda cell: cell.human - power * cell.judge - rest)
+        rate = _mean(cells, _human)
+        spread = rate * (1.0 - rate)
+        unlabelled = max(0.0, 1.0 - self.labels / raw.n)
+        return spread / (unlabelled * of_rest + spread / n_eff(raw))
+
+    def _one_more(self) -> tuple[_Share, _Share]:
+        """Return sensitivity and specificity with one more label right and one wrong, each of its verdict's typical weight."""
+        passed, failed = self._weights()
+        return (
+            _Share.of(_class(self.true_pass, self.false_fail), 1.0, passed, failed),
+            _Share.of(_class(self.true_fail, self.false_pass), 1.0, failed, passed),
+        )
+
+    def _weights(self) -> tuple[float, float]:
+        """Return the typical weight of a label that the judge passed, and of one that it failed."""
+        passed = _typical((self.true_pass, self.false_pass))
+        failed = _typical((self.true_fail, self.false_fail))
+        return passed or failed, failed or passed
+
+    def _cells(self, more: float = 0.0) -> list[_Observed]:
+        """Return the cells with so many labels more in each."""
+        w_passed, w_failed = self._weights()
+        cells = {
+            (1, 1, w_passed): self.true_pass,
+            (1, 0, w_failed): self.false_fail,
+            (0, 1, w_passed): self.false_pass,
+            (0, 0, w_failed): self.true_fail,
+        }
+        return [
+            _Observed(human, judge, cell.w + more * w, cell.w2 + more * w**2)
+            for (human, judge, w), cell in cells.items()
+        ]
+
+
+class _Observed(NamedTuple):
+    human: int
+    judge: int
+    w: float
+    w2: float
+
+
+class _Share(NamedTuple):
+    """A share with the variance of its estimate."""
+
+    share: float
+    variance: float
+
+    @classmethod
+    def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> _Share:
+        """Return the share of ones with so many ones and as many zeros more, of these weights: as Lang & Reiczigel have it."""
+        w, ones = sums.w + more * (w_one + w_zero), sums.wy + more * w_one
+        ones2, zeros2 = sums.w2y + more * w_one**2, sums.w2 - sums.w2y + more * w_zero**2
+        share = ones / w
+        return cls(share, ((1.0 - share) ** 2 * ones2 + share**2 * zeros2) / w**2)
+
+
+def _class(right: Cell, wrong: Cell) -> Moments:
+    return Moments(right.n + wrong.n, right.w + wrong.w, right.w, right.w2 + wrong.w2, right.w2, right.w2)
+
+
+def _share(of: Moments, w_one: float, w_zero: float) -> Estimated:
+    """Return a share with the interval that means have (``estimates.interval``), but for what was not seen.
+
+    That weighs as much as what has its verdict does: where a tenth of what the judge passed was labelled, one that it should
+    not have passed, and that no label shows, stands for ten.
+    """
+    value = mean(of)
+    ends = []
+    for unseen, weight, sign in ((0.0, w_zero, -1.0), (1.0, w_one, 1.0)):
+        squares = (1.0 - value) ** 2 * of.w2y + value**2 * (of.w2 - of.w2y) + (weight * (unseen - value)) ** 2
+        half = student(0.95, n_eff(of) - 1.0) * sqrt(squares)
+        ends.append(_clipped((of.wy + weight * unseen + sign * half) / (of.w + weight)))
+    return Estimated(value, *ends)
+
+
+def _typical(cells: Iterable[Cell]) -> float:
+    """Return the mean weight of labels, each counted by its weight; 0 where there are none."""
+    cells = list(cells)
+    weight = sum(cell.w for cell in cells)
+    return sum(cell.w2 for cell in cells) / weight if weight else 0.0
+
+
+def _human(cell: _Observed) -> float:
+    return cell.human
+
+
+def _judge(cell: _Observed) -> float:
+    return cell.judge
+
+
+def _mean(cells: Iterable[_Observed], of: Callable[[_Observed], float]) -> float:
+    cells = list(cells)
+    return sum(cell.w * of(cell) for cell in cells) / sum(cell.w for cell in cells)
+
+
+def _variance(cells: Iterable[_Observed], influence: Callable[[_Observed], float]) -> float:
+    """Return the variance of the estimate that one label moves by its influence (linearization)."""
+    cells = list(cells)
+    return sum(cell.w2 * influence(cell) ** 2 for cell in cells) / sum(cell.w for cell in cells) ** 2
+
+
+def _kappa(cells: Sequence[_Observed]) -> tuple[float, float]:
+    """Return κ and the variance of its estimate: with equal weights that of Fleiss, Cohen & Everitt (1969)."""
+    agreed = _mean(cells, lambda cell: cell.human == cell.judge)
+    human, judge = _mean(cells, _human), _mean(cells, _judge)
+    chance = human * judge + (1.0 - human) * (1.0 - judge)
+
+    def influence(cell: _Observed) -> float:
+        by_chance = (cell.human - human) * (2.0 * judge - 1.0) + (cell.judge - judge) * (2.0 * human - 1.0)
+        of_agreed = (cell.human == cell.judge) - agreed
+        return (of_agreed * (1.0 - chance) - (1.0 - agreed) * by_chance) / (1.0 - chance) ** 2
+
+    return (agreed - chance) / (1.0 - chance), _variance(cells, influence)
+
+
+def _power(cells: Sequence[_Observed], rate: float) -> float:
+    """Return PPI++'s λ, cov(human, judge) / var(judge): how much of the judge's rate beyond the labels' own counts."""
+    if not 0.0 < rate < 1.0:
+        return 0.0
+    together = _mean(cells, lambda cell: cell.human * cell.judge)
+    return (together - _mean(cells, _human) * _mean(cells, _judge)) / (rate * (1.0 - rate))
+
+
+def _interval_of(rate: float, size: float) -> Estimated:
+    """Return a pass rate with the interval that so many plain labels of that rate would have."""
+    passed = size * rate
+    return Estimated(rate, *interval(Moments(size, size, passed, size, passed, passed)))
+
+
+def _clipped(value: float) -> float:
+    return min(1.0, max(0.0, value))
