@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from spanscore.sampling.rules import Rule as Rule
     from spanscore.scorer import OnlineScorer as OnlineScorer
     from spanscore.settings.budget import Budget as Budget
+    from spanscore.settings.canary import Canary as Canary
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
     "Budget": "spanscore.settings.budget",
+    "Canary": "spanscore.settings.canary",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",
     "HumanMessage": "spanscore.model.sample",

@@ -27,6 +27,7 @@ from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget
+from spanscore.settings.canary import Canary
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -65,6 +66,7 @@ class OnlineScorer:
             evaluation spans of its own and in the stratum ``shadow``, which is in no mean, alert or unit's span; ``status()``
             compares them. Only ``flush`` and ``shutdown`` wait for it.
         shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``.
+        canary: labelled samples that the judges are asked about on a schedule: whether they have changed; None = none.
         service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
         tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
             starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
@@ -130,6 +132,7 @@ class OnlineScorer:
         trace_judges: bool = False,
         shadows: Sequence[Metric] = (),
         shadow_budget: Sequence[Budget] | None = None,
+        canary: Canary | None = None,
         service_name: str | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,

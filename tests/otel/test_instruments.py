@@ -588,6 +588,9 @@ _GAUGES = {
     semconv.BUDGET_SPENT,
     semconv.BUDGET_LIMIT,
     semconv.BUDGET_FACTOR,
+    semconv.CANARY_AGREEMENT,
+    semconv.CANARY_FIRST_AGREEMENT,
+    semconv.CANARY_P,
 }
 _HANDED_IN = {
     *_LEVELS,

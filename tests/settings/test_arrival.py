@@ -45,6 +45,7 @@ BASE: dict[str, Any] = {
         "rules": [{"when": {"score": {"metric": "exact_match", "below": 0.5}}, "rate": 0.9}],
     },
     "alerts": {"faithfulness": {"baseline": 0.85}},
+    "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl")},
 }
 """An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
 UNUSUAL: dict[str, Any] = {
@@ -72,6 +73,8 @@ UNUSUAL: dict[str, Any] = {
     "capture.user_input": "input.unusual",
     "capture.response": "output.unusual",
     "capture.retrieved_contexts": "output.unusual",
+    "canary.file": str(Path(__file__).parents[1] / "data" / "labelled_other.jsonl"),
+    "canary.metrics": ["faithfulness"],
     "monitoring.dashboard_url": "https://unusual/",
     "monitoring.trace_url": "https://unusual/traces",
     "alerts.*.labels": {"team": "unusual"},
@@ -204,6 +207,7 @@ PARTS: dict[Any, Callable[[Any], Collection[tuple[Any, Any]]]] = {
     MethodType: lambda method: [("self", method.__self__)],
     functools.partial: lambda call: [("args", call.args), ("keywords", call.keywords)],
     FunctionType: _closed_over,
+    Path: lambda path: [("path", str(path))],
     SecretStr: lambda secret: [("secret", secret.get_secret_value())],
     type(blake2b()): lambda digest: [("digest", digest.hexdigest())],
 }

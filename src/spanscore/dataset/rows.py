@@ -15,10 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from spanscore.codec.text import wire_value
 from spanscore.errors import ConfigurationError, writing
-from spanscore.model.sample import Sample
 from spanscore.model.score import Label, Outcome, Score
 
-__all__ = ["COLUMNS", "Row", "RowFile", "content_hash", "row_key", "write_rows"]
+__all__ = ["COLUMNS", "Row", "RowFile", "row_key", "write_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +94,6 @@ class Row:
 
 COLUMNS = tuple(field.name for field in fields(Row))
 _ROW = TypeAdapter(Row)
-
-
-def content_hash(sample: Sample) -> str:
-    """Return 32 hex digits that are the same for the same content of a sample."""
-    try:
-        text = sample.model_dump_json(exclude_none=True)
-    except Exception:  # noqa: BLE001  (half a surrogate pair, an object among a tool's arguments: pydantic cannot write them)
-        text = repr(sample)
-    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def row_key(content: str, occurrence: int, metric: str, series: str) -> str:

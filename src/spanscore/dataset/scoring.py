@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from spanscore.codec.content_hash import content_hash
 from spanscore.codec.stored_sample import sample_of
 from spanscore.dataset.reading import Bad, Read, id_of, none_is_a_sample, read_samples
 from spanscore.dataset.result import Result
-from spanscore.dataset.rows import Row, RowFile, content_hash, row_key
+from spanscore.dataset.rows import Row, RowFile, row_key
 from spanscore.errors import ConfigurationError, SampleError
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import answers_kept

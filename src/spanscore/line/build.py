@@ -19,6 +19,7 @@ from spanscore.judges.effects.purse import Purse
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts, models_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
+from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
 from spanscore.line.options import Options
 from spanscore.line.screens import check_screens
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -99,13 +100,14 @@ class Line:
         self.purse = purse_of(options.budget, options.share, self.metrics)
         self.shadow_purse = shadow_purse_of(options, self.shadowing)
         self.accounts = self._accounts()
+        self.canary: CanaryRuns | None = None
         self.telemetry: Telemetry | None = None
         if "instruments" in options.attach:
             self.telemetry = Telemetry(
                 None,
                 self,
                 self._gauges(),
-                points=self.accounts.points,
+                points=lambda: {**self.accounts.points(), **points_of(self.canary)},
                 waits=self.accounts.tell_waits,
                 segments=options.segments,
             )
@@ -124,6 +126,13 @@ class Line:
         self.evaluation = self._evaluation(self.metrics, self.purse)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
         self.hooks = Hooks(options.redactor, options.keep).within(self.box)
+        self.canary = canary_runs(
+            options.canary,
+            self.metrics,
+            evaluation=lambda watched: self._evaluation(watched, self.purse),
+            prepare=as_judges_see(self.hooks, self.box),
+            telemetry=self.telemetry,
+        )
         pipeline = Pipeline(self._dialects(), self.hooks, self.box)
         own = self.queue is options.queue  # of a size that we do not know
         self.lanes = Lanes(
@@ -275,7 +284,8 @@ class Line:
         stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
         rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
-        for part in [*stores, *money, *rest]:
+        watched: list[Forkable] = [] if self.canary is None else [self.canary]
+        for part in [*stores, *money, *rest, *watched]:
             part.reset()
 
     def watch_for_shutdown(self) -> None:
@@ -294,6 +304,8 @@ class Line:
     def _prepare(self) -> None:
         while self.prepared:  # each once: not again in a forked child
             self.prepared.pop(0)()
+        if self.canary is not None and not self.over:
+            self.canary.start()
 
     def _open_sinks(self) -> None:
         """Make the sinks: on the span thread, as the SDK's metrics and logs cost 170 ms to import."""

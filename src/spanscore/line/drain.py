@@ -28,6 +28,8 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
 
     for receiver in line.receivers:
         receiver.close()
+    if line.canary is not None:
+        line.canary.stop()
     thread = line.span_thread
     released = thread.call(lambda: _release(line), left())
     whole = released and thread.flush(left())

@@ -14,6 +14,7 @@ from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, 
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
+from spanscore.settings.canary import Canary, CanarySettings, canary_in
 from spanscore.settings.judging import BudgetSettings
 from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
@@ -82,6 +83,7 @@ class Options:
     trace_judges: Annotated[bool, Key("judge.trace")] = False
     shadows: Sequence[Metric] = ()
     shadow_budget: Sequence[Budget] | None = None
+    canary: Annotated[Canary | None, Key("canary", CanarySettings | None, canary_in)] = None
     service_name: Annotated[str | None, Key("service_name")] = None
     tracer_provider: "TracerProvider | None" = None
     meter_provider: "MeterProvider | None" = None

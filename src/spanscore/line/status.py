@@ -12,6 +12,7 @@ from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
 from spanscore.line.build import Line
+from spanscore.line.canary import CanaryStatus
 from spanscore.line.received_rows import received_rows
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
@@ -114,6 +115,7 @@ class Status:
             whose mean lacks nothing is left out.
         received: what came over the wire; None where nothing listens for it.
         shadows: the second judges, beside what they are compared with; in none of the other numbers but accounts and budgets.
+        canary: the judges on labelled samples; likewise.
     """
 
     providers: Sequence[Sequence[str]]
@@ -142,6 +144,7 @@ class Status:
     overflowing: Mapping[str, str] = field(default_factory=dict)
     traces: Mapping[str, str] = field(default_factory=dict)
     received: Received | None = None
+    canary: Sequence[CanaryStatus] = ()
 
     def __str__(self) -> str:
         from spanscore.line.terminal import Terminal
@@ -198,6 +201,7 @@ class Status:
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from map(str, self.shadows)
+        yield from map(str, self.canary)
         yield from account_rows(self.accounts, self.budgets)
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
@@ -324,6 +328,7 @@ def status_of(
         excluded=line.excluded(),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         received=received,
+        canary=() if line.canary is None else tuple(line.canary.states()),
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
 

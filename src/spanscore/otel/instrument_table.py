@@ -77,8 +77,11 @@ POINTS: Mapping[str, Instrument] = {
     semconv.BUDGET_SPENT: Instrument("gauge", "", "Spent of a budget in its present window"),
     semconv.BUDGET_LIMIT: Instrument("gauge", "", "A budget, per window"),
     semconv.BUDGET_FACTOR: Instrument("gauge", "", "By which a budget multiplies the sampling rates, at most 1"),
+    semconv.CANARY_AGREEMENT: Instrument("gauge", "", "Share of the labels with which a judge agreed in the last run"),
+    semconv.CANARY_FIRST_AGREEMENT: Instrument("gauge", "", "Share of them with which its first answers did"),
+    semconv.CANARY_P: Instrument("gauge", "", "Exact p of the change of a judge's answers since its first run"),
 }
-"""What accounts and budgets are at; several scorers may share one."""
+"""What accounts, budgets and judges on labelled samples are at; several scorers may share one."""
 INSTRUMENTS: Mapping[str, Instrument] = {
     semconv.QUALITY_HISTOGRAM: Instrument(
         "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"

@@ -12,7 +12,7 @@ __all__ = ["Point", "Points", "together"]
 
 
 class Point(NamedTuple):
-    """What one account or budget is at.
+    """What one account, budget or watched judge is at.
 
     Attributes:
         labels: its attributes; others may have the same.
@@ -26,7 +26,13 @@ class Point(NamedTuple):
 Points: TypeAlias = Callable[[], Mapping[Hashable, Point]]
 """Reads what there is: by what tells one from every other in this process."""
 
-_WORST: Mapping[str, Callable[[float, float], float]] = {semconv.JUDGE_BREAKER: max, semconv.BUDGET_FACTOR: min}
+_WORST: Mapping[str, Callable[[float, float], float]] = {
+    semconv.JUDGE_BREAKER: max,
+    semconv.BUDGET_FACTOR: min,
+    semconv.CANARY_AGREEMENT: min,
+    semconv.CANARY_FIRST_AGREEMENT: min,
+    semconv.CANARY_P: min,
+}
 """Of these the worst stands for all that have the same attributes; others add up."""
 
 

@@ -1,0 +1,295 @@
+"""CanaryRuns: labelled samples, judged again and again → whether the judges are still the same.
+
+Outside sampling and in no ledger: what is told of it is its cost, sums of the stratum ``canary``, and three gauges. It asks by
+the metrics' own judges, few questions at a time, behind those of live units whose spans wait, and past every cache, which
+would answer for a judge that has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from spanscore import semconv
+from spanscore.codec.labelled import passes
+from spanscore.judges.effects.cache import answers_kept
+from spanscore.line.canary_cases import CanaryCase, cases_of, watched_by
+from spanscore.model.job import Decision, Job
+from spanscore.model.sample import Sample, Samples
+from spanscore.model.score import Score
+from spanscore.model.span import Unit, UnitKey
+from spanscore.monitoring.first_answers import FirstAnswers
+from spanscore.monitoring.paired_runs import PairedAnswer, PairedRuns, paired
+from spanscore.otel.instruments import Telemetry
+from spanscore.otel.points import Point
+from spanscore.otel.sums import within
+from spanscore.protocols import Metric
+from spanscore.runtime import loop
+from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.timebox import Hung, Timebox
+from spanscore.scoring.evaluation import Evaluation
+from spanscore.scoring.hooks import Hooks
+from spanscore.settings.canary import Canary
+
+__all__ = ["CanaryRuns", "CanaryStatus", "as_judges_see", "canary_runs", "points_of"]
+
+_FIRST_S: Final = (10.0, 60.0)
+"""When the first run begins, after the first unit: not in the burst of a start, and not with all replicas at once."""
+_AT_ONCE: Final = 2
+"""Samples; each has all of its metrics side by side."""
+_ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule=semconv.STRATUM_CANARY)
+Prepare = Callable[[Sample], Awaitable[Samples]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryStatus:
+    """What a metric's judge is at on the labelled samples.
+
+    Attributes:
+        last: the last run beside the first; None before the first has ended.
+        ran_s: seconds since it ended; None likewise.
+        next_s: seconds until the next one begins; None while one runs, and where none will.
+        reason: why a sample had no score in the last run, the latest; empty where each had one.
+    """
+
+    metric: str
+    series: str
+    last: PairedRuns | None
+    ran_s: float | None
+    next_s: float | None
+    reason: str
+
+    def __str__(self) -> str:
+        why = f" (latest {self.reason})" if self.reason else ""
+        return f"{self.metric} canary: {self._said()}{why}; {', '.join(self._times())}"
+
+    def _said(self) -> str:
+        run = self.last
+        if run is None:
+            return "no run yet"
+        if not run.is_enough:
+            return f"too few answers to say anything: {run.answered} of {run.samples} samples"
+        turned = f"{run.raised} answers higher and {run.lowered} lower than at first"
+        right = f"agrees with {run.right} of {run.answered} labels, at first with {run.was_right}"
+        return f"{right}; {turned}, p = {run.p:.2g}"
+
+    def _times(self) -> Iterator[str]:
+        if self.ran_s is not None:
+            yield f"ran {_told(self.ran_s)} ago"
+        yield "runs now" if self.next_s is None else f"next in {_told(self.next_s)}"
+
+
+def _told(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 2:  # noqa: PLR2004  (from here on seconds say little)
+        return f"{seconds:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"  # noqa: PLR2004  (likewise of minutes)
+
+
+class CanaryRuns:
+    """The runs of one scorer's canary. On the loop, but for ``start``, ``stop`` and what is read.
+
+    Args:
+        metrics: that are watched, by name.
+        cases: the labelled samples.
+        every_s: from the start of one run to that of the next.
+        first: what the judges said first.
+        evaluation: asks them.
+        prepare: gives the samples as a judge may see them.
+        record: told of each score, in the stratum ``canary``.
+        sleep: waits for so many seconds.
+        dice: draws a number between two.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric],
+        cases: Sequence[CanaryCase],
+        *,
+        every_s: float,
+        first: FirstAnswers,
+        evaluation: Evaluation,
+        prepare: Prepare,
+        record: Callable[[Score], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        dice: Callable[[float, float], float] = random.uniform,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._metrics = metrics
+        self._cases = cases
+        self._every_s = every_s
+        self._first = first
+        self._evaluation = evaluation
+        self._prepare = prepare
+        self._record = record
+        self._sleep = sleep
+        self._dice = dice
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new: in a forked child, which has runs of its own from its first unit on."""
+        self._running: Future[None] | None = None
+        self._last: Mapping[str, PairedRuns] = {}
+        self._reasons: dict[str, str] = {}
+        self._ended_s: float | None = None
+        self._due_s: float | None = None
+        self._evaluation.reset()
+
+    def start(self) -> None:
+        """Begin; once in a process. Any thread; does not block."""
+        if self._running is None:
+            self._running = loop.submit(self._run_on())
+
+    def stop(self) -> None:
+        """Begin no more, and give up what is asked. Any thread; does not wait."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def _run_on(self) -> None:
+        wait_s = self._dice(*_FIRST_S)
+        while True:
+            self._due_s = self._clock() + wait_s
+            await self._sleep(wait_s)
+            began_s, self._due_s = self._clock(), None
+            try:
+                await self.run()
+            except Exception as error:  # noqa: BLE001  (the next run is another one)
+                log_internal_error("ask a judge about labelled samples", error)
+            self._ended_s = self._clock()
+            wait_s = max(0.0, began_s + self._every_s - self._clock())
+
+    async def run(self) -> None:
+        """Ask about all samples once, and compare. On the loop."""
+        answers: dict[str, dict[str, float]] = {name: {} for name in self._metrics}
+        self._reasons = {}
+        cases = iter(self._cases)
+        with answers_kept(None):
+            await asyncio.gather(*(self._ask_each(cases, answers) for _ in range(_AT_ONCE)))
+        await asyncio.get_running_loop().run_in_executor(None, self._keep, answers)
+        self._last = {name: self._compared(metric, answers[name]) for name, metric in self._metrics.items()}
+
+    async def _ask_each(self, cases: Iterator[CanaryCase], answers: Mapping[str, dict[str, float]]) -> None:
+        for case in cases:
+            job = Job(_unit_of(case), await self._prepare(case.sample), dict.fromkeys(self._metrics, _ALWAYS))
+            async with aclosing(self._evaluation.each(job)) as scores:
+                async for score in scores:
+                    self._take(score, case, answers[score.metric])
+
+    def _take(self, score: Score, case: CanaryCase, answers: dict[str, float]) -> None:
+        """Take an answer; one that is not there, or is a fallback's, says nothing of the judge."""
+        if score.quality is not None and score.stratum is None:
+            answers[case.key] = score.quality
+        else:
+            self._reasons[score.metric] = f"{score.outcome}: {score.reason or score.stratum}"
+        self._record(replace(score, stratum=semconv.STRATUM_CANARY))
+
+    def _keep(self, answers: Mapping[str, Mapping[str, float]]) -> None:
+        for name, own in answers.items():
+            self._first.keep(name, self._metrics[name].series, own)
+
+    def _compared(self, metric: Metric, answers: Mapping[str, float]) -> PairedRuns:
+        first = self._first.of(metric.name, metric.series)
+        human = {case.key: passes(case.human, metric.scale) for case in self._cases}
+        right = {key: _passed(metric, now) == human[key] for key, now in answers.items()}
+        pairs = [
+            PairedAnswer(first[key], now, _passed(metric, first[key]) == human[key], right[key])
+            for key, now in answers.items()
+        ]
+        return paired(len(self._cases), pairs)
+
+    def states(self) -> list[CanaryStatus]:
+        """Return what each metric's judge is at. Any thread."""
+        now_s, due_s, ended_s = self._clock(), self._due_s, self._ended_s
+        return [
+            CanaryStatus(
+                metric=name,
+                series=metric.series,
+                last=self._last.get(name),
+                ran_s=None if ended_s is None else now_s - ended_s,
+                next_s=None if due_s is None else max(0.0, due_s - now_s),
+                reason=self._reasons.get(name, ""),
+            )
+            for name, metric in self._metrics.items()
+        ]
+
+    def points(self) -> dict[Hashable, Point]:
+        """Return the same as numbers; none of a run with too few answers. Any thread."""
+        return {(id(self), name): _point(self._metrics[name], run) for name, run in self._last.items() if run.is_enough}
+
+
+def _unit_of(case: CanaryCase) -> Unit:
+    """Return a unit that is none, named after the content."""
+    return Unit(UnitKey(int(case.key, 16), 1), ())
+
+
+def _passed(metric: Metric, quality: float) -> bool:
+    return metric.scale.label(quality) == "pass"
+
+
+def _point(metric: Metric, run: PairedRuns) -> Point:
+    named = ((semconv.EVALUATION_NAME, metric.name), (semconv.SERIES, metric.series))
+    return Point(
+        (*named, *within(semconv.STRATUM_CANARY)),
+        {
+            semconv.CANARY_AGREEMENT: run.agreement,
+            semconv.CANARY_FIRST_AGREEMENT: run.first_agreement,
+            semconv.CANARY_P: run.p,
+        },
+    )
+
+
+def canary_runs(
+    canary: Canary | None,
+    metrics: Mapping[str, Metric],
+    *,
+    evaluation: Callable[[Mapping[str, Metric]], Evaluation],
+    prepare: Prepare,
+    telemetry: Telemetry | None,
+) -> CanaryRuns | None:
+    """Return the runs that a scorer's canary asks for; None where it has none. Reads its file.
+
+    Raises:
+        ConfigurationError: it names no metric that can be watched, or a file of it cannot be used.
+    """
+    if canary is None:
+        return None
+    watched = watched_by(canary, metrics)
+    return CanaryRuns(
+        watched,
+        cases_of(canary, watched),
+        every_s=canary.every_s,
+        first=FirstAnswers(canary.baseline_path),
+        evaluation=evaluation(watched),
+        prepare=prepare,
+        record=(lambda _: None) if telemetry is None else partial(telemetry.record, None),
+    )
+
+
+def points_of(canary: CanaryRuns | None) -> Mapping[Hashable, Point]:
+    """Return what is told of a canary as numbers; nothing where there is none."""
+    return {} if canary is None else canary.points()
+
+
+def as_judges_see(hooks: Hooks, box: Timebox) -> Prepare:
+    """Return what has the redactor see a sample before any judge does; the filter is for live units."""
+    own = Hooks(hooks.redactor)
+
+    async def prepare(sample: Sample) -> Samples:
+        samples = Samples.of(sample)
+        if own.redactor is None:
+            return samples
+        try:
+            return await box.done(lambda: own.apply(samples))
+        except Hung as hung:
+            return Samples(outcome=hung.outcome, reason=hung.reason)
+
+    return prepare

@@ -1,0 +1,92 @@
+"""Canary: labelled samples that are judged again and again, to see whether the judge is still the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
+
+from spanscore.errors import ConfigurationError
+from spanscore.settings.durations import seconds_of
+from spanscore.settings.kinds import SettingsPart, seconds_in
+
+__all__ = ["Canary", "CanarySettings", "canary_in"]
+
+EVERY_S: Final = 21_600.0
+SHORTEST_S: Final = 60.0
+LONGEST_S: Final = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """Labelled samples that the judges are asked about again and again, outside sampling; what is told of it is of a stratum of
+    its own, ``canary``, and in no mean.
+
+    Attributes:
+        file: of labels, JSON lines: each with ``human`` and the fields of a sample. Read once, when the scorer is made.
+        every: from the start of one run to that of the next, ``"1m"`` to ``"30d"``, or its seconds. The first run is within a
+            minute of the first unit.
+        metrics: names of those that are watched; none = each that asks a judge.
+        baseline: file in which the first answers of each series are kept; None = beside ``file``, ending in
+            ``.baseline.json``. A judge is compared with them, so it must outlive the process.
+
+    Raises:
+        ConfigurationError: ``every`` is too short or too long.
+    """
+
+    file: str | Path
+    every: str | float = EVERY_S
+    metrics: Sequence[str] = ()
+    baseline: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            fits = SHORTEST_S <= self.every_s <= LONGEST_S
+        except (ValueError, TypeError):
+            fits = False
+        if not fits:
+            raise ConfigurationError(f"a canary's every is {self.every!r}; allowed is 1m to 30d")
+
+    @property
+    def every_s(self) -> float:
+        """The same in seconds."""
+        return seconds_of(self.every) if isinstance(self.every, str) else float(self.every)
+
+    @property
+    def path(self) -> Path:
+        """The file of labels."""
+        return Path(self.file).expanduser()
+
+    @property
+    def baseline_path(self) -> Path:
+        """Where the first answers are kept."""
+        if self.baseline is not None:
+            return Path(self.baseline).expanduser()
+        return self.path.with_suffix(".baseline.json")
+
+
+class CanarySettings(SettingsPart):
+    """Labelled samples that the judges are asked about on a schedule: a judge that has changed is told from an application
+    that has.
+
+    Attributes:
+        file: of labels, JSON lines: each with ``human`` and the fields of a sample, seen from the working directory. Read once.
+        every: from the start of one run to that of the next, 1m to 30d; the first is within a minute of the first unit.
+        metrics: those that are watched; none = each that asks a judge.
+        baseline: file in which the first answers of each series are kept, with which later runs are compared; None = beside
+            ``file``, ending in ``.baseline.json``. It must outlive the process: where it cannot be written, each
+            process compares with its own first run.
+    """
+
+    file: Annotated[str, Field(min_length=1)]
+    every: Annotated[float, BeforeValidator(seconds_in), Field(ge=SHORTEST_S, le=LONGEST_S)] = EVERY_S
+    metrics: list[str] = Field(default_factory=list)
+    baseline: Annotated[str, Field(min_length=1)] | None = None
+
+
+def canary_in(given: CanarySettings | None) -> Canary | None:
+    """Return the canary of a configuration."""
+    return None if given is None else Canary(given.file, given.every, tuple(given.metrics), given.baseline)
