@@ -20,7 +20,7 @@ from spanscore.metrics.catalog.offline import COMPARES_WORDS
 from spanscore.model.score import JudgeCall, Outcome, Usage
 from spanscore.model.span import SpanData
 from spanscore.report import ReportRow, charts, plotly_js, summarize, write, write_scores
-from spanscore.report.rows import Spans
+from spanscore.report.spans import Spans
 from spanscore.report.story import story_of_spans
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}"

@@ -10,7 +10,8 @@ from spanscore import semconv
 from spanscore.model.score import JudgeCall, Outcome, Scale, Usage
 from spanscore.model.span import UnitKey
 from spanscore.report import summarize
-from spanscore.report.rows import ReportRow, Spans, unit_name
+from spanscore.report.rows import ReportRow, unit_name
+from spanscore.report.spans import Spans
 from spanscore.testing import a_span
 
 LOWER = Scale(direction="lower")

@@ -8,7 +8,7 @@ from tests.report.builders import a_score, a_unit_span, evaluations
 
 from spanscore.model.span import SpanData
 from spanscore.report import summary, write
-from spanscore.report.rows import Spans
+from spanscore.report.spans import Spans
 
 
 def a_unit(own: float | None, shadow: float | None, *, probability: float = 1.0) -> list[SpanData]:

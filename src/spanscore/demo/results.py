@@ -15,7 +15,8 @@ from spanscore.model.span import SpanData, UnitKey
 from spanscore.monitoring.estimates import mean_interval
 from spanscore.report import MetricSummary, ReportRow, ReportSummary, summarize
 from spanscore.report.ranking import as_low
-from spanscore.report.rows import Spans, unit_name
+from spanscore.report.rows import unit_name
+from spanscore.report.spans import Spans
 from spanscore.report.story import story_of_spans
 
 __all__ = ["Drop", "Mean", "Results", "Trace", "documents", "note_of", "results"]

@@ -9,7 +9,8 @@ from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.dialects import GenAIDialect
 from spanscore.model.span import SpanData, SpanStatus, Unit, UnitKey
-from spanscore.report.rows import ReportRow, Spans
+from spanscore.report.rows import ReportRow
+from spanscore.report.spans import Spans
 
 __all__ = ["Branch", "Story", "story_of_rows", "story_of_spans"]
 

@@ -9,7 +9,8 @@ from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData
 from spanscore.report.page import page
-from spanscore.report.rows import ReportRow, Spans
+from spanscore.report.rows import ReportRow
+from spanscore.report.spans import Spans
 from spanscore.report.story import story_of_rows, story_of_spans
 from spanscore.report.summaries import ReportSummary, summarize
 

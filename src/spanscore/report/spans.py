@@ -1,0 +1,280 @@
+"""Spans → rows: sorted into units, their evaluations and their descendants, and each score counted once.
+
+A score may stand on the unit's span, on an evaluation span, or on both. The evaluation span says more (explanation, range,
+judge), so it speaks where it is there; the highest revision wins. What was never begun leaves no evaluation span: its
+outcome is what the unit's span says of the metric (``spanscore.unscored.…``), or else what ``spanscore.reason`` names and
+nothing accounts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any
+
+from spanscore import semconv
+from spanscore.codec.text import as_text, plain_number, safe_text
+from spanscore.model.score import Label, Outcome, Scale
+from spanscore.model.span import SpanData, UnitKey
+from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
+from spanscore.sampling.threshold import decode_threshold, probability
+
+__all__ = ["Spans"]
+
+_PAIR = 2
+_TURNS: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
+"""What a metric may need in the place of a field."""
+
+
+@dataclass(slots=True)
+class Spans:
+    """Spans of a file, sorted into units, their evaluations and their descendants.
+
+    Attributes:
+        units: the spans that carry scores or a status, by key; a span that comes twice counts once.
+        evaluations: unit → metric → its evaluation span, the highest revision.
+        shadows: the same of second judges.
+        by_trace: everything that was traced, evaluations and what judges were asked aside.
+    """
+
+    units: dict[UnitKey, SpanData] = field(default_factory=dict)
+    evaluations: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
+    shadows: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
+    by_trace: dict[int, dict[int, SpanData]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, spans: Iterable[SpanData]) -> Spans:
+        """Sort spans, in any order."""
+        read = cls()
+        for span in spans:
+            if span.scope == semconv.SCOPE and span.attributes.get(semconv.EVALUATION_NAME):
+                read._add_evaluation(span)
+                continue
+            if span.scope == semconv.JUDGE_SCOPE:
+                continue
+            read.by_trace.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
+            if semconv.STATUS in span.attributes or _scored(span):
+                read.units.setdefault(UnitKey(span.trace_id, span.span_id), span)
+        for key in read.evaluations:
+            scored = read.by_trace.get(key.trace_id, {}).get(key.span_id)
+            if scored is not None:  # an observed unit carries nothing itself
+                read.units.setdefault(key, scored)
+        return read
+
+    def rows(self) -> list[ReportRow]:
+        """Return one row per (unit × metric), in the order of time."""
+        scales, metrics = self._scales(), self._metrics_of_services()
+        keys = {**self.units, **dict.fromkeys(self.evaluations)}
+        rows = [row for key in keys for row in self._of_unit(key, scales, metrics)]
+        return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
+
+    def shadow_rows(self) -> list[ReportRow]:
+        """Return one row per score that a second judge gave, or not, under its metric's name: to be compared, and no more."""
+        return [
+            replace(_from_evaluation(key, metric, span, self.units.get(key)), metric=safe_text(metric))
+            for key, of_unit in self.shadows.items()
+            for metric, span in of_unit.items()
+        ]
+
+    def unit(self, name: str) -> tuple[UnitKey, tuple[SpanData, ...]]:
+        """Return a unit's key and its spans, root included, in start order; empty where the file has none of them."""
+        trace_id, _, span_id = name.partition("/")
+        key = UnitKey(int(trace_id, 16), int(span_id, 16))
+        within = self.by_trace.get(key.trace_id, {})
+        return key, tuple(sorted(_under(within, key.span_id), key=lambda span: (span.start_ns, -span.end_ns)))
+
+    def _add_evaluation(self, span: SpanData) -> None:
+        metric = as_text(span.attributes[semconv.EVALUATION_NAME])
+        is_shadow = span.attributes.get(semconv.STRATUM) == semconv.STRATUM_SHADOW
+        kept = self.shadows if is_shadow else self.evaluations
+        of_unit = kept.setdefault(UnitKey(span.trace_id, span.parent_id or 0), {})
+        known = of_unit.get(metric)
+        if known is None or _revision(span) > _revision(known):
+            of_unit[metric] = span
+
+    def _scales(self) -> dict[str, Scale]:
+        """Return each metric's scale as its evaluation spans say; a score that stands on unit spans alone borrows it."""
+        found: dict[str, Scale] = {}
+        for of_unit in self.evaluations.values():
+            found |= {metric: _scale(span.attributes) for metric, span in of_unit.items() if metric not in found}
+        on_units = {name for span in self.units.values() for name in _scored(span)}
+        values = {name: [_finite(span.attributes.get(semconv.SCORE + name)) for span in self.units.values()]
+                  for name in on_units - found.keys()}  # fmt: skip
+        return found | {name: _guessed(given) for name, given in values.items()}
+
+    def _metrics_of_services(self) -> dict[Any, dict[str, None]]:
+        """Return service → its metrics, in the order of their first mention: another service's metrics are not missing here."""
+        found: dict[Any, dict[str, None]] = {}
+        for span in self.units.values():
+            found.setdefault(_service(span), {}).update(dict.fromkeys([*_scored(span), *_unscored(span)]))
+        for of_unit in self.evaluations.values():
+            for metric, span in of_unit.items():
+                found.setdefault(_service(span), {})[metric] = None
+        return found
+
+    def _of_unit(
+        self, key: UnitKey, scales: Mapping[str, Scale], metrics: Mapping[Any, Mapping[str, None]]
+    ) -> Iterator[ReportRow]:
+        span = self.units.get(key)
+        evaluations = self.evaluations.get(key, {})
+        for metric, evaluation in evaluations.items():
+            yield _from_evaluation(key, metric, evaluation, span)
+        if span is not None:
+            yield from _on_span_alone(key, span, evaluations, scales, metrics.get(_service(span), {}))
+
+
+def _on_span_alone(
+    key: UnitKey,
+    span: SpanData,
+    evaluations: Mapping[str, SpanData],
+    scales: Mapping[str, Scale],
+    metrics: Mapping[str, None],
+) -> Iterator[ReportRow]:
+    """Yield a row for each metric of a unit's service of which only the unit's own span tells."""
+    said = {metric: _from_unit(key, metric, span, scales[metric]) for metric in _scored(span)}
+    said |= {metric: _without_score(key, span, metric, *why) for metric, why in _unscored(span).items()}
+    yield from (row for metric, row in said.items() if metric not in evaluations)
+    left = _left_over(span, evaluations.values())
+    known = {*evaluations, *said}
+    if left is not None:
+        others = [metric for metric in metrics if metric not in known] if known or metrics else [""]
+        yield from (_without_score(key, span, metric, left) for metric in others)
+
+
+def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
+    """Yield a span and its descendants; a span whose parent is its own descendant is met once."""
+    children: dict[int, list[SpanData]] = {}
+    for span in within.values():
+        if span.parent_id is not None and span.span_id != top:
+            children.setdefault(span.parent_id, []).append(span)
+    waiting = [within[top]] if top in within else []
+    seen: set[int] = set()
+    while waiting:
+        span = waiting.pop()
+        if span.span_id not in seen:
+            seen.add(span.span_id)
+            yield span
+            waiting += children.get(span.span_id, ())
+
+
+def _service(span: SpanData) -> Any:
+    return (span.resource or {}).get(semconv.SERVICE_NAME)
+
+
+def _scored(span: SpanData) -> list[str]:
+    """Return the metrics whose scores a unit's span carries."""
+    plain = span.without_content().attributes
+    return [name.removeprefix(semconv.SCORE) for name in plain if name.startswith(semconv.SCORE)
+            and name not in {semconv.SCORE_ID, semconv.SCORE_REVISION} and _finite(plain[name]) is not None]  # fmt: skip
+
+
+def _unscored(span: SpanData) -> dict[str, tuple[str, str]]:
+    """Return metric → outcome and missing fields, as a unit's span says of those that it names."""
+    plain = span.without_content().attributes
+    said = {name: as_text(why).partition(" ") for name, why in plain.items() if name.startswith(semconv.UNSCORED)}
+    return {name.removeprefix(semconv.UNSCORED): (outcome, fields) for name, (outcome, _, fields) in said.items()}
+
+
+def _left_over(span: SpanData, evaluations: Iterable[SpanData]) -> str | None:
+    """Return how the metrics of a unit of which nothing tells by name ended; None when nothing says that there are any."""
+    reasons = {reason for reason in as_text(span.attributes.get(semconv.REASON) or "").split(",") if reason}
+    explained = {as_text(evaluation.attributes.get(semconv.REASON) or "") for evaluation in evaluations}
+    left = sorted(reasons - explained - {outcome for outcome, _ in _unscored(span).values()})
+    if span.attributes.get(semconv.STATUS) == PENDING and not left:
+        return PENDING
+    return " or ".join(left) or None
+
+
+def _where(key: UnitKey, span: SpanData) -> dict[str, Any]:
+    return {"time_ns": span.end_ns, "name": safe_text(span.name), "trace_id": f"{key.trace_id:032x}"}
+
+
+def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData | None) -> ReportRow:
+    held = span.attributes
+    scale, value = _scale(held), _finite(held.get(semconv.EVALUATION_SCORE_VALUE))
+    given = _finite(held.get(semconv.QUALITY))
+    explanation = held.get(semconv.EVALUATION_EXPLANATION)
+    return ReportRow(
+        unit=unit_name(key),
+        metric=safe_text(name_within(metric, held.get(semconv.STRATUM))),
+        outcome=Outcome.SCORED.value if value is not None else as_text(held.get(semconv.REASON) or "judge_error"),
+        value=value,
+        quality=given if given is not None or value is None else scale.quality(value),
+        label=_label(held.get(semconv.EVALUATION_SCORE_LABEL)),
+        reason=None if held.get(semconv.ERROR_TYPE) is None else as_text(held[semconv.ERROR_TYPE]),
+        explanation=None if explanation is None else as_text(explanation),
+        probability=_probability(held, metric),
+        kind=scale.kind,
+        range=scale.range,
+        direction=scale.direction,
+        pass_at=_finite(held.get(semconv.METRIC_PASS_AT)),
+        judge_model=None if held.get(semconv.JUDGE_MODEL) is None else as_text(held[semconv.JUDGE_MODEL]),
+        input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
+        output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
+        cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
+        **_where(key, unit or span),
+    )
+
+
+def _without_score(key: UnitKey, span: SpanData, metric: str, outcome: str, missing: str = "") -> ReportRow:
+    needed = _TURNS.get(missing, missing.replace(",", ", "))
+    reason = f"needs {needed}" if needed else None
+    return ReportRow(unit=unit_name(key), metric=safe_text(metric), outcome=outcome, reason=reason, **_where(key, span))
+
+
+def _from_unit(key: UnitKey, metric: str, span: SpanData, scale: Scale) -> ReportRow:
+    value = float(span.attributes[semconv.SCORE + metric])
+    return ReportRow(
+        unit=unit_name(key),
+        metric=safe_text(name_within(metric, span.attributes.get(semconv.STRATUM))),
+        value=value,
+        quality=scale.quality(value),
+        label=_label(span.attributes.get(semconv.LABEL + metric)),
+        probability=_probability(span.attributes, metric),
+        kind=scale.kind,
+        range=scale.range,
+        direction=scale.direction,
+        **_where(key, span),
+    )
+
+
+def _scale(held: Mapping[str, Any]) -> Scale:
+    kind, direction = held.get(semconv.METRIC_KIND), held.get(semconv.METRIC_DIRECTION)
+    bounds = held.get(semconv.METRIC_RANGE)
+    low_high = tuple(_finite(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else ()
+    whole = len(low_high) == _PAIR and None not in low_high and low_high[0] < low_high[1]  # type: ignore[operator]  # no None
+    return Scale(
+        kind=kind if kind in {"binary", "ordinal", "continuous"} else "continuous",
+        range=low_high if whole else None,  # type: ignore[arg-type]  # two numbers, as just seen
+        direction="lower" if direction == "lower" else "higher",
+        negatives_are_zero=bool(whole and low_high[0] < 0),  # type: ignore[operator]  # only cosines go below zero
+    )
+
+
+def _guessed(values: Iterable[float | None]) -> Scale:
+    """Return the scale of a metric that no evaluation span describes: 0…1, higher is better, where all values fit."""
+    fits = all(0.0 <= value <= 1.0 for value in values if value is not None)
+    return Scale(range=(0.0, 1.0) if fits else None)
+
+
+def _probability(held: Mapping[str, Any], metric: str) -> float | None:
+    given = _finite(held.get(semconv.PROBABILITY + metric))
+    if given is None and isinstance(text := held.get(semconv.SAMPLING_THRESHOLD), str):
+        threshold = decode_threshold(text)
+        given = None if threshold is None else probability(threshold)
+    return given if given is not None and 0.0 < given <= 1.0 else None
+
+
+def _label(value: Any) -> Label | None:
+    return value if value in ("pass", "fail") else None
+
+
+def _revision(span: SpanData) -> float:
+    return _finite(span.attributes.get(semconv.SCORE_REVISION)) or 0.0
+
+
+def _finite(value: Any) -> float | None:
+    """Return a finite number, None for anything else: any program may have written the file."""
+    number = plain_number(value)
+    return None if number is None or not isfinite(number) else float(number)
