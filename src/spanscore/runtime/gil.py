@@ -18,11 +18,11 @@ longer one is a larger share of the GIL where the application wants all of it: w
 """
 
 
-class _Turn(threading.local):
+class _Share(threading.local):
     began_ns = 0
 
 
-_turn = _Turn()
+_turn = _Share()
 
 
 def begin_turn() -> None:

@@ -1,0 +1,184 @@
+"""SessionTable: turns, in any order → whole conversations, each ended once.
+
+    turn ─▶ open ─┬─ ``end`` ─▶ explicit               a turn after its end opens it again, as the next revision
+                  ├─ silent for ``idle`` ─▶ idle
+                  ├─ its turn number ``max_turns`` ─▶ max_turns
+                  ├─ too many, or too much is open ─▶ evicted, the one first that was silent for longest
+                  └─ ``close_all`` ─▶ shutdown
+
+Sessions stand in the order of their latest turn, so what is due, and what is evicted, is at the front.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Literal, NamedTuple
+
+from spanscore.model.sample import Samples
+from spanscore.model.span import SessionEnd, Unit, UnitKey
+from spanscore.units.open_session import OpenSession, Turn
+from spanscore.units.session_ends import PastSessions
+
+__all__ = ["EndedSession", "SessionBounds", "SessionTable", "Turn", "session_key"]
+
+_ELSEWHERE: Final = "with sessions.replicas: any only a turn that brings the whole conversation along tells all of it"
+_REMEMBERED: Final = 10
+"""So many sessions that ended are remembered for each that may be open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBounds:
+    """When a conversation ends, and how much is kept of those that go on.
+
+    Attributes:
+        idle_ns: after so long without a turn.
+        max_turns: with that turn.
+        max_open: conversations.
+        max_bytes: of all.
+        score_every: turns after which one that goes on is scored provisionally; 0 = never.
+        replicas: ``one`` and ``sticky``: each turn of a conversation comes here. ``any``: turns go to any of several processes;
+            ``idle_ns`` and ``score_every`` are then off.
+    """
+
+    idle_ns: int = 300_000_000_000
+    max_turns: int = 50
+    max_open: int = 10_000
+    max_bytes: int = 64_000_000
+    score_every: int = 10
+    replicas: Literal["one", "sticky", "any"] = "one"
+
+
+class EndedSession(NamedTuple):
+    """A conversation that has ended, or (``open``) how it stands.
+
+    Attributes:
+        id: as the application gave it.
+        key: of the ledger of sessions.
+        turns: that it consists of.
+        revision: 0, or how often it had ended before.
+        unit: the last turn, which stands for all.
+        samples: the whole conversation; or the outcome of one of which there is none.
+        whole: None where every turn is there; else why it is ``incomplete``.
+    """
+
+    id: str
+    key: UnitKey
+    end: SessionEnd
+    turns: int
+    revision: int
+    unit: Unit
+    samples: Samples
+    whole: str | None
+
+
+class SessionTable:
+    """Gathers turns until their conversations are over. Owned by one thread; the clock must not be set back.
+
+    Attributes:
+        bytes: that open sessions keep, roughly.
+    """
+
+    def __init__(self, bounds: SessionBounds) -> None:
+        self._bounds = bounds
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every session: in a forked child."""
+        self.bytes = 0
+        self._open: OrderedDict[str, OpenSession] = OrderedDict()
+        self._past = PastSessions(_REMEMBERED * self._bounds.max_open)
+
+    @property
+    def open(self) -> int:
+        """Sessions that go on."""
+        return len(self._open)
+
+    def take(self, turn: Turn, now_ns: int) -> list[EndedSession]:
+        """Gather a turn; return what ended by it, or is to be scored as it stands (``open``)."""
+        session = self._of(turn.id)
+        before = session.bytes
+        session.add(turn, now_ns)
+        self.bytes += session.bytes - before
+        return [*self._after_turn(session), *self._evicted()]
+
+    def end(self, id: str, now_ns: int) -> EndedSession | None:
+        """End a session; None where none of that id is open."""
+        session = self._open.get(id)
+        return None if session is None else self._close(session, "explicit")
+
+    def due(self, now_ns: int) -> list[EndedSession]:
+        """Return the sessions that have been silent for too long; walks over those only."""
+        ended = []
+        while (due_ns := self.next_due_ns()) is not None and due_ns <= now_ns:
+            ended.append(self._close(self._oldest(), "idle"))
+        return ended
+
+    def next_due_ns(self) -> int | None:
+        """Return when ``due`` has something to return, if no turn comes; None: never."""
+        if not self._open or self._bounds.replicas == "any":
+            return None
+        return self._oldest().last_ns + self._bounds.idle_ns
+
+    def close_all(self, now_ns: int) -> list[EndedSession]:
+        """End every session: at shutdown."""
+        return [self._close(session, "shutdown") for session in [*self._open.values()]]
+
+    def _of(self, id: str) -> OpenSession:
+        session = self._open.get(id)
+        if session is None:
+            key = session_key(id)
+            session = self._open[id] = OpenSession(id, key, self._past.get(key))
+        self._open.move_to_end(id)
+        return session
+
+    def _oldest(self) -> OpenSession:
+        return next(iter(self._open.values()))
+
+    def _after_turn(self, session: OpenSession) -> list[EndedSession]:
+        bounds, turns = self._bounds, session.turns if session.past is None else session.units
+        if turns >= bounds.max_turns and (bounds.replicas != "any" or session.is_brought):
+            return [self._close(session, "max_turns")]
+        if bounds.replicas == "any" or not bounds.score_every or session.unscored < bounds.score_every:
+            return []
+        if session.incomplete() is not None:
+            return []
+        session.unscored = 0
+        return [self._told(session, "open")]
+
+    def _evicted(self) -> list[EndedSession]:
+        ended = []
+        while len(self._open) > self._bounds.max_open or (self._open and self.bytes > self._bounds.max_bytes):
+            ended.append(self._close(self._oldest(), "evicted"))
+        return ended
+
+    def _close(self, session: OpenSession, end: SessionEnd) -> EndedSession:
+        del self._open[session.id]
+        self.bytes -= session.bytes
+        self._past.add(session.key, session.ended())
+        return self._told(session, end)
+
+    def _told(self, session: OpenSession, end: SessionEnd) -> EndedSession:
+        return EndedSession(
+            id=session.id,
+            key=session.key,
+            end=end,
+            turns=session.turns,
+            revision=session.revision,
+            unit=session.as_unit(end),
+            samples=session.samples(),
+            whole=self._why_incomplete(session, end),
+        )
+
+    def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
+        told_elsewhere = end in ("explicit", "max_turns") and session.is_brought
+        if self._bounds.replicas == "any" and not told_elsewhere:
+            return _ELSEWHERE
+        return session.incomplete()
+
+
+def session_key(id: str) -> UnitKey:
+    """Return the key of a conversation in the ledger: a hash of its id, the same in every process."""
+    digest = sha256(id.encode("utf-8", "surrogatepass")).digest()
+    return UnitKey(int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1)
