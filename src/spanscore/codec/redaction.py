@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
+from spanscore.codec.text import jsonable
 from spanscore.model.foreign import is_a, type_name
+from spanscore.model.sample import MultiTurnSample, SingleTurnSample
 from spanscore.protocols import Redactor
 
-__all__ = ["redacted", "redacted_content"]
+__all__ = ["redacted", "redacted_content", "redacted_sample"]
+
+S = TypeVar("S", bound=SingleTurnSample | MultiTurnSample)
 
 _WRITTEN: Final = frozenset(
     {"role", "parts", "type", "content", "id", "name", "arguments", "response", "status", "finish_reason", "modality"}
     | {"page_content", "metadata", "score", "resume", "update", "goto", "size"}
 )
 """Keys that the codec writes; any other is the application's, and may itself be what must not leave."""
+_STRUCTURE: Final = frozenset({"type", "tool_call_id", "id"})
+_FREE: Final = frozenset({"args", "metadata", "rubrics"})
+"""Fields of a sample in which keys are the application's, and nothing is structure."""
 
 
 def redacted(text: str, redactor: Redactor) -> str:
@@ -48,3 +55,32 @@ def _redacted(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, list):
         return [_redacted(item, redactor) for item in value]
     return value
+
+
+def redacted_sample(sample: S, redactor: Redactor) -> S:
+    """Return a sample with all its texts redacted.
+
+    Raises:
+        BaseException: as ``redacted`` does.
+    """
+    return cast("S", type(sample).model_validate(_texts(sample.model_dump(), redactor)))  # of its own class
+
+
+def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
+    if isinstance(value, str):
+        return redacted(value, redactor)
+    if isinstance(value, dict):
+        return dict(_entry(key, item, redactor, free) for key, item in value.items())
+    if isinstance(value, list):
+        return [_texts(item, redactor, free=free) for item in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return _texts(jsonable(value), redactor, free=free)  # of a sample made by hand: whatever else may hold a text
+
+
+def _entry(key: Any, item: Any, redactor: Redactor, free: bool) -> tuple[Any, Any]:
+    if free:
+        return redacted(key, redactor) if isinstance(key, str) else key, _texts(item, redactor, free=True)
+    if key in _STRUCTURE and isinstance(item, str):
+        return key, item
+    return key, _texts(item, redactor, free=key in _FREE)

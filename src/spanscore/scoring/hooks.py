@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from spanscore.codec.redaction import redacted
-from spanscore.codec.text import jsonable
+from spanscore.codec.redaction import redacted_sample
 from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
@@ -85,36 +84,9 @@ class Hooks:
         return samples if kept else Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
 
     def _redact(self, sample: S | None) -> S | None:
-        if sample is None or self.redactor is None:
-            return sample
-        return type(sample).model_validate(_texts(sample.model_dump(), self.redactor))
+        return sample if sample is None or self.redactor is None else redacted_sample(sample, self.redactor)
 
 
 def _truth_of(keep: Filter) -> Filter:
     """Return a filter whose answer has been asked whether it is true: that too may run code of the user's."""
     return lambda sample: bool(keep(sample))
-
-
-_STRUCTURE = frozenset({"type", "tool_call_id", "id"})
-_FREE = frozenset({"args", "metadata", "rubrics"})
-"""Fields of a sample in which keys are the application's, and nothing is structure."""
-
-
-def _texts(value: Any, redactor: Redactor, *, free: bool = False) -> Any:
-    if isinstance(value, str):
-        return redacted(value, redactor)
-    if isinstance(value, dict):
-        return dict(_entry(key, item, redactor, free) for key, item in value.items())
-    if isinstance(value, list):
-        return [_texts(item, redactor, free=free) for item in value]
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    return _texts(jsonable(value), redactor, free=free)  # of a sample made by hand: whatever else may hold a text
-
-
-def _entry(key: Any, item: Any, redactor: Redactor, free: bool) -> tuple[Any, Any]:
-    if free:
-        return redacted(key, redactor) if isinstance(key, str) else key, _texts(item, redactor, free=True)
-    if key in _STRUCTURE and isinstance(item, str):
-        return key, item
-    return key, _texts(item, redactor, free=key in _FREE)
