@@ -58,7 +58,12 @@ def fenced(evidence: Any) -> str:
     text = json.dumps(evidence, ensure_ascii=False, default=str, separators=(",", ":"))
     # A lone surrogate (a cut emoji) has no UTF-8 form: providers' clients raise on it.
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return f"<evidence>{_TAG.sub(lambda bracket: f'{chr(92)}u{ord(bracket[0]):04x}', text)}</evidence>"
+    return f"<evidence>{_without_tags(text)}</evidence>"
+
+
+def _without_tags(text: str) -> str:
+    """Return JSON in which nothing looks like a tag."""
+    return _TAG.sub(lambda bracket: f"{chr(92)}u{ord(bracket[0]):04x}", text)
 
 
 @lru_cache(maxsize=256)
@@ -94,4 +99,5 @@ def _field(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
 
 
 def _example(example: Example) -> str:
-    return f"Example:\n{fenced(example.evidence)}\n{json.dumps(example.output, ensure_ascii=False)}"
+    answer = json.dumps(example.output, ensure_ascii=False)
+    return f"Example:\n{fenced(example.evidence)}\n{_without_tags(answer)}"
