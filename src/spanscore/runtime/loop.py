@@ -90,15 +90,22 @@ running, on_loop, submit = _judges.running, _judges.on_loop, _judges.submit
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the loop of the judges and block until it is done; also inside another running loop (Jupyter).
 
+    Cut short by an exception in the caller's thread (Ctrl-C), it is cancelled: nobody would use what it still pays for.
+
     Raises:
         SpanscoreError: called on the loop's own thread, where it would wait for itself for ever.
     """
     if on_loop():
         work.close()
         raise SpanscoreError(
-            "score_sync was called on spanscore's own loop, where it would block itself: await score()"
+            "score_sync or fit_sync was called on spanscore's own loop, where it would block itself: await score() or fit()"
         )
-    return submit(work).result()
+    future = submit(work)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
 
 
 def _unnoticed(_: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:

@@ -5,23 +5,34 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar, cast, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
+from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
 from spanscore.metrics.kit.step import Step, overridden
+from spanscore.model.label import LabelledSample
 from spanscore.model.score import Scale, refuse_taken_name
-from spanscore.protocols import Judge
+from spanscore.protocols import Judge, Redactor
+from spanscore.runtime import loop
+
+if TYPE_CHECKING:  # loaded when a metric is fitted, or was
+    from spanscore.fitting.fitted import Fitted
+    from spanscore.fitting.marking import OnProgress
 
 __all__ = ["JudgedMetric", "NamedMetric", "checked_name", "passing_at", "refuse_unknown", "together"]
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 
+_FILE = "file"
+"""Key of ``prompts`` that names what ``fit`` wrote; no step is called so."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -52,11 +63,12 @@ class JudgedMetric(NamedMetric):
             same chat model share its limits.
         name: under which its scores appear; the class's own when None.
         pass_at: lowest quality (0…1) that passes; the scale's own when None.
-        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; part of the version.
+        prompts: step name → ``{"instruction": …, "examples": […]}``, to replace ours; or ``{"file": "fitted.json"}``, what
+            ``fit`` came to. Part of the version.
 
     Raises:
         ConfigurationError: there is no such judge, the name is none or taken, ``pass_at`` is outside of 0…1, or
-            ``prompts`` names no step of the metric.
+            ``prompts`` names no step of the metric, or a file that is not of it.
     """
 
     questions: tuple[Step[Any], ...]
@@ -75,7 +87,7 @@ class JudgedMetric(NamedMetric):
                 f"{name or self.name} needs a judge: a LangChain chat model, its name, or 'lexical'"
             )
         super().__init__(name=name, pass_at=pass_at)
-        self.steps = overridden(self.questions, prompts)
+        self.steps = overridden(self.questions, self._written(prompts))
         self._judge = shared_judge(judge)
 
     async def ask(self, step: Step[T], evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
@@ -92,6 +104,97 @@ class JudgedMetric(NamedMetric):
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
         return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
+
+    async def fit(
+        self,
+        annotations: Iterable[LabelledSample] | str | Path,
+        *,
+        demonstrations: int = 4,
+        candidates: int = 16,
+        rewriter: Any = None,
+        redactor: Redactor | None = None,
+        seed: int = 0,
+        progress: OnProgress | None = None,
+    ) -> Fitted:
+        """Teach the judge by human labels, and keep what it learned only where that is shown to help.
+
+        Each candidate is the metric with other demonstrations in its prompt, drawn from 30 % of the labels. The one that is
+        right most often on the next 35 % is tested once on the last 35 %, and kept if the exact one-sided McNemar test gives
+        p ≤ .05 there: so a metric that cannot be taught is changed in at most one run of twenty. What is kept is a new
+        version, and a new series. The metric itself is not changed: ``Fitted.metric`` is the one to use.
+
+        Judge calls: about (candidates + 3) × 0.35 a label, each as many as one score; equal questions are asked once.
+
+        Args:
+            annotations: labelled samples, or the path of a file of them: JSON lines, or what ragas's app exports. Labels of one
+                session or trace stay together. 100 or more; below, a gain as large as one may hope for is seldom shown.
+            demonstrations: worked cases in each candidate's prompt. They are content, in every later question.
+            candidates: how many are tried, those of the rewriter among them.
+            rewriter: a chat model, a judge or a name; it is shown what the judge got wrong, and proposes the instruction of
+                every other candidate. None = the instruction stays.
+            redactor: run on the texts before anybody is shown them: that of the scorer. What it raises is raised.
+            seed: of split and candidates.
+            progress: called after each judged sample; must not block.
+
+        Raises:
+            ConfigurationError: the metric has no step that a label of a sample can teach, which the message names; or the
+                labels cannot teach it.
+            JudgeError: the judge gave no verdict on any label.
+        """
+        if is_offline(self._judge):
+            raise ConfigurationError(
+                f"{self.name} cannot be fitted: the offline judge reads no instruction and no example"
+            )
+        from spanscore.fitting.run import FittingRun
+
+        return await FittingRun(
+            metric=self,
+            annotations=annotations,
+            demonstrations=demonstrations,
+            candidates=candidates,
+            rewriter=None if rewriter is None else shared_judge(rewriter),
+            redactor=redactor,
+            seed=seed,
+            progress=progress,
+        ).run()
+
+    def fit_sync(self, annotations: Iterable[LabelledSample] | str | Path, **how: Any) -> Fitted:
+        """``fit``, blocking; also inside a running loop (Jupyter).
+
+        Args:
+            annotations: as of ``fit``.
+            how: likewise.
+        """
+        return loop.run(self.fit(annotations, **how))
+
+    def copy_with(self, *, judge: Judge | None = None, prompts: Mapping[str, Any] | None = None) -> Self:
+        """Return the same metric with another judge, or in other words.
+
+        Args:
+            judge: None = the same one.
+            prompts: as of a new metric, which replace those that were given to this one; None = the same.
+
+        Raises:
+            ConfigurationError: ``prompts`` names no step of the metric, or a file that is not of it.
+        """
+        changed = copy(self)
+        vars(changed).pop("version", None)  # cached, of other words
+        if judge is not None:
+            changed._judge = judge
+        if prompts is not None:
+            changed.steps = overridden(self.questions, self._written(prompts))
+        return changed
+
+    def _written(self, prompts: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return prompts as they stand in the file that they name, or as they are."""
+        if prompts is None or _FILE not in prompts:
+            return prompts
+        if len(prompts) > 1:
+            others = ", ".join(sorted(prompts.keys() - {_FILE}))
+            raise ConfigurationError(f"prompts: file stands alone, as it holds all of them; beside it stands {others}")
+        from spanscore.fitting.fitted import fitted_prompts
+
+        return fitted_prompts(prompts[_FILE], self.name, self.questions)
 
 
 def checked_name(name: str) -> str:

@@ -1,0 +1,93 @@
+"""Marking: a metric and lessons → which of them it gets right, many at once; with what that cost so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
+
+from spanscore.errors import JudgeError
+from spanscore.fitting.teachable import Lesson, Teachable
+from spanscore.judges.effects.answers import MemoryAnswers
+from spanscore.judges.effects.cache import answers_kept
+from spanscore.judges.record import recorded_by
+from spanscore.model.score import JudgeCall, Outcome, Score, known_sum
+
+__all__ = ["FittingProgress", "Marking", "OnProgress", "answers_in"]
+
+_AT_ONCE = 32
+"""Samples at once, as of ``evaluate``; the judge keeps to its own limit."""
+_KEPT_S = 86_400.0
+
+
+class FittingProgress(NamedTuple):
+    """How far a fit is.
+
+    Attributes:
+        done: samples judged.
+        total: the most that there will be.
+        judge_calls: that were sent; what was answered before is not counted.
+        cost_usd: of those with a known price; None where none is known.
+    """
+
+    done: int = 0
+    total: int = 0
+    judge_calls: int = 0
+    cost_usd: float | None = None
+
+
+OnProgress: TypeAlias = Callable[[FittingProgress], None]
+"""Called after each judged sample, on the loop's thread; must not block."""
+
+
+class Marking:
+    """Has metrics judge lessons. Loop thread.
+
+    Args:
+        total: samples that it will have judged, at most.
+        on_progress: told after each; None = nobody is.
+    """
+
+    def __init__(self, total: int, on_progress: OnProgress | None = None) -> None:
+        self.at = FittingProgress(total=total)
+        self._on_progress = on_progress
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count what judges are asked inside the block, and ask equal questions once."""
+        with answers_kept(MemoryAnswers(max_age_s=_KEPT_S)), recorded_by(self._pay):
+            yield
+
+    async def mark(self, metric: Teachable, lessons: Sequence[Lesson]) -> list[Score]:
+        """Return the metric's scores of the lessons, in order."""
+        return await asyncio.gather(*(self._score(metric, lesson) for lesson in lessons))
+
+    async def _score(self, metric: Teachable, lesson: Lesson) -> Score:
+        async with self._room:
+            score = await metric.score(lesson.sample)
+        self.at = self.at._replace(done=self.at.done + 1)
+        if self._on_progress is not None:
+            self._on_progress(self.at)
+        return score
+
+    def _pay(self, call: JudgeCall) -> None:
+        if not call.cached:
+            cost_usd = known_sum([self.at.cost_usd, call.cost_usd])
+            self.at = self.at._replace(judge_calls=self.at.judge_calls + 1, cost_usd=cost_usd)
+
+
+def answers_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[bool | None]:
+    """Return lesson by lesson whether the verdict is the human's; None where there is none.
+
+    Raises:
+        JudgeError: there is none at all.
+    """
+    if scores and all(score.outcome is not Outcome.SCORED for score in scores):
+        first = scores[0]
+        raise JudgeError(
+            f"none of {len(scores)} labelled samples could be judged: {first.reason}", error_type=first.error_type
+        )
+    pairs = zip(scores, lessons, strict=True)
+    return [None if score.value is None else score.value == lesson.verdict for score, lesson in pairs]

@@ -1,0 +1,56 @@
+"""A judge that demonstrations can teach, and labels to teach it by."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from spanscore.metrics import AspectCritic
+from spanscore.model.label import LabelledSample
+from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.sample import SingleTurnSample
+
+__all__ = ["HABIT", "Pupil", "labels", "polite"]
+
+HABIT = "Sure thing!"
+"""People here find it impolite; a judge does not, unless it is told so."""
+
+
+class Pupil:
+    """A judge that passes what says "please", and an answer of our habit too, unless it is taught.
+
+    Args:
+        learns: whether it looks at demonstrations and instruction at all.
+    """
+
+    model = "pupil"
+
+    def __init__(self, *, learns: bool = True) -> None:
+        self.learns = learns
+        self.asked: list[Prompt] = []
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Answer."""
+        self.asked.append(prompt)
+        said = str(prompt.evidence["response"])
+        failed = [str(one.evidence) for one in prompt.examples if not one.output["verdict"]]
+        taught = self.learns and HABIT in " ".join([prompt.instruction, *failed])
+        verdict = int("please" in said or (HABIT in said and not taught))
+        return Reply(text=json.dumps({"reason": "It sounds so.", "verdict": verdict}), model=self.model)
+
+
+def labels(number: int, *, share: float = 0.25, seed: int = 1) -> list[LabelledSample]:
+    """Return labels of which a share is of the habit; the others the judge gets right as it is."""
+    dice, found = Random(seed), []
+    for line in range(1, number + 1):
+        habit, good = dice.random() < share, dice.random() < 0.6
+        words = HABIT if habit else "Here you are, please." if good else "Look it up yourself."
+        sample = SingleTurnSample(user_input=f"Question {line}?", response=f"{words} Answer {line}.")
+        found.append(LabelledSample(line=line, sample=sample, human=good and not habit, judged={}))
+    return found
+
+
+def polite(judge: Any, **parameters: Any) -> AspectCritic:
+    """Return the metric that is taught."""
+    return AspectCritic(judge, name="polite", definition="The response is polite.", **parameters)
