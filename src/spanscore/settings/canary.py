@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from spanscore.errors import ConfigurationError
 from spanscore.settings.durations import seconds_of
-from spanscore.settings.kinds import SettingsPart, seconds_in
+from spanscore.settings.kinds import PositiveSeconds, SettingsPart
 
 __all__ = ["Canary", "CanarySettings", "canary_in"]
 
@@ -74,7 +74,7 @@ class CanarySettings(SettingsPart):
 
     Attributes:
         file: of labels, JSON lines: each with ``human`` and the fields of a sample, seen from the working directory. Read once.
-        every: from the start of one run to that of the next, 1m to 30d; the first is within a minute of the first unit.
+        every: from the start of one run to that of the next; the first is within a minute of the first unit.
         metrics: those that are watched; none = each that asks a judge.
         baseline: file in which the first answers of each series are kept, with which later runs are compared; None = beside
             ``file``, ending in ``.baseline.json``. It must outlive the process: where it cannot be written, each
@@ -82,7 +82,7 @@ class CanarySettings(SettingsPart):
     """
 
     file: Annotated[str, Field(min_length=1)]
-    every: Annotated[float, BeforeValidator(seconds_in), Field(ge=SHORTEST_S, le=LONGEST_S)] = EVERY_S
+    every: Annotated[PositiveSeconds, Field(ge=SHORTEST_S, le=LONGEST_S)] = EVERY_S
     metrics: list[str] = Field(default_factory=list)
     baseline: Annotated[str, Field(min_length=1)] | None = None
 
