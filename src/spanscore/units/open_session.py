@@ -1,11 +1,10 @@
-"""OpenSession: what is gathered of one conversation that goes on."""
+"""OpenSession: what is gathered of one conversation while it goes on."""
 
 from __future__ import annotations
 
 import json
-from collections import deque
+from bisect import insort
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
@@ -14,17 +13,19 @@ from spanscore.model.outcome import Outcome
 from spanscore.model.sample import MultiTurnSample, Samples
 from spanscore.model.span import Session, SessionEnd, SpanData, Unit, UnitKey
 from spanscore.units.session_ends import PastSession
-from spanscore.units.session_turns import TurnMessages, joined, messages_in, turn_messages
+from spanscore.units.session_turns import Segment, joined, messages_in, segment_of
 
 __all__ = ["OpenSession", "Turn"]
 
 _LINKS: Final = 100
-_SESSION_BYTES: Final = 3_000
-"""Of a session with its last turn's span, without what follows."""
-_STRETCH_BYTES: Final = 400
-_LINK_BYTES: Final = 200
-_ATTRIBUTE_BYTES: Final = 120
 _REFERENCES: Final = ("reference", "reference_tool_calls", "reference_topics", "rubrics")
+_TIME: Final = (1 << 64) - 1
+_HEAD: Final = (1 << 32) - 1
+_SESSION_BYTES: Final = 2_000
+"""Of a session with its place in the table and the span of its last turn, without what is counted one by one."""
+_SEGMENT_BYTES: Final = 350
+_LINK_BYTES: Final = 80
+_ATTRIBUTE_BYTES: Final = 200
 
 
 class Turn(NamedTuple):
@@ -33,8 +34,8 @@ class Turn(NamedTuple):
     Attributes:
         id: of the conversation, as the application gave it.
         root: without content; None where it never arrived.
-        end_ns: when it ended, since the epoch: turns are in that order.
-        samples: with an outcome, of a turn whose sample is not there.
+        end_ns: when it ended, since the epoch: turns stand in that order, whenever they come.
+        samples: redacted; with an outcome, of a turn that has none. One that was ``filtered`` is left out, and not missed.
     """
 
     id: str
@@ -51,55 +52,68 @@ class OpenSession:
     Attributes:
         past: how it ended before; None of one that has not, or of which that is forgotten.
         last_ns: when its latest turn came.
-        bytes: that it keeps, roughly.
+        held_bytes: that it keeps, roughly.
         units: turns that came.
         unscored: turns that came since it was scored.
+        brings: whether its latest turn brought along all that was said; None where it brought nothing that tells.
     """
 
     id: str
     key: UnitKey
     past: PastSession | None = None
     last_ns: int = 0
-    bytes: int = 0
+    held_bytes: int = 0
     units: int = 0
     unscored: int = 0
-    _stretches: list[TurnMessages] = field(default_factory=list)
-    _links: deque[tuple[int, UnitKey]] = field(default_factory=lambda: deque(maxlen=_LINKS))
+    brings: bool | None = None
+    _segments: list[Segment] = field(default_factory=list)
+    _links: list[bytes] = field(default_factory=list)
     _root: SpanData | None = None
     _references: dict[str, tuple[int, str]] = field(default_factory=dict)
     _gap: tuple[int, Outcome] | None = None
 
     @property
+    def name(self) -> str:
+        """Of the span of its last turn."""
+        return "" if self._root is None else self._root.name
+
+    @property
     def exchanges(self) -> int:
-        """Of a question and what came of it, in what is gathered."""
-        return sum(one.exchanges for one in self._stretches)
+        """Questions in what is gathered, each with what came of it."""
+        return sum(one.exchanges for one in self._segments)
 
     @property
     def turns(self) -> int:
-        """That it consists of: those before this process saw it too, where they were brought along."""
+        """Turns that it consists of; those that went elsewhere too, where they were brought along."""
         return max(self.units, self.exchanges)
 
     @property
+    def revision(self) -> int:
+        """0, or how often it has ended before."""
+        return 0 if self.past is None else self.past.revision + 1
+
+    @property
     def is_brought(self) -> bool:
-        """Whether its last turn brought the whole history along."""
-        return bool(self._stretches) and self._stretches[-1].brought
+        """Whether its last turn, by time, brought all of it along."""
+        return bool(self._segments) and self._segments[-1].brought
 
     def add(self, turn: Turn, now_ns: int) -> None:
         """Gather a turn."""
-        self.last_ns = now_ns
+        self.last_ns, self.brings = now_ns, None
         self.units += 1
         self.unscored += 1
         self._link(turn)
-        if turn.samples.outcome not in (None, Outcome.FILTERED):
-            self._gap = max(self._gap or (0, Outcome.INCOMPLETE), (turn.end_ns, turn.samples.outcome))
-        elif said := turn_messages(turn.samples, turn.end_ns):
+        outcome = turn.samples.outcome
+        if outcome is not None and outcome is not Outcome.FILTERED:
+            self._gap = max(self._gap or (0, outcome), (turn.end_ns, outcome))
+        elif outcome is None and (said := segment_of(turn.samples, turn.end_ns)):
             self._insert(said)
             self._refer(turn)
-        self.bytes = self._size()
+        self.held_bytes = self._size()
 
     def incomplete(self) -> str | None:
         """Return why turns of it are missing; None where all are there."""
-        brought_ns = max((one.end_ns for one in self._stretches if one.brought), default=0)
+        brought_ns = max((one.end_ns for one in self._segments if one.brought), default=0)
         if self._gap is not None and self._gap[0] > brought_ns:
             return f"a turn of the conversation has no sample: {self._gap[1]}"
         if self.past is not None and not self._is_back(self.past):
@@ -107,64 +121,81 @@ class OpenSession:
         return None
 
     def as_unit(self, end: SessionEnd) -> Unit:
-        """Return what gets the score: the last turn, for all of them."""
-        links = tuple(unit for _, unit in self._links)
-        session = Session(self.key, self.turns, end, links)
+        """Return what gets the score: the last turn, which stands for all of them."""
+        links = tuple(map(_unit_of, self._links))
         spans = () if self._root is None else (self._root,)
+        session = Session(self.key, self.turns, end, links)
         return Unit(links[-1], spans, revision=self.revision, session=session)
 
-    @property
-    def revision(self) -> int:
-        """0, or how often it has ended before."""
-        return 0 if self.past is None else self.past.revision + 1
-
     def samples(self) -> Samples:
-        """Return the conversation; of references that several turns gave, each of the last."""
-        messages = messages_in(self._stretches)
-        if not messages:
-            if self._gap is None:
-                return Samples(outcome=Outcome.FILTERED, reason="the filter left out each turn")
-            return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
-        references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
-        return Samples(multi=MultiTurnSample(user_input=messages, **references))
+        """Return the conversation, with each reference as the last turn has it that gave one; or why there is none."""
+        messages = messages_in(self._segments)
+        if messages:
+            references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
+            return Samples(multi=MultiTurnSample(user_input=messages, **references))
+        if self._gap is None:
+            return Samples(outcome=Outcome.FILTERED, reason="the filter left out every turn of the conversation")
+        return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
 
     def ended(self) -> PastSession:
         """Return what to remember of it."""
-        head = next((mark for one in self._stretches for mark in one.marks), 0)
-        return PastSession(self.revision, self.exchanges, head)
+        return PastSession(self.revision, self.exchanges, self._head or 0)
+
+    @property
+    def _head(self) -> int | None:
+        """What tells the first that was said."""
+        return next((mark & _HEAD for one in self._segments for mark in one.marks), None)
 
     def _is_back(self, past: PastSession) -> bool:
-        """Whether a turn has brought along what was gone."""
-        first = self._stretches[0] if self._stretches else None
-        return first is not None and first.brought and first.marks[0] == past.head and self.exchanges > past.exchanges
+        """Whether a turn has brought along what was gone with its end."""
+        is_brought = any(one.brought for one in self._segments)
+        return is_brought and self._head == past.head and self.exchanges > past.exchanges
 
     def _link(self, turn: Turn) -> None:
-        if not self._links or turn.end_ns >= self._links[-1][0]:
+        link = _link_of(turn)
+        if not self._links or link > self._links[-1]:
             self._root = None if turn.root is None else replace(turn.root, metadata={}, events=())
-        self._links.append((turn.end_ns, turn.unit))
-        if any(before > after for (before, _), (after, _) in pairwise(self._links)):
-            self._links = deque(sorted(self._links), maxlen=_LINKS)
+        insort(self._links, link)
+        del self._links[:-_LINKS]
 
-    def _insert(self, said: TurnMessages) -> None:
-        """Put a turn where it belongs in time; what came after it may hold it already."""
-        later = [one for one in self._stretches if one.end_ns > said.end_ns]
-        stretches = self._stretches[: len(self._stretches) - len(later)]
-        for one in (said, *later):
-            stretches = joined(stretches, one)
-        self._stretches = stretches
+    def _insert(self, said: Segment) -> None:
+        """Put a turn where it belongs in time: those after it may hold it already, or be without it."""
+        later = [one for one in self._segments if one.end_ns > said.end_ns]
+        before = self._segments[: len(self._segments) - len(later)]
+        segments = joined(before, said)
+        self.brings = segments[-1].brought or (None if _begins_alike(before, said) else False)
+        for one in later:
+            segments = joined(segments, one)
+        self._segments = segments
 
     def _refer(self, turn: Turn) -> None:
         for sample in (turn.samples.single, turn.samples.multi):
-            for name in _REFERENCES:
-                if getattr(sample, name, None) is None or sample is None:
-                    continue
-                text = json.dumps(jsonable(sample.model_dump(include={name})[name]))
-                self._references[name] = max(self._references.get(name, (0, "")), (turn.end_ns, text))
+            given = {} if sample is None else sample.model_dump(include=set(_REFERENCES))
+            for name, reference in given.items():
+                if reference is not None:
+                    told = turn.end_ns, json.dumps(jsonable(reference))
+                    self._references[name] = max(self._references.get(name, told), told)
 
     def _size(self) -> int:
         attributes = {} if self._root is None else self._root.attributes
-        texts = sum(len(value) for value in attributes.values() if isinstance(value, str))
-        stretches = sum(_STRETCH_BYTES + len(one.content) + 8 * len(one.marks) for one in self._stretches)
-        references = sum(_STRETCH_BYTES + len(text) for _, text in self._references.values())
-        root = _ATTRIBUTE_BYTES * len(attributes) + texts
-        return _SESSION_BYTES + getsizeof(self.id) + root + stretches + references + _LINK_BYTES * len(self._links)
+        texts = [self.id, *(value for value in attributes.values() if isinstance(value, str))]
+        segments = sum(_SEGMENT_BYTES + len(one.content) + 8 * len(one.marks) for one in self._segments)
+        references = sum(_SEGMENT_BYTES + len(text) for _, text in self._references.values())
+        counted = _ATTRIBUTE_BYTES * len(attributes) + _LINK_BYTES * len(self._links)
+        return _SESSION_BYTES + sum(map(getsizeof, texts)) + segments + references + counted
+
+
+def _begins_alike(before: list[Segment], said: Segment) -> bool:
+    """Whether what a turn brought begins as the conversation does, or it brought nothing."""
+    first = next((mark for one in before for mark in one.marks), None)
+    return not said.own or first is None or said.marks[0] == first
+
+
+def _link_of(turn: Turn) -> bytes:
+    """Return a turn's unit in 32 bytes that are in order of time."""
+    ids = turn.unit.trace_id.to_bytes(16, "big"), turn.unit.span_id.to_bytes(8, "big")
+    return (turn.end_ns & _TIME).to_bytes(8, "big") + b"".join(ids)
+
+
+def _unit_of(link: bytes) -> UnitKey:
+    return UnitKey(int.from_bytes(link[8:24], "big"), int.from_bytes(link[24:], "big"))

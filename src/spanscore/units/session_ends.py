@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from spanscore.model.span import UnitKey
 
 __all__ = ["PastSession", "PastSessions"]
+
+_KEY_BITS: Final = (1 << 60) - 1
+"""An int of 60 bits takes 32 bytes, one of 64 takes 48."""
+_HEAD_BITS: Final = 32
+_EXCHANGE_BITS: Final = 16
+_SLACK: Final = 8
+"""An eighth is forgotten at a time: to take the first of a dict walks over all that were taken before."""
 
 
 class PastSession(NamedTuple):
@@ -16,7 +23,7 @@ class PastSession(NamedTuple):
     Attributes:
         revision: under which it ended.
         exchanges: that it held.
-        head: a hash of the first that was said in it.
+        head: 32 bits that tell what was said first.
     """
 
     revision: int
@@ -25,30 +32,38 @@ class PastSession(NamedTuple):
 
 
 class PastSessions:
-    """Remembers conversations by their key, those that ended last; some 300 bytes each.
+    """Remembers conversations by 110 to 160 bytes each: the hash of their key → a number that holds what is remembered.
+
+    Python's hash of bytes is keyed per process: ids cannot be made to collide, and do so by chance once in 10¹² look-ups.
 
     Args:
-        most: that are remembered.
+        most: conversations that are remembered at least, those that ended last; an eighth more at most.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._past: OrderedDict[bytes, PastSession] = OrderedDict()
+        self._past: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._past)
 
     def add(self, key: UnitKey, past: PastSession) -> None:
         """Remember one that has ended, or how it ended once more."""
-        self._past[_name(key)] = past
-        self._past.move_to_end(_name(key))
-        if len(self._past) > self._most:
-            self._past.popitem(last=False)
+        exchanges = min(past.exchanges, (1 << _EXCHANGE_BITS) - 1)
+        self._past.pop(_hash(key), None)
+        self._past[_hash(key)] = ((past.revision << _EXCHANGE_BITS) + exchanges << _HEAD_BITS) + past.head
+        if len(self._past) > self._most + self._most // _SLACK:
+            for forgotten in [*islice(self._past, len(self._past) - self._most)]:
+                del self._past[forgotten]
 
     def get(self, key: UnitKey) -> PastSession | None:
         """Return what is known of one; None where it has not ended, or has been forgotten."""
-        return self._past.get(_name(key))
+        packed = self._past.get(_hash(key))
+        if packed is None:
+            return None
+        rest, head = divmod(packed, 1 << _HEAD_BITS)
+        return PastSession(*divmod(rest, 1 << _EXCHANGE_BITS), head)
 
 
-def _name(key: UnitKey) -> bytes:
-    return key.trace_id.to_bytes(16, "big")
+def _hash(key: UnitKey) -> int:
+    return hash(key.trace_id.to_bytes(16, "big")) & _KEY_BITS

@@ -1,12 +1,12 @@
-"""Said: the samples of turns, one after another → the messages of a conversation, each once.
+"""Samples of turns, one after another → the messages of a conversation, each once.
 
     what was gathered   H1 A1 H2 A2
     the turn            H1 A1 H2 A2 H3 A3      brings the history: it replaces what was gathered
                               H2 A2 H3 A3      brings a part of it: its last exchange is appended
                                     H3 A3      brings none: appended
 
-What is history is told by comparing what was said, never by lengths: the last exchange of a turn, from its human message on, is
-its own, however often the same has been said before.
+What is history is told by comparing what was said, never by lengths. The last exchange of a turn, from its human message on, is
+its own, however often the same was said before; only a run that was interrupted goes on with an exchange that was there.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 
-from spanscore.codec.text import jsonable
+from spanscore.codec.text import jsonable, safe_text
 from spanscore.model.sample import AIMessage, HumanMessage, Message, Samples, ToolMessage
 
-__all__ = ["TurnMessages", "joined", "messages_in", "turn_messages"]
+__all__ = ["Segment", "joined", "messages_in", "segment_of"]
 
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])
+_NO_CALL: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class TurnMessages:
-    """A stretch of a conversation: what a turn added to it, or all that it brought.
+class Segment:
+    """Messages that follow one another: what a turn added to a conversation, or all that it brought.
 
     Attributes:
-        end_ns: when the turn ended: turns are in that order, whenever they come.
-        content: the messages as JSON: what is kept is then known to the byte.
+        end_ns: when the turn ended.
+        content: the messages, as JSON: so what is kept is known to the byte.
         count: messages.
-        marks: a hash of each that was spoken: the human ones, and the assistant's that hold text. Calls of tools are left out:
-            a history may be without them.
-        own: where in ``marks`` its own exchange begins; before it stands the history that it brought.
+        marks: a hash of each text that was spoken, by humans and the assistant. What was asked of tools is none: an
+            application's history may be without it.
+        own: where in ``marks`` the turn's own exchange begins; before it stands the history that it brought.
         own_message: the same, among the messages.
-        exchanges: human messages, such that follow one another as one.
-        is_open: nobody has answered yet: a run was interrupted, and will be resumed.
-        brought: it held all that had been gathered before.
+        exchanges: human messages, with such that follow one another as one.
+        is_open: nobody has answered: the run was interrupted.
+        brought: the turn held all that had been gathered before it.
     """
 
     end_ns: int
@@ -60,46 +61,40 @@ class TurnMessages:
         """Return the messages."""
         return _MESSAGES.validate_json(self.content)
 
-    def cut(self, start: int, end: int | None = None) -> TurnMessages:
+    def cut(self, start: int, end: int | None = None) -> Segment:
         """Return it with some of its messages only."""
-        return _stretch(self.end_ns, self.messages()[start:end], max(self.own_message - start, 0))
+        return _segment(self.messages()[start:end], max(self.own_message - start, 0), self.end_ns)
 
 
-def turn_messages(samples: Samples, end_ns: int) -> TurnMessages | None:
-    """Return what a turn's samples hold; None where there are none."""
+def segment_of(samples: Samples, end_ns: int) -> Segment | None:
+    """Return what a turn's samples hold, its conversation before its question and answer; None where there are none."""
     messages = _messages_of(samples)
-    return _stretch(end_ns, messages, _own_at(messages)) if messages else None
+    return _segment(messages, _own_at(messages), end_ns) if messages else None
 
 
-def joined(gathered: Sequence[TurnMessages], turn: TurnMessages) -> list[TurnMessages]:
+def joined(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
     """Return what was gathered, in order, with one more turn after it."""
     if gathered and _resumes(gathered[-1], turn):
-        last = gathered[-1]
-        return joined([*gathered[:-1], *([last.cut(0, last.own_message)] if last.own_message else [])], turn)
-    before = array("q", chain.from_iterable(one.marks for one in gathered))
-    if turn.marks[: len(before)] != before or len(before) > turn.own:
-        own = turn.cut(turn.own_message) if turn.own_message else turn
-        return [*gathered, replace(own, brought=False)]
-    if not gathered and turn.exchanges <= 1:
-        return [turn]
-    rest = _after(turn, len(before))
-    if sum(one.count for one in gathered) > rest:  # it has calls of tools that this history is without
-        return [*gathered, replace(turn.cut(rest), brought=True)]
-    return [replace(turn, brought=True)]
+        before = gathered[-1]
+        return joined([*gathered[:-1], *([before.cut(0, before.own_message)] if before.own_message else [])], turn)
+    covered = _covered([mark for one in gathered for mark in one.marks], turn.marks[: turn.own])
+    if covered is None:
+        return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
+    after = _after(turn, covered)
+    if sum(one.count for one in gathered) > after:  # of tools it shows more than the history does
+        return [*gathered, replace(turn.cut(after), brought=True)]
+    return [replace(turn, brought=turn.exchanges > 1)]
 
 
-def messages_in(gathered: Iterable[TurnMessages]) -> list[Message]:
+def messages_in(gathered: Iterable[Segment]) -> list[Message]:
     """Return the conversation, without results of tools that nobody in it has called: it is always one that can be."""
     kept: list[Message] = []
-    calls: set[str] | None = None  # of the assistant before, by id; None where it called nothing
+    caller: AIMessage | None = None
     for message in chain.from_iterable(one.messages() for one in gathered):
-        if isinstance(message, ToolMessage):
-            if calls is None or (message.tool_call_id and calls and message.tool_call_id not in calls):
-                continue
-        elif isinstance(message, AIMessage) and message.tool_calls:
-            calls = {call.id for call in message.tool_calls if call.id}
-        else:
-            calls = None
+        if not isinstance(message, ToolMessage):
+            caller = message if isinstance(message, AIMessage) and message.tool_calls else None
+        elif caller is None or not _answers(message, caller):
+            continue
         kept.append(message)
     return kept
 
@@ -109,59 +104,90 @@ def _messages_of(samples: Samples) -> list[Message]:
         return samples.multi.user_input
     if samples.single is None:
         return []
-    asked, said = samples.single.user_input, samples.single.response
-    messages = None if asked is None else HumanMessage(content=asked), None if said is None else AIMessage(content=said)
-    return [message for message in messages if message is not None]
+    asked, answered = samples.single.user_input, samples.single.response
+    question: list[Message] = [] if asked is None else [HumanMessage(content=asked)]
+    return question if answered is None else [*question, AIMessage(content=answered)]
 
 
-def _stretch(end_ns: int, messages: list[Message], own_message: int) -> TurnMessages:
+def _segment(messages: Sequence[Message], own_message: int, end_ns: int) -> Segment:
     marks = [_mark(message) for message in messages]
-    return TurnMessages(
+    last = messages[-1]
+    return Segment(
         end_ns=end_ns,
-        content=_json(messages),
+        content=json.dumps([_plain(one) for one in messages], ensure_ascii=False, separators=(",", ":")).encode(),
         count=len(messages),
         marks=array("q", (mark for mark in marks if mark is not None)),
         own=sum(mark is not None for mark in marks[:own_message]),
         own_message=own_message,
-        exchanges=sum(map(_begins_exchange, messages, [None, *messages])),
-        is_open=not (isinstance(last := messages[-1], AIMessage) and last.content.strip() and not last.tool_calls),
+        exchanges=len(_exchanges(messages)),
+        is_open=not (isinstance(last, AIMessage) and last.content.strip() and not last.tool_calls),
     )
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """Return a message for JSON; arguments and metadata of a sample that was made by hand may hold anything."""
+    plain = {**dict(message), "content": safe_text(message.content), "metadata": jsonable(message.metadata)}
+    if isinstance(message, AIMessage) and message.tool_calls:
+        plain["tool_calls"] = [{**dict(call), "args": jsonable(call.args)} for call in message.tool_calls]
+    return plain
 
 
 def _own_at(messages: Sequence[Message]) -> int:
     """Return where the last exchange begins; 0 where no human has spoken."""
-    begins = [at for at, one in enumerate(messages) if _begins_exchange(one, messages[at - 1] if at else None)]
-    return begins[-1] if begins else 0
+    return (_exchanges(messages) or [0])[-1]
 
 
-def _begins_exchange(message: Message, before: Message | None) -> bool:
-    return isinstance(message, HumanMessage) and not isinstance(before, HumanMessage)
+def _exchanges(messages: Sequence[Message]) -> list[int]:
+    """Return where exchanges begin: with a human message, or several."""
+    human = [isinstance(message, HumanMessage) for message in messages]
+    return [at for at, is_human in enumerate(human) if is_human and not (at and human[at - 1])]
 
 
 def _mark(message: Message) -> int | None:
-    """Return a hash of what was spoken; whatever white space is between the words."""
+    """Return a hash of what was spoken, whatever white space is between its words; None where nothing was."""
     words = message.content.split()
     if isinstance(message, ToolMessage) or not (words or isinstance(message, HumanMessage)):
         return None
     return hash((message.type, " ".join(words)))
 
 
-def _resumes(last: TurnMessages, turn: TurnMessages) -> bool:
-    """Whether a turn goes on with an exchange that nobody had answered."""
-    open_ = last.marks[last.own :]
-    return last.is_open and len(open_) > 0 and turn.marks[turn.own : turn.own + len(open_)] == open_
+def _covered(gathered: Sequence[int], history: Marks) -> int | None:
+    """Return after how many texts of a history all that was gathered has been said; None: it is another, or a part.
+
+    It begins with the same, and holds the rest in order. Between them may be texts that a turn's sample was without: of
+    several that an assistant wrote, it holds the last.
+    """
+    if gathered and (not history or history[0] != gathered[0]):
+        return None
+    at = 0
+    for mark in gathered:
+        try:
+            at = history.index(mark, at) + 1
+        except ValueError:
+            return None
+    return at
 
 
-def _after(turn: TurnMessages, spoken: int) -> int:
-    """Return which message comes after so many that were spoken."""
-    if not spoken:
-        return 0
-    ends = [at + 1 for at, message in enumerate(turn.messages()) if _mark(message) is not None]
-    return ends[spoken - 1]
+def _after(turn: Segment, spoken: int) -> int:
+    """Return which message comes after so many texts that were spoken."""
+    ends = [0, *(at + 1 for at, message in enumerate(turn.messages()) if _mark(message) is not None)]
+    return ends[spoken]
 
 
-def _json(messages: list[Message]) -> bytes:
-    try:
-        return _MESSAGES.dump_json(messages)
-    except ValueError:  # a sample made by hand may hold anything in arguments and metadata
-        return json.dumps([jsonable(message.model_dump()) for message in messages]).encode()
+def _resumes(before: Segment, turn: Segment) -> bool:
+    """Whether a turn goes on with an exchange that nobody had answered: it begins with the same, calls of tools too."""
+    asked = before.marks[before.own :]
+    if not before.is_open or turn.marks[turn.own : turn.own + len(asked)] != asked:
+        return False
+    was, goes_on = before.messages()[before.own_message :], turn.messages()[turn.own_message :]
+    return len(was) <= len(goes_on) and all(_same(*pair) for pair in zip(was, goes_on, strict=False))
+
+
+def _same(one: Message, other: Message) -> bool:
+    calls = [[(call.name, call.id, call.args) for call in getattr(m, "tool_calls", None) or ()] for m in (one, other)]
+    return one.type == other.type and one.content.split() == other.content.split() and calls[0] == calls[1]
+
+
+def _answers(message: ToolMessage, caller: AIMessage) -> bool:
+    calls = {call.id for call in caller.tool_calls or () if call.id}
+    return not message.tool_call_id or not calls or message.tool_call_id in calls

@@ -20,12 +20,17 @@ from spanscore.model.sample import Samples
 from spanscore.model.span import SessionEnd, Unit, UnitKey
 from spanscore.units.open_session import OpenSession, Turn
 from spanscore.units.session_ends import PastSessions
+from spanscore.units.session_histories import Histories
 
 __all__ = ["EndedSession", "SessionBounds", "SessionTable", "Turn", "session_key"]
 
-_ELSEWHERE: Final = "with sessions.replicas: any only a turn that brings the whole conversation along tells all of it"
-_REMEMBERED: Final = 10
-"""So many sessions that ended are remembered for each that may be open."""
+_REMEMBERED: Final = 100_000
+"""Sessions that have ended: 16 MB at most."""
+_LEFT: Final = "turns go to several replicas, where a conversation ends whole by end_session or max_turns only"
+_PART: Final = "turns go to several replicas, and the last one here did not bring the whole conversation along"
+_BEFORE: Final = (
+    "the conversation had more turns than sessions.max_turns when it was first seen whole: it has ended before"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +93,8 @@ class SessionTable:
         """Forget every session: in a forked child."""
         self.bytes = 0
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
-        self._past = PastSessions(_REMEMBERED * self._bounds.max_open)
+        self._past = PastSessions(_REMEMBERED)
+        self._histories = Histories()
 
     @property
     def open(self) -> int:
@@ -98,9 +104,9 @@ class SessionTable:
     def take(self, turn: Turn, now_ns: int) -> list[EndedSession]:
         """Gather a turn; return what ended by it, or is to be scored as it stands (``open``)."""
         session = self._of(turn.id)
-        before = session.bytes
+        before = session.held_bytes
         session.add(turn, now_ns)
-        self.bytes += session.bytes - before
+        self.bytes += session.held_bytes - before
         return [*self._after_turn(session), *self._evicted()]
 
     def end(self, id: str, now_ns: int) -> EndedSession | None:
@@ -137,15 +143,19 @@ class SessionTable:
         return next(iter(self._open.values()))
 
     def _after_turn(self, session: OpenSession) -> list[EndedSession]:
-        bounds, turns = self._bounds, session.turns if session.past is None else session.units
-        if turns >= bounds.max_turns and (bounds.replicas != "any" or session.is_brought):
+        if session.brings is not None:
+            self._histories.learn(session.name, whole=session.brings)
+        if self._turns(session) >= self._bounds.max_turns:
             return [self._close(session, "max_turns")]
-        if bounds.replicas == "any" or not bounds.score_every or session.unscored < bounds.score_every:
-            return []
-        if session.incomplete() is not None:
+        every = 0 if self._bounds.replicas == "any" else self._bounds.score_every
+        if not every or session.unscored < every or session.incomplete() is not None:
             return []
         session.unscored = 0
         return [self._told(session, "open")]
+
+    def _turns(self, session: OpenSession) -> int:
+        """Return the turns that count against ``max_turns``: those since the conversation ended before."""
+        return session.turns if session.past is None else session.units
 
     def _evicted(self) -> list[EndedSession]:
         ended = []
@@ -155,7 +165,7 @@ class SessionTable:
 
     def _close(self, session: OpenSession, end: SessionEnd) -> EndedSession:
         del self._open[session.id]
-        self.bytes -= session.bytes
+        self.bytes -= session.held_bytes
         self._past.add(session.key, session.ended())
         return self._told(session, end)
 
@@ -172,9 +182,14 @@ class SessionTable:
         )
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
-        told_elsewhere = end in ("explicit", "max_turns") and session.is_brought
-        if self._bounds.replicas == "any" and not told_elsewhere:
-            return _ELSEWHERE
+        if self._bounds.replicas == "any":
+            if end not in ("explicit", "max_turns"):
+                return _LEFT
+            is_all = session.is_brought or session.exchanges == 1
+            if not is_all or not self._histories.are_whole(session.name):
+                return _PART
+        if end == "max_turns" and self._turns(session) > self._bounds.max_turns:
+            return _BEFORE
         return session.incomplete()
 
 
