@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 
-from spanscore.codec.text import jsonable, safe_text
+from spanscore.codec.text import jsonable
 from spanscore.model.sample import AIMessage, HumanMessage, Message, Samples, ToolMessage
 
 __all__ = ["Segment", "joined", "messages_in", "segment_of"]
@@ -114,7 +114,9 @@ def _segment(messages: Sequence[Message], own_message: int, end_ns: int) -> Segm
     last = messages[-1]
     return Segment(
         end_ns=end_ns,
-        content=json.dumps([_plain(one) for one in messages], ensure_ascii=False, separators=(",", ":")).encode(),
+        content=json.dumps([_plain(one) for one in messages], ensure_ascii=False, separators=(",", ":")).encode(
+            errors="replace"
+        ),
         count=len(messages),
         marks=array("q", (mark for mark in marks if mark is not None)),
         own=sum(mark is not None for mark in marks[:own_message]),
@@ -126,7 +128,7 @@ def _segment(messages: Sequence[Message], own_message: int, end_ns: int) -> Segm
 
 def _plain(message: Message) -> dict[str, Any]:
     """Return a message for JSON; arguments and metadata of a sample that was made by hand may hold anything."""
-    plain = {**dict(message), "content": safe_text(message.content), "metadata": jsonable(message.metadata)}
+    plain = {**dict(message), "metadata": jsonable(message.metadata)}
     if isinstance(message, AIMessage) and message.tool_calls:
         plain["tool_calls"] = [{**dict(call), "args": jsonable(call.args)} for call in message.tool_calls]
     return plain
