@@ -24,6 +24,11 @@ def thread(*messages):
     return Samples(multi=MultiTurnSample(user_input=list(messages)))
 
 
+def history(n):
+    """Return what the turn of that number has where the whole conversation is brought along."""
+    return thread(*talk(*(f"{who}{at}" for at in range(1, n + 1) for who in "qa")))
+
+
 def turn(n, samples, *, id="talk"):
     """Return the turn of that number, which ended so many seconds after the epoch."""
     unit = UnitKey(n, n)
