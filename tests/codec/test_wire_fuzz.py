@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.codec.requests import a_request, a_span, backwards, only, sent, shuffled, varint
 
+from spanscore.codec.skeleton import RequestSkeleton
 from spanscore.codec.wire import (
     Taken,
     UnreadableRequest,
@@ -26,6 +27,7 @@ from spanscore.codec.wire import (
     trace_state_of,
     with_attributes,
 )
+from spanscore.codec.wire_walk import walked
 
 IDS = st.one_of(st.binary(max_size=20), st.sampled_from([bytes(16), bytes(8), b"t" * 16, b"s" * 8, b"i" * 500]))
 TIMES = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 2**63, 2**64 - 1]))
@@ -122,6 +124,38 @@ def test_a_request_that_was_damaged_on_its_way_is_spans_or_refused(
 
     with suppress(UnreadableRequest):
         read_whole(taken_apart(bytes(body[:cut])))
+
+
+BYTES_OF_TAGS = st.lists(st.sampled_from([10, 18, 26, 8, 0, 1, 2, 3, 4, 5, 6, 127, 128, 129, 255])).map(bytes)
+
+
+@given(BYTES_OF_TAGS | st.lists(WRITTEN, max_size=3).map(lambda spans: sent(*(written(*span) for span in spans))))
+@example(b"")
+@example(b"\n\x0c\x1a\x01a\x12\x05\x12\x01s\x1a\x00\n\x00")  # a schema's URL first, the resource last
+@example(b"\n\x05\x12\x03\x1a\x01\xff")  # a URL that is no text
+@example(b"\n\x04\x1a\x00\x1a\x00")  # two of them
+def test_what_is_walked_is_what_protobuf_reads(body: bytes) -> None:
+    found = walked(body)
+    if found is None:
+        return
+
+    assert [
+        (one.resource, one.resource_schema, one.scope, one.scope_schema, [body[start:end] for start, end in one.spans])
+        for one in found
+    ] == [
+        (b"".join(of.resource), of.schema_url, b"".join(scope.scope), scope.schema_url, [*scope.spans])
+        for of in RequestSkeleton.FromString(body).resource_spans
+        for scope in of.scope_spans
+    ]
+
+
+def test_what_sdks_send_is_walked() -> None:
+    body = sent(a_span().SerializeToString(), a_span().SerializeToString())
+
+    found = walked(body)
+
+    assert found is not None
+    assert [len(one.spans) for one in found] == [2]
 
 
 JSON = st.recursive(

@@ -11,10 +11,9 @@ from uuid import uuid4
 import pytest
 from tests.contracts.found import failing, implementations, never_failing
 from tests.live import QUESTION, a_trace, rag
-from tests.receivers.otlp.builders import a_wire_span
+from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import ScoringSpanProcessor, SingleTurnSample
-from spanscore.codec.wire import Taken
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.sample import Samples
 from spanscore.model.span import UnitKey
@@ -93,7 +92,7 @@ def otlp(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
         ready=lambda: None,
     )
     traces = count(1)
-    suite.arrive = lambda: made.take(Taken([a_wire_span(trace=next(traces))], {}))
+    suite.arrive = lambda: made.take(taken([a_wire_span(trace=next(traces))]))
     return made
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.live import ANSWER, QUESTION, a_line, identity_holds
-from tests.receivers.otlp.builders import a_wire_span
+from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import semconv
-from spanscore.codec.wire import Taken, WireSpan
+from spanscore.codec.wire import WireSpan
 from spanscore.metrics import BaseMetric, Finding
 from spanscore.settings.serving import WireUnits
 
@@ -49,7 +49,7 @@ def agent(**more: Any) -> WireSpan:
 
 def send(scorer: Any, *spans: WireSpan, units: WireUnits = QUICK) -> Any:
     door = scorer.otlp_spans(units)
-    door.take(Taken(spans, {}))
+    door.take(taken(spans))
     return door
 
 
@@ -126,9 +126,9 @@ def test_the_status_has_a_row_for_each_part_of_the_way() -> None:
         door.counts.refuse("traces")
         door.forward = lambda: (3, 1, "503 at 12:00:00")
         assert scorer.flush(10)
-        door.take(Taken([agent(parent=late)._replace(trace_id=late.trace_id)], {"a trace id of zeros": 2}))
+        door.take(taken([agent(parent=late)._replace(trace_id=late.trace_id)], {"a trace id of zeros": 2}))
         scorer._line.span_thread.call(lambda: None, 5)
-        door.take(Taken([a_wire_span("execute_tool", parent=missing)], {}))
+        door.take(taken([a_wire_span("execute_tool", parent=missing)]))
         scorer._line.span_thread.call(lambda: None, 5)
 
         shown = " ".join(str(scorer.status()).split())

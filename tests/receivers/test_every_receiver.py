@@ -13,10 +13,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.contracts.found import implementations
 from tests.live import ANSWER, CONTEXT, QUESTION, a_line, identity_holds, rag
-from tests.receivers.otlp.builders import a_wire_span
+from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore import OnlineScorer, ScoringSpanProcessor, SingleTurnSample
-from spanscore.codec.wire import Taken
 from spanscore.protocols import Receiver
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.otlp.spans import OtlpSpans
@@ -52,7 +51,7 @@ def trace(scorer: OnlineScorer) -> None:
 
 
 def send(scorer: OnlineScorer) -> None:
-    scorer.otlp_spans(AT_ONCE).take(Taken([a_wire_span(trace=next(TRACES))], {}))
+    scorer.otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
 
 
 WAYS: dict[type, Callable[[OnlineScorer], None]] = {

@@ -19,6 +19,7 @@ from tests.service.backend import RawBackend, Reply
 from spanscore.codec.wire import Taken, WireSpan, from_json, taken_apart
 from spanscore.otel.exporters import send_by_default_to
 from spanscore.receivers.otlp.spans import Exit, Looked
+from spanscore.receivers.otlp.unsampled import Sorting
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, ExportRequest
 from spanscore.service.proxy import Proxy
@@ -39,11 +40,11 @@ class Keeper:
 
     def look(self, taken: Taken, *, keep: bool) -> Looked:
         kept = [span for span in taken.spans if keep and any(name in span.raw for name in self._names)]
-        return Looked(taken, [(span, True) for span in taken.spans], kept)
+        return Looked(taken, Sorting(taken, lambda *_: True), kept)
 
     def take_in(self, looked: Looked, exit: Exit | None) -> None:
         assert exit is not None
-        self.taken += len(looked.spans)
+        self.taken += looked.taken.total
         self.kept += [(span, exit) for span in looked.kept]
 
 

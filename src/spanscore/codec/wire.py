@@ -3,12 +3,14 @@
 What is not scored is never converted: a request is taken apart by a skeleton of its messages in which a span is bytes, and a
 child's ids are read at their fixed offsets. SDKs write the fields of a span in order, ids first; the Collector (0.159) writes
 them from the end, ids last. Anything else, and what has no parent, is decoded as far as its ids.
+
+What stands in a request as SDKs write it is not even copied: a span is a place in its body until somebody keeps it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -22,16 +24,20 @@ from spanscore.codec.otlp_span import IS_REMOTE, attributes_of, span_data_of_mes
 from spanscore.codec.skeleton import RequestSkeleton, SpanHead
 from spanscore.codec.text import safe_text
 from spanscore.codec.wire_json import UnreadableRequest, from_json
+from spanscore.codec.wire_walk import ScopePlace, walked
 from spanscore.model.foreign import type_name
 from spanscore.model.span import SpanData
 
 __all__ = [
     "Origin",
+    "SpanPlace",
     "Taken",
     "UnreadableRequest",
     "WireSpan",
     "from_json",
+    "kept",
     "request_of",
+    "resource_of",
     "span_data_of",
     "taken_apart",
     "trace_state_of",
@@ -40,8 +46,8 @@ __all__ = [
 
 _FRONT = Struct(">H16sH8sH8s").unpack_from
 _END = Struct(">H8sH8sH16s").unpack_from
-_IDS_SIZE, _FLAGS_SIZE = 38, 6
-_TAGS = 0x0A10, 0x1208, 0x2208
+_IDS_SIZE, _FLAGS_SIZE, _READ_SIZE = 38, 6, 44
+_FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
 """Of the trace's id, the span's and its parent's, each with its right length."""
 _FLAG, _REMOTE_BIT = 0x85, 2
 """The first byte of the flags' tag; of their own second one what is set only where the parent is known to be remote."""
@@ -93,16 +99,42 @@ _new: Callable[[type[WireSpan], tuple[bytes, bytes, bytes, bool, bytes, Origin]]
 """Half of what the constructor of a named tuple takes."""
 
 
+SpanPlace = tuple[bytes, bytes, bytes, bool, int, int, bytes | None]
+"""Where one valid span stands in the body of its request; a plain tuple, as it is made and taken apart for every span.
+
+The first four are those of ``WireSpan``; then start and end of its message, and the W3C ``tracestate``, None where that was not
+read.
+"""
+
+
+def kept(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
+    """Return a span with bytes of its own, so that its request can go."""
+    trace_id, span_id, parent_id, is_remote, start, end, _ = place
+    return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, body[start:end], origin))
+
+
 class Taken(NamedTuple):
     """One request, taken apart.
 
     Attributes:
-        spans: those that are valid, in their order.
+        body: where its spans stand.
+        places: of those that are valid, in their order, by whose they are.
         rejected: what is wrong → how many spans are not valid for it; it quotes nothing of them.
     """
 
-    spans: Sequence[WireSpan]
+    body: bytes
+    places: Sequence[tuple[Origin, Sequence[SpanPlace]]]
     rejected: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Of its valid spans."""
+        return sum(len(places) for _, places in self.places)
+
+    @property
+    def spans(self) -> list[WireSpan]:
+        """Its valid spans, copied."""
+        return [kept(self.body, place, origin) for origin, places in self.places for place in places]
 
 
 def taken_apart(body: bytes) -> Taken:
@@ -111,19 +143,15 @@ def taken_apart(body: bytes) -> Taken:
     Raises:
         UnreadableRequest: it is none.
     """
-    spans: list[WireSpan] = []
     rejected: Counter[str] = Counter()
     try:
-        for origin, raws in _by_origin(RequestSkeleton.FromString(body)):
-            for raw in raws:
-                span = _in_place(raw, origin) or _decoded(raw, origin)
-                if isinstance(span, WireSpan):
-                    spans.append(span)
-                else:
-                    rejected[span] += 1
+        found = walked(body)
+        if found is None:
+            found = walked(body := _rewritten(body))
+            assert found is not None  # it is as protobuf itself writes it
+        return Taken(body, [(_origin(one), _places(body, one.spans, rejected)) for one in found], rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
-    return Taken(spans, rejected)
 
 
 def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData:
@@ -136,14 +164,26 @@ def span_data_of(span: WireSpan, mended: Counter[str] | None = None) -> SpanData
     Raises:
         UnreadableRequest: what follows the ids is no span.
     """
+    resource = resource_of(span.origin)
     try:
         message = Span.FromString(span.raw)
-        resource = _resource(span.origin.resource)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
     if mended is not None and message.end_time_unix_nano < message.start_time_unix_nano:
         mended["an end before its start"] += 1
     return span_data_of_message(message, span.origin.scope_name, resource)
+
+
+def resource_of(origin: Origin) -> Mapping[str, Any]:
+    """Return the attributes of a resource, the same object for all spans of it.
+
+    Raises:
+        UnreadableRequest: it is none.
+    """
+    try:
+        return _resource(origin.resource)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error)) from None
 
 
 def trace_state_of(span: WireSpan) -> str:
@@ -184,46 +224,65 @@ def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
     return bytes(request.SerializeToString())
 
 
-def _by_origin(request: Any) -> Iterator[tuple[Origin, Iterable[bytes]]]:
+def _rewritten(body: bytes) -> bytes:
+    """Return a request as SDKs write it: what we do not know is left out, and what comes in pieces is joined."""
+    request = RequestSkeleton.FromString(body)
+    request.DiscardUnknownFields()
     for resource_spans in request.resource_spans:
-        resource, schema = b"".join(resource_spans.resource), resource_spans.schema_url
+        resource_spans.resource[:] = [b"".join(resource_spans.resource)]
         for scope_spans in resource_spans.scope_spans:
-            scope = b"".join(scope_spans.scope)
-            yield Origin(resource, scope, _scope_name(scope), schema, scope_spans.schema_url), scope_spans.spans
+            scope_spans.scope[:] = [b"".join(scope_spans.scope)]
+    return bytes(request.SerializeToString())
 
 
-def _in_place(raw: bytes, origin: Origin) -> WireSpan | None:
+def _origin(of: ScopePlace) -> Origin:
+    return Origin(of.resource, of.scope, _scope_name(of.scope), of.resource_schema, of.scope_schema)
+
+
+def _places(body: bytes, spans: Sequence[tuple[int, int]], rejected: Counter[str]) -> list[SpanPlace]:
+    """Return the spans that are valid."""
+    places = list[SpanPlace]()
+    for start, end in spans:
+        place = _in_place(body, start, end) or _decoded(body, start, end)
+        if place.__class__ is tuple:
+            places.append(place)  # half of what isinstance takes
+        else:
+            rejected[place] += 1  # type: ignore[index]
+    return places
+
+
+def _in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
     """Return a span with a parent in the same process whose ids are where they are expected; None where they are not."""
-    size = len(raw)
-    if size < _IDS_SIZE + _FLAGS_SIZE:
+    if end - start < _READ_SIZE:
         return None
-    first, trace_id, second, span_id, third, parent_id = _FRONT(raw)
-    at = size - _FLAGS_SIZE
-    if first != _TAGS[0]:
-        third, parent_id, second, span_id, first, trace_id = _END(raw, size - _IDS_SIZE)
-        at -= _IDS_SIZE
-    if (first, second, third) != _TAGS:
+    first, trace_id, second, span_id, third, parent_id = _FRONT(body, start)
+    flags = end - _FLAGS_SIZE
+    if first != _FIRST_TAG:
+        third, parent_id, second, span_id, first, trace_id = _END(body, end - _IDS_SIZE)
+        flags -= _IDS_SIZE
+    if first != _FIRST_TAG or second != _SECOND_TAG or third != _THIRD_TAG:
         return None
-    if (raw[at] != _FLAG or raw[at + 1] != 1 or raw[at + 3] & _REMOTE_BIT) and _FLAG in raw:
+    is_told = body[flags] == _FLAG and body[flags + 1] == 1
+    if body[flags + 3] & _REMOTE_BIT if is_told else body.find(_FLAG, start, end) >= 0:
         return None
     if trace_id == _NO_TRACE or span_id == _NO_SPAN or parent_id == _NO_SPAN:  # noqa: PLR1714  it would build a tuple
         return None
-    return _new(WireSpan, (trace_id, span_id, parent_id, False, raw, origin))
+    return trace_id, span_id, parent_id, False, start, end, None
 
 
-def _decoded(raw: bytes, origin: Origin) -> WireSpan | str:
+def _decoded(body: bytes, start: int, end: int) -> SpanPlace | str:
     """Return a span wherever its ids are, or why it is not valid."""
     try:
-        head = SpanHead.FromString(raw)
+        head = SpanHead.FromString(body[start:end])
     except DecodeError:
         return _UNREADABLE
     trace_id, span_id, parent_id = head.trace_id, head.span_id, head.parent_span_id
-    if wrong := _wrong(trace_id, span_id, parent_id) if raw else _UNREADABLE:
+    if wrong := _wrong(trace_id, span_id, parent_id) if start < end else _UNREADABLE:
         return wrong
-    if not parent_id or parent_id == _NO_SPAN:
-        return _new(WireSpan, (trace_id, span_id, b"", False, raw, origin))
-    is_remote = head.flags & IS_REMOTE == IS_REMOTE
-    return _new(WireSpan, (trace_id, span_id, parent_id, is_remote, raw, origin))
+    if parent_id == _NO_SPAN:
+        parent_id = b""
+    is_remote = bool(parent_id) and head.flags & IS_REMOTE == IS_REMOTE
+    return trace_id, span_id, parent_id, is_remote, start, end, head.trace_state
 
 
 def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:

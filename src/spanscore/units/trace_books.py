@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Final
 
 from spanscore.units.closed_keys import ClosedKeys
-from spanscore.units.trace_nodes import NO_SPANS, GatheredUnit, OpenTrace
+from spanscore.units.trace_nodes import FORGOTTEN, NO_SPANS, ORPHANED, GatheredUnit, OpenTrace
 
 __all__ = ["KeptUnits", "OpenTraces", "PastUnits"]
 
@@ -43,9 +43,9 @@ class PastUnits:
             trace.forgot, trace.over_ns = True, -1
         trace.gave_up = self._given_up.knows(trace.id)
 
-    def is_closed(self, trace_id: bytes, root_id: bytes) -> bool:
-        """Whether that unit is over."""
-        return self._dropped.has(trace_id, root_id) or self._decided.has(trace_id, root_id)
+    def is_over(self, trace: OpenTrace, root_id: bytes) -> bool:
+        """Whether that is the root of a closed unit of which the ids were forgotten."""
+        return trace.forgot and (self._dropped.has(trace.id, root_id) or self._decided.has(trace.id, root_id))
 
     def comes_late(self, trace_id: bytes, span_id: bytes) -> bool:
         """Note that a claimed span came; return whether it had been given up."""
@@ -106,6 +106,12 @@ class OpenTraces:
         trace.loose += 1
         self._ids += 1 - trace.forget_loose()
         self.lay_aside(trace)
+
+    def put_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
+        """Note the id of a span whose unit is over, and return what stands for that."""
+        gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
+        self.loosen(trace)
+        return gone
 
     def tighten(self, trace: OpenTrace) -> None:
         """Note that an id was of no unit, and is so no longer."""

@@ -157,18 +157,6 @@ class OpenTrace:
             if split:
                 yield parent_id, group[:split]
 
-    def adopts(self, root_id: bytes, below: Sequence[bytes]) -> bool:
-        """Give a unit that is not followed claimed spans below its root. False: it is not all that is known of the trace."""
-        unit = self.nodes.get(root_id)
-        if not isinstance(unit, GatheredUnit) or unit.followed or unit.closed or len(self.nodes) > 1:
-            return False
-        nodes: dict[bytes, Node] = dict.fromkeys(below, unit)
-        if self.waiting or self.forgot or self.gave_up or root_id in nodes or len(nodes) < len(below):
-            return False
-        self.nodes |= nodes
-        unit.count += len(nodes)
-        return True
-
     def forget_closed(self) -> None:
         """Forget the ids of units that are over."""
         self.forgot = True

@@ -15,7 +15,7 @@ what gets no span falls due by silence, so it is looked at when a span comes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
@@ -113,10 +113,20 @@ class TraceTable:
         else:
             self._place(trace, span, claimed, owner)
 
-    def adopts(self, root: WireSpan, below: Sequence[bytes]) -> bool:
-        """Take in the ids of claimed spans below a root that is not followed. False: more is known, each is to be added."""
-        trace = self._traces.by_id.get(root[0])
-        return trace is not None and trace.adopts(root[1], below)
+    def begins(self, root: WireSpan, ids: Iterable[bytes], now_ns: int) -> bool:
+        """Take in a unit that nobody follows, by the ids of its claimed spans. False: more is known of its trace; add each."""
+        self._tell(now_ns)
+        if root[0] in self._traces.by_id:
+            return False
+        trace = self._touch(root[0], None)
+        if trace.forgot or trace.gave_up:
+            return False
+        self._arrival += 1
+        unit = self._begin_unit(trace, root, self._arrival, followed=False)
+        trace.nodes.update(dict.fromkeys(ids, unit))
+        unit.count, unit.bytes = len(trace.nodes), len(root[4]) + SPAN_BYTES
+        self.bytes += unit.bytes
+        return True
 
     def _tell(self, now_ns: int) -> None:
         self._told_ns = now_ns
@@ -146,7 +156,7 @@ class TraceTable:
         group = trace.waiting.get(parent_id)
         if group is not None:
             group.append(entry)
-        elif trace.forgot and parent_id not in trace.nodes and self._past.is_closed(trace.id, parent_id):
+        elif parent_id not in trace.nodes and self._past.is_over(trace, parent_id):
             self._place(trace, span, entry is span, FORGOTTEN)
             return
         else:
@@ -231,16 +241,16 @@ class TraceTable:
     def _claim(self, trace: OpenTrace, span: WireSpan, owner: GatheredUnit | None, arrival: int) -> GatheredUnit:
         """Give a claimed span to the unit above it, or begin one; return it."""
         span_id = span[1]
-        if (trace.gave_up or owner is None) and self._is_over(trace, span_id):
+        if (trace.gave_up or owner is None) and self._past.is_over(trace, span_id):
             self.duplicates += 1
-            return self._note_gone(trace, span_id, FORGOTTEN)
+            return self._traces.put_gone(trace, span_id, FORGOTTEN)
         if owner is None:
-            owner = self._begin_unit(trace, span, arrival)
+            owner = self._begin_unit(trace, span, arrival, followed=self._follows(span))
         elif owner.closed:
             self.orphans += owner is ORPHANED
             self.late += owner is not ORPHANED
             if not self._reopens(owner):
-                return self._note_gone(trace, span_id, owner)
+                return self._traces.put_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
         owner.count += 1
         if owner.followed or owner.root is span:
@@ -262,28 +272,19 @@ class TraceTable:
         if owner.closed:
             self.late += owner is not ORPHANED
             if not owner.kept:
-                return self._note_gone(trace, span_id, owner)
+                return self._traces.put_gone(trace, span_id, owner)
         trace.nodes[span_id] = owner
         self._traces.note(owner)
         if trace.gave_up and self._past.comes_late(trace.id, span_id):
             owner.verdict = Outcome.TOO_LATE
         return owner
 
-    def _note_gone(self, trace: OpenTrace, span_id: bytes, owner: GatheredUnit) -> GatheredUnit:
-        gone = trace.nodes[span_id] = ORPHANED if owner is ORPHANED else FORGOTTEN
-        self._traces.loosen(trace)
-        return gone
-
-    def _begin_unit(self, trace: OpenTrace, root: WireSpan, arrival: int) -> GatheredUnit:
-        unit = GatheredUnit(trace, root, arrival, self._now_ns, self._follows(root))
+    def _begin_unit(self, trace: OpenTrace, root: WireSpan, arrival: int, *, followed: bool) -> GatheredUnit:
+        unit = GatheredUnit(trace, root, arrival, self._now_ns, followed)
         self._traces.use(trace)
         trace.units += 1
         self._quiet[unit] = None
         return unit
-
-    def _is_over(self, trace: OpenTrace, span_id: bytes) -> bool:
-        """Whether that is the root of a closed unit of which the ids were forgotten."""
-        return trace.forgot and self._past.is_closed(trace.id, span_id)
 
     def _unwait(self, trace: OpenTrace, size: int) -> None:
         if size:
@@ -395,6 +396,5 @@ class TraceTable:
                 self._follow(trace, [top], None)
                 unit = trace.nodes[top[1]]
                 if isinstance(unit, GatheredUnit) and not unit.closed:
-                    self._close(
-                        unit, Outcome.INCOMPLETE if unit.is_too_large(self._bounds) else unit.verdict or verdict
-                    )
+                    lost = Outcome.INCOMPLETE if unit.is_too_large(self._bounds) else None
+                    self._close(unit, lost or unit.verdict or verdict)

@@ -57,3 +57,12 @@ def sent(spans: Iterable[tuple[Span, str, Mapping[str, str]]]) -> Taken:
         within.scope.name = scope
         within.spans.append(message)
     return taken_apart(request.SerializeToString())
+
+
+def taken(spans: Iterable[WireSpan], rejected: Mapping[str, int] | None = None) -> Taken:
+    """Return a request of these spans, ids as they are told, however their bytes have them."""
+    body, places = b"", []
+    for span in spans:
+        start, body = len(body), body + span.raw
+        places.append((span.origin, [(*span[:4], start, len(body), None)]))
+    return Taken(body, places, rejected or {})

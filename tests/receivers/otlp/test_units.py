@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.receivers.otlp.builders import CLIENT, FRAMEWORK, a_wire_span
+from tests.receivers.otlp.builders import CLIENT, FRAMEWORK, a_wire_span, taken
 
 from spanscore import semconv
-from spanscore.codec.wire import Taken, WireSpan
+from spanscore.codec.wire import WireSpan
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.score import Outcome
 from spanscore.model.span import Unit, UnitKey
@@ -73,7 +73,7 @@ class Served:
 
     def send(self, *spans: WireSpan, to: Ways | None = None) -> list[WireSpan]:
         """Send a request, and have it read; return what is kept."""
-        kept = self.receiver.take(Taken(spans, {}), to)
+        kept = self.receiver.take(taken(spans), to)
         self.read()
         return list(kept)
 
@@ -287,17 +287,17 @@ def test_an_inbox_that_nobody_reads_is_full() -> None:
     served = Served()
 
     for _ in range(10):
-        served.receiver.take(Taken([agent()], {}))
+        served.receiver.take(taken([agent()]))
 
     assert served.receiver.overloaded() == "inbox"
 
 
 def test_traces_that_nobody_has_read_are_open_too() -> None:
     served, root = Served(traces=2), agent()
-    served.receiver.take(Taken([root, tool(root)], {}))
+    served.receiver.take(taken([root, tool(root)]))
     assert served.receiver.overloaded() is None
 
-    served.receiver.take(Taken([agent(trace=2)], {}))
+    served.receiver.take(taken([agent(trace=2)]))
     assert served.receiver.overloaded() == "traces"
 
     served.read()

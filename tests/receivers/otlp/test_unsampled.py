@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from tests.receivers.otlp.builders import a_wire_span
+from tests.receivers.otlp.builders import a_wire_span, taken
 
 from spanscore.codec.wire import WireSpan
-from spanscore.receivers.otlp.unsampled import UnsampledUnit, add_unsampled, sorted_out
+from spanscore.receivers.otlp.unsampled import Sorting, UnsampledUnit, add_unsampled
 from spanscore.units.traces import Bounds, TraceTable
 
 Spans = list[tuple[WireSpan, bool]]
@@ -22,9 +22,17 @@ def never(_: WireSpan) -> bool:
 
 def told(spans: Spans, may: Callable[[WireSpan], bool] = never) -> tuple[list[list[bytes]], list[WireSpan]]:
     """Return the spans of each unsampled unit, root first, and the others."""
-    unsampled, others = sorted_out(spans, may)
-    units = [[unit.root.span_id, *(span_id for span_id, _ in unit.below)] for unit in unsampled]
-    return units, [span for span, _ in others]
+    unsampled, others = sorted_out(spans[::-1], may)
+    return [[*unit.ids] for unit in unsampled], [span for span, _ in others[::-1]]
+
+
+def sorted_out(spans: Spans, may: Callable[[WireSpan], bool]) -> tuple[list[UnsampledUnit], Spans]:
+    """Return the unsampled units of a request, and its other spans."""
+    request = taken(span for span, _ in spans)
+    sorting = Sorting(request, lambda root, _: may(root))
+    for (origin, places), (_, claimed) in zip(request.places[::-1], spans[::-1], strict=True):
+        sorting.read(origin, places, None if claimed else lambda *_: None)
+    return sorting.unsampled, sorting.others[::-1]
 
 
 def test_below_an_unsampled_root_no_claimed_span_keeps_its_bytes() -> None:
@@ -43,20 +51,20 @@ def test_below_a_root_that_may_be_scored_and_without_a_root_they_stay() -> None:
     root, other = a_wire_span(trace=1), a_wire_span(trace=2)
     spans = [(root, True), (a_wire_span("chat", parent=root), True), (a_wire_span("chat", trace=2, parent=other), True)]
 
-    assert told(spans, lambda span: span is root) == ([], [span for span, _ in spans])
+    assert told(spans, lambda span: span == root) == ([], [span for span, _ in spans])
 
 
 def test_a_unit_below_a_request_of_the_web_has_its_own_dice() -> None:
     request = a_wire_span(None)
-    taken, left = a_wire_span(parent=request), a_wire_span(parent=request)
-    below = [a_wire_span("chat", parent=top) for top in (taken, left)]
+    chosen, left = a_wire_span(parent=request), a_wire_span(parent=request)
+    below = [a_wire_span("chat", parent=top) for top in (chosen, left)]
 
     units, others = told(
-        [(one, one is not request) for one in (request, taken, left, *below)], lambda one: one is taken
+        [(one, one is not request) for one in (request, chosen, left, *below)], lambda one: one == chosen
     )
 
     assert units == [[left.span_id, below[1].span_id]]
-    assert others == [request, taken, below[0]]
+    assert others == [request, chosen, below[0]]
 
 
 def test_a_unit_of_another_process_below_an_unsampled_one_keeps_its_own() -> None:
@@ -64,7 +72,7 @@ def test_a_unit_of_another_process_below_an_unsampled_one_keeps_its_own() -> Non
     theirs = a_wire_span(parent=root, remote=True)
     spans = [(root, True), (theirs, True), (a_wire_span("chat", parent=theirs), True)]
 
-    units, others = told(spans, lambda span: span is theirs)
+    units, others = told(spans, lambda span: span == theirs)
 
     assert units == [[root.span_id]]
     assert others == [span for span, _ in spans[1:]]
@@ -78,7 +86,7 @@ def test_the_units_are_the_same_with_and_without_however_they_are_sent(seed: int
     def may(root: WireSpan) -> bool:
         return Random(root.span_id).random() < 0.3
 
-    apart = [sorted_out(reversed(request), may) for request in requests]
+    apart = [sorted_out(request, may) for request in requests]
     assert sum(len(unsampled) for unsampled, _ in apart) > 0
     assert closed_of(apart, may) == closed_of([([], request) for request in requests], may)
 

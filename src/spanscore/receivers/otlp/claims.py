@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
 from spanscore import semconv
-from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
+from spanscore.codec.wire import Origin, UnreadableRequest, WireSpan, resource_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.receivers.scopes import Role, Scopes, asks_nothing
 from spanscore.settings.printable import printable
 
-__all__ = ["WireClaims", "text_of"]
+__all__ = ["Mark", "WireClaims", "text_of"]
+
+Mark = Callable[[bytes, int, int], object]
+"""Body of a request, start and end of a span in it → something where the span is claimed, None where it is not."""
 
 _MOST: Final = 1_000
 """Processes and resources that are told apart at a time; then all are forgotten, and come back with their next span."""
-_CLAIMED, _MODEL_CLIENT, _UNKNOWN = Role.CLAIMED, Role.MODEL_CLIENT, Role.UNKNOWN  # not looked up for each span
 _KEY: Final = 0x0A
 _KEY_OF_UP_TO_127: Final = rb"\n[\x01-\x7f]"
 """What stands before the key of an attribute: its tag and its length. So a text that speaks of a mark betrays nothing."""
@@ -53,15 +55,15 @@ class WireClaims:
         self._resources: dict[int, Scopes] = {}
         self._processes: dict[tuple[str, str], Scopes] = {}
 
-    def role(self, span: WireSpan) -> Role:
-        """Return what spans of its scope are: the same for all of one ``Origin``."""
-        return self._scopes_of(span).role(_told(span.origin.scope_name))
+    def role(self, origin: Origin) -> Role:
+        """Return what spans of a scope are."""
+        return self._scopes_of(origin).role(_told(origin.scope_name))
 
-    def has(self, span: WireSpan, role: Role) -> bool:
-        """Whether a span of this role is claimed."""
-        if role is _UNKNOWN:
-            return self._marked(span.raw) is not None
-        return role is _CLAIMED or role is _MODEL_CLIENT
+    def mark(self, role: Role) -> Mark | None:
+        """Return what tells a claimed span of this role by its bytes; None = each is."""
+        if role is Role.CLAIMED or role is Role.MODEL_CLIENT:
+            return None
+        return self._marked if role is Role.UNKNOWN else _unmarked
 
     def is_unit(self, root: WireSpan) -> bool:
         """Whether a claimed span at the top is a unit, as far as its bytes tell: what is counted must not depend on the dice.
@@ -87,15 +89,15 @@ class WireClaims:
         return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
 
     def _is_inner(self, root: WireSpan) -> bool:
-        scopes, scope = self._scopes_of(root), _told(root.origin.scope_name)
+        scopes, scope = self._scopes_of(root.origin), _told(root.origin.scope_name)
         role = scopes.role(scope)
         is_model = role is Role.MODEL_CLIENT or (
             role is Role.UNKNOWN and text_of(root.raw, semconv.OPERATION_NAME) in semconv.MODEL_OPERATIONS
         )
         return is_model and scopes.is_inner(scope)
 
-    def _scopes_of(self, span: WireSpan) -> Scopes:
-        resource = hash(span.origin.resource)  # not the bytes, which may be many
+    def _scopes_of(self, origin: Origin) -> Scopes:
+        resource = hash(origin.resource)  # not the bytes, which may be many
         found = self._resources.get(resource)
         if found is not None:
             return found
@@ -103,8 +105,8 @@ class WireClaims:
             self._resources.clear()
             self._processes.clear()
         try:
-            attributes = span_data_of(span).resource or {}
-        except UnreadableRequest:  # another span of the resource tells
+            attributes = resource_of(origin)
+        except UnreadableRequest:
             return self._processes.setdefault(("", ""), self._scopes("some process"))
         process = _told(attributes.get("service.name", "")), str(attributes.get("service.instance.id", ""))
         scopes = self._processes.setdefault(
@@ -120,6 +122,9 @@ class WireClaims:
             ours=semconv.EVALUATOR_SCOPES,
             place=place,
         )
+
+
+def _unmarked(*_: object) -> None: ...
 
 
 def _told(name: Any) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.codec.wire import Taken, WireSpan, span_data_of, trace_state_of
+from spanscore.codec.wire import Taken, WireSpan, kept, span_data_of, trace_state_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.model.received import Received
 from spanscore.model.score import Outcome
@@ -22,7 +22,7 @@ from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.kept import KeptSpans, key_of
-from spanscore.receivers.otlp.unsampled import UnsampledUnit, add_unsampled, sorted_out
+from spanscore.receivers.otlp.unsampled import Sorting, UnsampledUnit, add_unsampled
 from spanscore.receivers.scopes import Role, scope_notes
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.inbox import Inbox
@@ -40,12 +40,12 @@ class Looked(NamedTuple):
 
     Attributes:
         taken: the request.
-        spans: those that are not ours, each with whether it is claimed.
+        sorting: of all that are not ours.
         kept: those that wait for their scores; all others are to go on now.
     """
 
     taken: Taken
-    spans: Sequence[tuple[WireSpan, bool]]
+    sorting: Sorting
     kept: Sequence[WireSpan]
 
 
@@ -152,14 +152,12 @@ class OtlpSpans:
             taken: the request.
             keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
         """
-        spans: list[tuple[WireSpan, bool]] = []
-        origin, role, claims = None, Role.UNKNOWN, self._claims
-        for span in taken.spans:
-            if span.origin is not origin:
-                origin, role = span.origin, claims.role(span)
+        roles = [self._claims.role(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
+        sorting = Sorting(taken, self._may_begin)
+        for (origin, places), role in zip(reversed(taken.places), reversed(roles), strict=True):
             if role is not _OURS:
-                spans.append((span, claims.has(span, role)))
-        return Looked(taken, spans, self._to_keep([span for span, claimed in spans if claimed]) if keep else [])
+                sorting.read(origin, places, self._claims.mark(role))
+        return Looked(taken, sorting, self._to_keep(self._claimed(taken, roles)) if keep else [])
 
     def take_in(self, looked: Looked, exit: Exit | None) -> None:
         """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
@@ -169,17 +167,29 @@ class OtlpSpans:
                     exit.pass_on(span, None)
             return
         self._ready()
-        taken, spans, kept = looked
-        of_units = [span for span, claimed in spans if claimed]
-        ours, unclaimed = len(taken.spans) - len(spans), len(spans) - len(of_units)
-        self.counts.took(len(taken.spans), taken.rejected, ours=ours, unclaimed=unclaimed)
-        roots = sum([not span.parent_id or span.parent_is_remote for span in of_units])
-        self._taken += roots
-        traces = len({span.trace_id for span in of_units})
+        taken, sorting, kept = looked
+        self.counts.took(
+            taken.total, taken.rejected, ours=taken.total - sorting.read_spans, unclaimed=sorting.unclaimed
+        )
+        self._taken += sorting.roots
+        of_units = [span for span, claimed in sorting.others if claimed]
+        traces = len({unit.root.trace_id for unit in sorting.unsampled} | {span.trace_id for span in of_units})
         self._traces_taken += traces  # a burst is read later, and may be many times what the table may hold
-        unsampled, others = sorted_out(reversed(spans), self._may_begin)  # as they end: children first
-        size = sum([len(span.raw) for span, claimed in others if claimed])
-        self._inbox.put(self, _Arrived(unsampled, others[::-1], roots, traces, kept, exit), size, must=True)
+        size = sum([len(span.raw) for span in of_units])
+        arrived = _Arrived(sorting.unsampled, sorting.others[::-1], sorting.roots, traces, kept, exit)
+        self._inbox.put(self, arrived, size, must=True)
+
+    def _claimed(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
+        claimed = list[WireSpan]()
+        for (origin, places), role in zip(taken.places, roles, strict=True):
+            marked = self._claims.mark(role)
+            if role is not _OURS:
+                claimed += [
+                    kept(taken.body, place, origin)
+                    for place in places
+                    if marked is None or marked(taken.body, place[4], place[5]) is not None
+                ]
+        return claimed
 
     def _to_keep(self, claimed: Sequence[WireSpan]) -> list[WireSpan]:
         """Return the spans of units that may be scored: of their trace's root, or of one that may begin with them."""
@@ -187,17 +197,18 @@ class OtlpSpans:
         for span in claimed:
             of_trace = span.trace_id, trace_state_of(span)
             if of_trace not in by_trace:  # by nothing else is a trace's root sampled
-                by_trace[of_trace] = self._may(span, is_trace_root=True)
+                by_trace[of_trace] = self._may(span, of_trace[1], is_trace_root=True)
             begins = span.parent_is_remote or (span.parent_id and span.parent_id not in ids)
-            if by_trace[of_trace] or (begins and self._may(span, is_trace_root=False)):
+            if by_trace[of_trace] or (begins and self._may(span, of_trace[1], is_trace_root=False)):
                 kept.append(span)
         return kept
 
-    def _may_begin(self, root: WireSpan) -> bool:
-        return self._may(root, is_trace_root=not root.parent_id)
+    def _may_begin(self, root: WireSpan, trace_state: bytes | None = None) -> bool:
+        state = trace_state_of(root) if trace_state is None else str(trace_state, "utf-8", "replace")
+        return self._may(root, state, is_trace_root=not root.parent_id)
 
-    def _may(self, span: WireSpan, *, is_trace_root: bool) -> bool:
-        return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state_of(span)))
+    def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
+        return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state))
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 

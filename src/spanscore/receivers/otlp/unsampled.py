@@ -1,21 +1,22 @@
 """Units that no rate would take are told at the door, where their root tells it in the same request: most traces come whole.
 
 Of their spans the ids are kept, as more of the unit may have come before, or come yet. Their bytes, which nobody will read, are
-gone before anybody waits for them.
+not even copied out of the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from spanscore.codec.wire import WireSpan
+from spanscore.codec.wire import Origin, SpanPlace, Taken, WireSpan, kept
+from spanscore.receivers.otlp.claims import Mark
 from spanscore.units.traces import TraceTable
 
-__all__ = ["UnsampledUnit", "add_unsampled", "sorted_out"]
+__all__ = ["Sorting", "UnsampledUnit", "add_unsampled"]
 
-_Claimable = tuple[WireSpan, bool]
-_NO_UNIT: Final = list[tuple[bytes, bytes]]()
+_Ids = dict[bytes, bytes]
+_NO_UNIT: Final = _Ids()
 """What spans are of that are not claimed, with nothing claimed above them."""
 
 
@@ -24,52 +25,107 @@ class UnsampledUnit(NamedTuple):
 
     Attributes:
         root: its top-most span.
-        below: span id and parent's id of each claimed span below it.
+        ids: span id → parent's id of its claimed spans, parents before children.
     """
 
     root: WireSpan
-    below: list[tuple[bytes, bytes]]
+    ids: dict[bytes, bytes]
 
 
-def sorted_out(
-    spans: Iterable[_Claimable], may: Callable[[WireSpan], bool]
-) -> tuple[list[UnsampledUnit], list[_Claimable]]:
-    """Return what of a request is of unsampled units, and all other spans.
+class Sorting:
+    """The spans of one request → what is of unsampled units, and all others.
 
     Args:
-        spans: each with whether it is claimed, parents before children: what comes the other way round is of the others.
-        may: whether a unit may be scored, by its root.
+        taken: the request.
+        may: whether a unit may be scored, by its root and its tracestate; None = that was not read.
+
+    Attributes:
+        unsampled: units that are told to be so.
+        others: each with whether it is claimed, the last one first.
+        read_spans: how many were read.
+        roots: how many claimed ones begin a unit for sure.
+        unclaimed: spans.
     """
-    unsampled, others = list[UnsampledUnit](), list[_Claimable]()
-    traces = dict[bytes, dict[bytes, list[tuple[bytes, bytes]]]]()  # trace → span → what is below its unit's root
-    for entry in spans:
-        span, claimed = entry
-        trace_id, span_id, parent_id, is_remote, _, _ = span
-        known = traces.get(trace_id)
-        if known is None:
-            known = traces[trace_id] = {}
-        below = _NO_UNIT if is_remote or not parent_id else known.get(parent_id)
-        if below is not None and below is not _NO_UNIT:
-            known[span_id] = below
-            if claimed:
-                below.append((span_id, parent_id))
-                continue
-        elif below is _NO_UNIT and not claimed:
-            known[span_id] = _NO_UNIT
-        elif below is _NO_UNIT and not may(span):
-            unit = UnsampledUnit(span, [])
-            known[span_id] = unit.below
-            unsampled.append(unit)
-            continue
-        others.append(entry)
-    return unsampled, others
+
+    def __init__(self, taken: Taken, may: Callable[[WireSpan, bytes | None], bool]) -> None:
+        self._body = taken.body
+        self._may = may
+        self._alone: dict[bytes, _Ids] = {}  # trace → the ids of its unit, as long as all that is read of it is of that
+        self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → the ids of what it is of
+        self.unsampled = list[UnsampledUnit]()
+        self.others = list[tuple[WireSpan, bool]]()
+        self.read_spans = self.roots = self.unclaimed = 0
+
+    def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None) -> None:
+        """Read spans from the last to the first: they come as they end, children before their parents.
+
+        Args:
+            origin: whose they are.
+            places: where they stand.
+            marked: tells claimed ones; None = all are.
+        """
+        alone, body = self._alone, self._body
+        self.read_spans += len(places)
+        for place in reversed(places):
+            trace_id, span_id, parent_id, is_remote, start, end, _ = place
+            claimed = marked is None or marked(body, start, end) is not None
+            ids = alone.get(trace_id)
+            if ids is not None and claimed and parent_id in ids and not is_remote and span_id not in ids:
+                ids[span_id] = parent_id
+            else:
+                self._look_closer(place, origin, claimed=claimed)
+
+    def _look_closer(self, place: SpanPlace, origin: Origin, *, claimed: bool) -> None:
+        """Read a span that is not just one more of the one unsampled unit of its trace."""
+        trace_id, span_id, parent_id, is_remote, _, _, trace_state = place
+        above = _NO_UNIT if is_remote or not parent_id else self._above(trace_id, parent_id)
+        self.unclaimed += not claimed
+        self.roots += claimed and (is_remote or not parent_id)
+        span = kept(self._body, place, origin)
+        if above is None:
+            pass
+        elif above is not _NO_UNIT:
+            self._known(trace_id)[span_id] = above
+            if claimed and span_id not in above:
+                above[span_id] = parent_id
+                return
+        elif not claimed:
+            self._known(trace_id)[span_id] = _NO_UNIT
+        elif not self._may(span, trace_state):
+            self._begin(span)
+            return
+        self.others.append((span, claimed))
+
+    def _begin(self, root: WireSpan) -> None:
+        ids = {root.span_id: root.parent_id}
+        self.unsampled.append(UnsampledUnit(root, ids))
+        if root.trace_id in self._alone or root.trace_id in self._mixed:
+            self._known(root.trace_id)[root.span_id] = ids
+        else:
+            self._alone[root.trace_id] = ids
+
+    def _above(self, trace_id: bytes, parent_id: bytes) -> _Ids | None:
+        """Return the ids of what a span is of; None where its parent is not known."""
+        ids = self._alone.get(trace_id)
+        if ids is not None:
+            return ids if parent_id in ids else None
+        known = self._mixed.get(trace_id)
+        return None if known is None else known.get(parent_id)
+
+    def _known(self, trace_id: bytes) -> dict[bytes, _Ids]:
+        """Return what is known of the spans of a trace, one by one."""
+        ids = self._alone.pop(trace_id, None)
+        if ids is not None:
+            self._mixed[trace_id] = dict.fromkeys(ids, ids)
+        return self._mixed.setdefault(trace_id, {})
 
 
 def add_unsampled(table: TraceTable, units: Sequence[UnsampledUnit], now_ns: int) -> None:
     """Have a table know the spans of unsampled units."""
-    for root, below in units:
+    for root, ids in units:
+        if table.begins(root, ids, now_ns):
+            continue
         table.add(root, claimed=True, now_ns=now_ns)
-        if not table.adopts(root, [span_id for span_id, _ in below]):
-            for span_id, parent_id in below:
-                span = WireSpan(root.trace_id, span_id, parent_id, False, b"", root.origin)
-                table.add(span, claimed=True, now_ns=now_ns)
+        for span_id, parent_id in [*ids.items()][1:]:
+            span = WireSpan(root.trace_id, span_id, parent_id, False, b"", root.origin)
+            table.add(span, claimed=True, now_ns=now_ns)

@@ -1,0 +1,109 @@
+"""A request as SDKs write it → where its messages stand in it: nothing is copied, and of a span no byte is looked at.
+
+Anything else (fields that we do not know, or that come twice though there is one of them) is for protobuf to make sense of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+__all__ = ["ScopePlace", "walked"]
+
+_FIRST, _SECOND, _SCHEMA = 0x0A, 0x12, 0x1A
+"""Tags of fields 1 to 3, each of which has a length; 3 is the schema's URL."""
+_MORE: Final = 0x80
+"""Of a byte of a number: another one follows."""
+_LONGEST: Final = 5
+"""Bytes of a length: protobuf has none of more than 2 GiB."""
+
+_Place = tuple[int, int]
+
+
+class ScopePlace(NamedTuple):
+    """One ``ScopeSpans``.
+
+    Attributes:
+        resource: the message, as bytes.
+        scope: likewise.
+        resource_schema: URL; empty where there is none.
+        scope_schema: likewise.
+        spans: start and end of each ``Span`` in the body.
+    """
+
+    resource: bytes
+    scope: bytes
+    resource_schema: str
+    scope_schema: str
+    spans: Sequence[_Place]
+
+
+def walked(body: bytes) -> list[ScopePlace] | None:
+    """Return what an ``ExportTraceServiceRequest`` is of; None where it is not as SDKs write it, or is none."""
+    found = list[ScopePlace]()
+    request = _parts(body, 0, len(body))
+    if request is None or request.second or request.schema:
+        return None
+    for start, end in request.first:
+        of = _parts(body, start, end)
+        if of is None or len(of.first) > 1:
+            return None
+        for scope_start, scope_end in of.second:
+            scope = _parts(body, scope_start, scope_end)
+            if scope is None or len(scope.first) > 1:
+                return None
+            messages = _message(body, of.first), _message(body, scope.first)
+            found.append(ScopePlace(*messages, of.schema, scope.schema, scope.second))
+    return found
+
+
+class _Parts(NamedTuple):
+    first: list[_Place]
+    second: list[_Place]
+    schema: str
+
+
+def _parts(body: bytes, at: int, end: int) -> _Parts | None:
+    """Return where the fields of a message stand; None where there are others than the three, or they do not end with it."""
+    first, second, schemas = list[_Place](), list[_Place](), list[_Place]()
+    while at < end:
+        tag = body[at]
+        if at + 2 < end and body[at + 1] >= _MORE > body[at + 2]:  # a length as most spans have
+            start = at + 3
+            at = start + (body[at + 1] & 0x7F | body[at + 2] << 7)
+        else:
+            size, start = _length(body, at + 1, end)
+            at = start + size
+        if not start <= at <= end:
+            return None
+        if tag == _SECOND:
+            second.append((start, at))
+        elif tag == _FIRST:
+            first.append((start, at))
+        elif tag == _SCHEMA and not schemas:
+            schemas.append((start, at))
+        else:
+            return None
+    schema = _text(_message(body, schemas))
+    return None if schema is None else _Parts(first, second, schema)
+
+
+def _length(body: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the length that stands there, and what comes after it; -1 where there is none."""
+    size = 0
+    for number, byte in enumerate(body[at : min(end, at + _LONGEST)]):
+        size |= (byte & 0x7F) << 7 * number
+        if byte < _MORE:
+            return size, at + number + 1
+    return -1, at
+
+
+def _message(body: bytes, places: Sequence[_Place]) -> bytes:
+    return body[slice(*places[0])] if places else b""
+
+
+def _text(message: bytes) -> str | None:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        return None
