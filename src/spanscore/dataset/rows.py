@@ -17,7 +17,7 @@ from spanscore.codec.text import wire_value
 from spanscore.errors import ConfigurationError, writing
 from spanscore.model.score import Label, Outcome, Score
 
-__all__ = ["COLUMNS", "Row", "RowFile", "row_key", "write_rows"]
+__all__ = ["COLUMNS", "Row", "RowFile", "read_rows", "row_key", "write_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class Row:
             its own. By it a later run knows what was paid for.
         value: on the metric's own scale; None unless ``outcome`` is ``scored``.
         quality: 0…1, 1 good; None for an open scale.
+        series: metric version, judge model and votes; empty in a file of an earlier release.
         reason: for every other outcome, what happened, without content.
         explanation: the judge's words or the counts behind the value; may quote the sample.
         stratum: ``fallback``, where another judge than the one configured was asked; None otherwise.
@@ -43,6 +44,7 @@ class Row:
     key: str
     metric: str
     version: str
+    series: str = ""
     outcome: Outcome
     value: float | None = None
     quality: float | None = None
@@ -69,6 +71,7 @@ class Row:
             key=key,
             metric=score.metric,
             version=score.version,
+            series=score.series,
             outcome=score.outcome,
             value=score.value,
             quality=score.quality,
@@ -215,6 +218,15 @@ class RowFile:
         others = [row for key, row in self._known.items() if key not in keys]
         write_rows(self.path, [*mine, *others])
         return len(others)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a file, ``.jsonl`` or ``.csv``; of one that is not there none.
+
+    Raises:
+        ConfigurationError: another ending, or no rows of ours in it.
+    """
+    yield from _read(path, _format(path))
 
 
 def _read(path: Path, form: _Format) -> Iterator[Row]:
