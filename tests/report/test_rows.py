@@ -41,6 +41,7 @@ def test_score_on_unit_and_evaluation_span_counts_once_and_tells_all() -> None:
             probability=0.5,
             range=(0.0, 1.0),
             pass_at=0.5,
+            series="1",
             judge_model="m",
             input_tokens=40,
             output_tokens=2,

@@ -31,6 +31,7 @@ class ReportRow:
         probability: with which this (unit × metric) was chosen, (0, 1]; None = it was not sampled.
         range: lowest and highest value; None = open or not known.
         pass_at: lowest quality that passes; None = not known.
+        series: metric version, judge and votes; None = the spans do not tell.
         name: of the unit.
         trace_id: 32 hex digits.
         question: None where it was not captured; likewise ``answer`` and ``contexts``.
@@ -51,6 +52,7 @@ class ReportRow:
     range: tuple[float, float] | None = None
     direction: Direction = "higher"
     pass_at: float | None = None
+    series: str | None = None
     judge_model: str | None = None
     input_tokens: int = 0
     output_tokens: int = 0

@@ -209,6 +209,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         range=scale.range,
         direction=scale.direction,
         pass_at=_finite(held.get(semconv.METRIC_PASS_AT)),
+        series=None if held.get(semconv.SERIES) is None else as_text(held[semconv.SERIES]),
         judge_model=None if held.get(semconv.JUDGE_MODEL) is None else as_text(held[semconv.JUDGE_MODEL]),
         input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),

@@ -1,0 +1,140 @@
+"""What a judge said of labelled samples, wherever it stands: in the lines themselves, in rows of ``score``, on spans."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from spanscore.cli._lines import stored_spans
+from spanscore.codec.content_hash import content_hash
+from spanscore.dataset.rows import Row, read_rows, row_key
+from spanscore.errors import ConfigurationError
+from spanscore.model.label import Judged, LabelledSample
+from spanscore.model.score import Scale
+from spanscore.report.rows import ReportRow, unit_name
+from spanscore.report.spans import Spans
+
+_R = TypeVar("_R", Row, ReportRow)
+
+__all__ = ["JudgeVerdict", "JudgeVerdicts", "verdicts_in_lines", "verdicts_in_scores"]
+
+
+class JudgeVerdict(NamedTuple):
+    """What a judge said of one sample.
+
+    Attributes:
+        series: empty where nobody knows.
+        weight: 1 / probability with which it was chosen to be judged.
+    """
+
+    passed: bool
+    series: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeVerdicts:
+    """What a judge said.
+
+    Attributes:
+        labelled: one per labelled sample, in their order; None = it said nothing of it.
+        window: everything that it was asked in the window from which the labels are, these among it; empty = not known.
+    """
+
+    labelled: tuple[JudgeVerdict | None, ...]
+    window: tuple[JudgeVerdict, ...] = ()
+
+    def of(self, series: str) -> JudgeVerdicts:
+        """Return those of one series."""
+        labelled = (one if one is not None and one.series == series else None for one in self.labelled)
+        return JudgeVerdicts(tuple(labelled), tuple(one for one in self.window if one.series == series))
+
+
+def verdicts_in_lines(samples: Iterable[LabelledSample], metric: str, scale: Callable[[], Scale]) -> JudgeVerdicts:
+    """Return what ``scores`` of the lines say; ``scale`` is asked where a value has no label.
+
+    Raises:
+        ConfigurationError: the scale is not known, or open.
+    """
+    return JudgeVerdicts(tuple(_of_line(one.judged.get(metric), scale) for one in samples))
+
+
+def verdicts_in_scores(path: Path, samples: Sequence[LabelledSample], metric: str) -> JudgeVerdicts:
+    """Return what a file of rows of ``spanscore score --out``, or of spans with scores, says.
+
+    Rows are found by what is in the samples, spans by ``trace_id`` and ``span_id``.
+
+    Raises:
+        ConfigurationError: it cannot be read, or holds no verdict of the metric.
+    """
+    return _on_spans(path, samples, metric) if _holds_spans(path) else _in_rows(path, samples, metric)
+
+
+def _of_line(judged: Judged | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
+    if judged is None:
+        return None
+    label = judged.label
+    if label is None and judged.value is not None:
+        known = scale()
+        label = known.label(known.quality(judged.value))
+    return None if label is None else JudgeVerdict(label == "pass", judged.series)
+
+
+def _holds_spans(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            first = json.loads(next((line for line in lines if line.strip()), "null"))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError:
+        return False  # rows may be cells
+    return isinstance(first, dict) and "resourceSpans" in first
+
+
+def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:
+    judged = [row for row in rows if row.label]
+    found = [row for row in judged if row.metric == metric]
+    if not found:
+        names = ", ".join(sorted({row.metric for row in judged})) or "none at all"
+        raise ConfigurationError(f"{path} holds no verdict of {metric!r}; it has {names}")
+    return found
+
+
+def _in_rows(path: Path, samples: Sequence[LabelledSample], metric: str) -> JudgeVerdicts:
+    rows = _of_metric(path, metric, (row for row in read_rows(path) if row.stratum is None))
+    by_key = {row.key: _of_row(row) for row in rows}
+    every_series = {row.series for row in rows}
+    seen: Counter[str] = Counter()
+    labelled: list[JudgeVerdict | None] = []
+    for one in samples:
+        if one.sample is None:
+            labelled.append(None)
+            continue
+        content = content_hash(one.sample)
+        keys = (row_key(content, seen[content], metric, series) for series in every_series)
+        labelled.append(next((by_key[key] for key in keys if key in by_key), None))
+        seen[content] += 1
+    return JudgeVerdicts(tuple(labelled), tuple(by_key.values()))
+
+
+def _of_row(row: Row) -> JudgeVerdict:
+    return JudgeVerdict(row.label == "pass", row.series)
+
+
+def _on_spans(path: Path, samples: Sequence[LabelledSample], metric: str) -> JudgeVerdicts:
+    with stored_spans(str(path)) as spans:
+        rows = _of_metric(path, metric, Spans.read(spans).rows())
+    by_unit = {row.unit: _of_unit(row) for row in rows}
+    labelled = (
+        None if one.label is None or one.label.unit is None else by_unit.get(unit_name(one.label.unit))
+        for one in samples
+    )
+    return JudgeVerdicts(tuple(labelled), tuple(by_unit.values()))
+
+
+def _of_unit(row: ReportRow) -> JudgeVerdict:
+    return JudgeVerdict(row.label == "pass", row.series or "", row.weight)

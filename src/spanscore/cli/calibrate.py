@@ -1,0 +1,270 @@
+"""``spanscore calibrate``: labels and what the judge said → how good the judge is, and what its pass rate really is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from spanscore.cli._config_report import valid
+from spanscore.cli._verdicts import JudgeVerdicts, verdicts_in_lines, verdicts_in_scores
+from spanscore.codec.labelled import passes, read_labelled
+from spanscore.errors import ConfigurationError, writing
+from spanscore.line.tables import Fitting
+from spanscore.line.terminal import Terminal
+from spanscore.metrics.catalog.registry import built_ins, own_name
+from spanscore.model.label import LabelledSample
+from spanscore.model.score import UNIT_INTERVAL, Scale
+from spanscore.monitoring.calibration import Calibration, Estimated, LabelledPair
+from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.estimates import Moments, interval, mean, moments
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LABELS.jsonl",
+            help='Samples with what a human said, a line each: {"human": true, "user_input": …, "response": …}; or the '
+            "annotations of ragas.",
+        ),
+    ],
+    metric: Annotated[str, typer.Option("--metric", "-m", help="Whose judge, by the name that its scores have.")],
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What the judge said, where the lines have no scores: rows of spanscore score --out, found by their sample; "
+            "or spans with scores (OTLP-JSON lines), found by trace_id and span_id. All of it is the window that is told of.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A spanscore.yaml: the metric's scale, where humans gave numbers and it is no built-in."),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Only labels of this name, where the file has several.")] = None,
+    series: Annotated[str | None, typer.Option(help="Only verdicts of this series, where there are several.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The file to write; calibration-METRIC-SERIES.json here if not given."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Hold a judge against human labels: how often it is right, and what its pass rate is when that is taken into account.
+
+    [bold]spanscore score labels.jsonl --config spanscore.yaml -m faithfulness --out scores.jsonl[/bold], then [bold]spanscore
+    calibrate labels.jsonl -m faithfulness --scores scores.jsonl[/bold]. Of live traffic [bold]--scores spans.jsonl[/bold], and
+    labels with trace_id and span_id.
+
+    The file that it writes is for [bold]monitoring: {calibrations: [FILE]}[/bold] and [bold]spanscore report --calibration
+    FILE[/bold]: they correct the pass rate of that series, and of no other. Refused are fewer than 5 labels of what humans
+    passed or failed, and a judge that tells the two hardly apart.
+    """
+    scale = _scale_of(metric, config)
+    samples = read_labelled(file, metric=metric, name=label)
+    said = verdicts_in_lines(samples, metric, scale) if scores is None else verdicts_in_scores(scores, samples, metric)
+    found = _found(file, metric, samples, said.of(_series(said, series)), scale)
+    path = _written(found, out)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found, path), indent=2))
+        return
+    console = Terminal(highlight=False, markup=False)
+    for part in _parts(found, path):
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class _CalibrateRun:
+    """What labels and verdicts say.
+
+    Attributes:
+        series: empty where the verdicts tell none.
+        window: the sums of all verdicts, 1 = passed; None where only those of labels are known.
+        left_out: labels without a verdict.
+    """
+
+    metric: str
+    series: str
+    calibration: Calibration
+    window: Moments | None
+    left_out: int
+
+    @property
+    def rates(self) -> dict[str, Estimated]:
+        """The pass rate of the window in each way that it can be told, the best one first; none where it is not known."""
+        if self.window is None:
+            return {}
+        of = self.calibration
+        raw = Estimated(mean(self.window), *interval(self.window))
+        return {"fresh": of.fresh(self.window), "corrected": of.corrected(self.window), "raw": raw}
+
+
+def _found(
+    file: Path, metric: str, samples: Sequence[LabelledSample], verdicts: JudgeVerdicts, scale: Callable[[], Scale]
+) -> _CalibrateRun:
+    judged = [(one, verdict) for one, verdict in zip(samples, verdicts.labelled, strict=True) if verdict is not None]
+    if not judged:
+        raise ConfigurationError(_how_to_judge(file, metric, samples))
+    pairs = [
+        LabelledPair(_passed(file, one, scale), verdict.passed, one.probability, verdict.weight)
+        for one, verdict in judged
+    ]
+    window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
+    return _CalibrateRun(
+        metric=metric,
+        series=judged[0][1].series,
+        calibration=Calibration.of(pairs),
+        window=window if window.n > len(judged) else None,  # of the labels alone it is what their humans say
+        left_out=len(samples) - len(judged),
+    )
+
+
+def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
+    """Return what tells a metric's scale when it is needed: true, false and labels pass and fail need none."""
+
+    def scale() -> Scale:
+        if config is not None:
+            named = {one.name: one.scale for one in valid(config).metrics}
+        else:
+            named = {name: kind.scale for name, kind in built_ins().items() if isinstance(kind.scale, Scale)}
+        known = named.get(metric) or named.get(own_name(metric))
+        if known is None:
+            raise ConfigurationError(
+                f"the scale of {metric!r} is not known: say --config spanscore.yaml, or write true and false"
+            )
+        return known
+
+    return scale
+
+
+def _passed(file: Path, one: LabelledSample, scale: Callable[[], Scale]) -> bool:
+    try:
+        return passes(one.human, UNIT_INTERVAL if isinstance(one.human, bool | str) else scale())
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{file}: line {one.line}: {error}") from error
+
+
+def _series(verdicts: JudgeVerdicts, asked: str | None) -> str:
+    """Return the one series of which verdicts are taken.
+
+    Raises:
+        ConfigurationError: there are several, and none was asked for; or none of it.
+    """
+    counts = Counter(verdict.series for verdict in verdicts.labelled if verdict is not None)
+    if asked is not None and asked not in counts:
+        raise ConfigurationError(f"no label has a verdict of series {asked!r}; there are: {_counted(counts)}")
+    if asked is None and len(counts) > 1:
+        raise ConfigurationError(f"the verdicts are of several series, choose one with --series: {_counted(counts)}")
+    return next(iter(counts), "") if asked is None else asked
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{series or 'not known'} ({count})" for series, count in counts.most_common()) or "none"
+
+
+def _how_to_judge(file: Path, metric: str, samples: Sequence[LabelledSample]) -> str:
+    told = f"none of the {len(samples)} labels has a verdict of {metric!r}. "
+    if not any(one.sample is not None for one in samples):
+        return told + (
+            "Give the spans that carry its scores, and trace_id and span_id in each line: "
+            f"spanscore calibrate {file} --metric {metric} --scores spans.jsonl"
+        )
+    return told + (
+        f"Let the judge say it:\nspanscore score {file} --config spanscore.yaml --metrics {metric} --out scores.jsonl\n"
+        f"spanscore calibrate {file} --metric {metric} --scores scores.jsonl"
+    )
+
+
+def _written(found: _CalibrateRun, out: Path | None) -> Path | None:
+    """Write the file, and return where; None where no series is known, of which alone it would hold."""
+    if not found.series:
+        if out is not None:
+            raise ConfigurationError(
+                "the verdicts tell no series, of which alone a file would hold: give --scores, or series in scores"
+            )
+        return None
+    saved = SavedCalibration(found.metric, found.series, found.calibration)
+    path = out or Path(saved.file_name)
+    with writing(path):
+        path.write_text(saved.text, encoding="utf-8")
+    return path
+
+
+def _parts(found: _CalibrateRun, path: Path | None) -> Iterator[Fitting | Text]:
+    of = found.calibration
+    yield Text(
+        f"{found.metric}: {of.labels:,} labels, humans passed {of.human_passed:,} and failed {of.human_failed:,}"
+    )
+    counts = [
+        ("judge passed", f"{of.true_pass.n:,}", f"{of.false_pass.n:,}"),
+        ("judge failed", f"{of.false_fail.n:,}", f"{of.true_fail.n:,}"),
+    ]
+    yield Fitting(("", "humans passed", "humans failed"), counts)
+    rows = [
+        (_QUALITIES[name], f"{one.value:.2f}", f"{one.low:.2f} to {one.high:.2f}")
+        for name, one in _qualities(of).items()
+    ]
+    yield Fitting(("the judge", "", "95 % interval"), rows)
+    if found.window is not None:
+        rows = [
+            (_RATES[name], f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}") for name, one in found.rates.items()
+        ]
+        yield Fitting(("", "pass rate", "95 % interval"), rows, title=f"the {found.window.n:,.0f} units that it judged")
+    for note in _notes(found):
+        yield Text(f"– {note}")
+    if path is not None:
+        yield Text(f"\nwritten to {path}; for the configuration:\nmonitoring: {{calibrations: [{path}]}}")
+
+
+_QUALITIES = {
+    "sensitivity": "sensitivity: of what humans pass, it passes",
+    "specificity": "specificity: of what humans fail, it fails",
+    "informedness": "J, sensitivity + specificity − 1",
+    "kappa": "Cohen's κ",
+}
+_RATES = {
+    "fresh": "by the labels, which are of this window (PPI++)",
+    "corrected": "corrected by sensitivity and specificity",
+    "raw": "raw: as the judge says",
+}
+
+
+def _qualities(of: Calibration) -> dict[str, Estimated]:
+    return {name: getattr(of, name) for name in _QUALITIES}
+
+
+def _notes(found: _CalibrateRun) -> Iterator[str]:
+    of = found.calibration
+    if of.assumed_random:
+        yield "no label tells with which probability it was drawn: they are assumed to be a random part of what was judged"
+    else:
+        yield "each label counts by the probability with which it was drawn"
+    if found.left_out:
+        yield f"{found.left_out} labels have no verdict of the judge and are left out"
+    yield f"a true drop of the pass rate shows as {of.informedness.value:.2f} × the drop"
+    if not found.series:
+        yield "the verdicts tell no series, of which alone a file would hold: none is written"
+
+
+def _as_json(found: _CalibrateRun, path: Path | None) -> dict[str, Any]:
+    of = found.calibration
+    return {
+        "metric": found.metric,
+        "series": found.series or None,
+        "labels": {"passed": of.human_passed, "failed": of.human_failed, "left_out": found.left_out},
+        "counts": {name: getattr(of, name).n for name in ("true_pass", "false_fail", "false_pass", "true_fail")},
+        "assumed_random": of.assumed_random,
+        **{name: one._asdict() for name, one in _qualities(of).items()},
+        "window": None
+        if found.window is None
+        else {"units": found.window.n, **{name: one._asdict() for name, one in found.rates.items()}},
+        "file": None if path is None else str(path),
+    }

@@ -1,0 +1,199 @@
+"""``spanscore calibrate``: labels and verdicts become a table, JSON and a file; what is missing is told with what gives it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from tests.sinks.builders import score, unit
+from tests.sinks.memory import Memory
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+from spanscore.codec.otlp import json_line
+from spanscore.errors import ConfigurationError
+from spanscore.metrics import ExactMatch
+from spanscore.model.span import UnitKey
+from spanscore.monitoring.calibration_file import read_calibration
+from spanscore.sinks.evaluation_span import EvaluationSpans
+
+SERIES = "1+abc/judge/1"
+COUNTS = {(True, True): 60, (True, False): 6, (False, True): 5, (False, False): 20}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written(*lines: Mapping[str, Any], name: str = "labels.jsonl") -> Path:
+    file = Path(name)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def verdict(judge: bool, series: str = SERIES) -> dict[str, Any]:
+    return {"faithfulness": {"label": "pass" if judge else "fail", "series": series}}
+
+
+def labels(**more: Any) -> list[dict[str, Any]]:
+    found = [verdicts for verdicts, count in COUNTS.items() for _ in range(count)]
+    return [{"human": human, "scores": verdict(judge), **more} for human, judge in found]
+
+
+def ran(*arguments: Any, command: str = "calibrate") -> Any:
+    return CliRunner().invoke(app(), [command, *map(str, arguments)])
+
+
+def told(*arguments: Any) -> dict[str, Any]:
+    result = ran(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def error_of(*arguments: Any) -> str:
+    result = ran(*arguments)
+    assert isinstance(result.exception, ConfigurationError)
+    return str(result.exception)
+
+
+def test_labels_become_a_table_and_a_file_named_by_metric_and_series() -> None:
+    result = ran(written(*labels()), "-m", "faithfulness")
+
+    assert result.exit_code == 0, result.output
+    for words in (
+        "91 labels, humans passed 66 and failed 25",
+        "Cohen's κ",
+        "0.71 × the drop",
+        "assumed to be a random",
+    ):
+        assert words in result.stdout
+    saved = read_calibration("calibration-faithfulness-1-abc-judge-1.json")
+    assert (saved.metric, saved.series, saved.calibration.labels) == ("faithfulness", SERIES, 91)
+
+
+def test_json_tells_the_same_for_a_program() -> None:
+    found = told(written(*labels(probability=0.5)), "-m", "faithfulness", "-o", "mine.json")
+
+    assert found["counts"] == {"true_pass": 60, "false_fail": 6, "false_pass": 5, "true_fail": 20}
+    assert found["sensitivity"]["value"] == pytest.approx(60 / 66)
+    assert (found["assumed_random"], found["window"], found["file"]) == (False, None, "mine.json")
+
+
+def test_score_and_calibrate_are_two_commands_on_one_file() -> None:
+    right = {"response": "yes", "reference": "yes"}
+    lines = [{"human": True, "id": n, **right} for n in range(8)] + [
+        {"human": False, "id": n, "response": f"{n}", "reference": "yes"} for n in range(6)
+    ]
+    others = [{"response": f"other {n}", "reference": "yes"} for n in range(6)]
+    everything = written(*lines, *others, name="window.jsonl")
+
+    scored = ran(everything, "-m", "exact_match", "--out", "scores.jsonl", command="score")
+    found = told(written(*lines), "-m", "exact_match", "--scores", "scores.jsonl")
+
+    assert scored.exit_code == 0, scored.output
+    assert found["series"] == ExactMatch().series
+    assert found["counts"] == {"true_pass": 8, "false_fail": 0, "false_pass": 0, "true_fail": 6}
+    assert found["window"]["units"] == 20
+    assert [*found["window"]] == ["units", "fresh", "corrected", "raw"]
+    assert found["window"]["raw"]["value"] == pytest.approx(0.4)
+
+
+def test_live_units_are_found_on_their_spans_and_count_by_their_probability() -> None:
+    lines, spans = [], list[ReadableSpan]()
+    for number, (human, judge) in enumerate(labels_of(COUNTS), 1):
+        memory, key = Memory(), UnitKey(number, number)
+        chance = 0.5 if judge else 1.0
+        EvaluationSpans(memory.providers).emit(at(key), [score(value=float(judge), probability=chance, series=SERIES)])
+        spans += memory.spans
+        lines.append({"human": human, "trace_id": f"{number:032x}", "span_id": f"{number:016x}"})
+    Path("spans.jsonl").write_text(json_line(spans))
+
+    found = told(written(*lines[:-1]), "-m", "faithfulness", "--scores", "spans.jsonl")
+
+    assert found["sensitivity"]["value"] == pytest.approx(120 / 126)
+    assert found["window"]["raw"]["value"] == pytest.approx(130 / 156)
+
+
+def labels_of(counts: Mapping[tuple[bool, bool], int]) -> list[tuple[bool, bool]]:
+    return [verdicts for verdicts, count in counts.items() for _ in range(count)]
+
+
+def at(key: UnitKey) -> Any:
+    found = unit()
+    return replace(found, key=key, spans=tuple(replace(one, trace_id=key[0], span_id=key[1]) for one in found.spans))
+
+
+def test_labels_without_a_verdict_tell_the_commands_that_give_it() -> None:
+    with_samples = error_of(written({"human": True, "response": "yes"}), "-m", "faithfulness")
+    by_ids = error_of(written({"human": True, "trace_id": "1" * 32, "span_id": "2" * 16}), "-m", "faithfulness")
+
+    assert (
+        "spanscore score labels.jsonl --config spanscore.yaml --metrics faithfulness --out scores.jsonl" in with_samples
+    )
+    assert "spanscore calibrate labels.jsonl --metric faithfulness --scores scores.jsonl" in with_samples
+    assert "--scores spans.jsonl" in by_ids
+
+
+def test_some_labels_without_a_verdict_are_left_out_and_counted() -> None:
+    result = ran(written(*labels(), {"human": True}), "-m", "faithfulness")
+
+    assert "1 labels have no verdict" in result.stdout
+
+
+def test_verdicts_of_several_series_are_never_mixed() -> None:
+    file = written(*labels(), {"human": True, "scores": verdict(True, "other")})
+
+    assert "of several series, choose one with --series: 1+abc/judge/1 (91), other (1)" in error_of(
+        file, "-m", "faithfulness"
+    )
+    assert told(file, "-m", "faithfulness", "--series", SERIES)["labels"] == {"passed": 66, "failed": 25, "left_out": 1}
+    assert "no label has a verdict of series 'none'" in error_of(file, "-m", "faithfulness", "--series", "none")
+
+
+def test_verdicts_without_a_series_are_told_and_not_kept() -> None:
+    lines = [
+        {**line, "scores": {"faithfulness": float(line["scores"]["faithfulness"]["label"] == "pass")}}
+        for line in labels()
+    ]
+
+    result = ran(written(*lines), "-m", "faithfulness")
+
+    assert "the verdicts tell no series" in result.stdout
+    assert not [*Path().glob("calibration*")]
+    assert "tell no series" in error_of(written(*lines), "-m", "faithfulness", "--out", "mine.json")
+
+
+def test_too_few_labels_are_refused_with_the_counts() -> None:
+    lines = [line for line in labels() if line["human"]]
+
+    assert "humans passed 66 and failed 0" in error_of(written(*lines), "-m", "faithfulness")
+
+
+def test_a_number_that_is_not_on_the_scale_is_told_by_its_line() -> None:
+    file = written(*labels(), {"human": 7, "scores": verdict(True)})
+
+    assert "labels.jsonl: line 92: 7 is not on the metric's scale, 0 to 1" in error_of(file, "-m", "faithfulness")
+
+
+def test_the_scale_of_a_metric_that_is_no_built_in_must_be_told() -> None:
+    lines = [{"human": 1, "scores": {"mine": {"label": "pass", "series": "s"}}}]
+    Path("spanscore.yaml").write_text("metrics: [{exact_match: {name: mine}}]\n")
+
+    assert "the scale of 'mine' is not known: say --config" in error_of(written(*lines), "-m", "mine")
+    assert "humans passed 1 and failed 0" in error_of(written(*lines), "-m", "mine", "--config", "spanscore.yaml")
+
+
+def test_a_file_of_other_metrics_says_which_it_has() -> None:
+    written({"response": "yes", "reference": "yes"}, name="samples.jsonl")
+    ran("samples.jsonl", "-m", "exact_match", "--out", "scores.jsonl", command="score")
+
+    assert "holds no verdict of 'faithfulness'; it has exact_match" in error_of(
+        written(*labels()), "-m", "faithfulness", "--scores", "scores.jsonl"
+    )
