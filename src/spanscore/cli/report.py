@@ -9,6 +9,7 @@ import typer
 
 from spanscore.cli._lines import stored_spans
 from spanscore.errors import writing
+from spanscore.monitoring.calibration_file import calibrations_of
 from spanscore.report import findings, write
 from spanscore.settings.printable import printable, printable_lines
 
@@ -26,13 +27,22 @@ def report(
         "report.html"
     ),
     title: Annotated[str | None, typer.Option(help="Names what was scored; the services' names if not given.")] = None,
+    calibration: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of spanscore calibrate: the pass rate of its series is told as humans would have it, too; may come several "
+            "times, for one metric each.",
+        ),
+    ] = None,
 ) -> None:
     """Turn a file of spans with their scores into one HTML page: trends, outcomes, the worst traces. Needs no network.
 
     Get such a file with [bold]spanscore demo --out FILE[/bold] or from the OpenTelemetry Collector's file exporter.
     """
+    calibrations = calibrations_of(calibration or [])
     with stored_spans(file) as spans, writing(f"--out {out}"):
-        found = write(spans, out, title=title)
+        found = write(spans, out, title=title, calibrations=calibrations)
     if not found.units:
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(printable_lines(findings.headline(found)))

@@ -115,6 +115,8 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
     if metric.pass_share is not None and metric.kind != "binary":
         known = say.threshold(metric.kind, metric.pass_at)
         yield f"{metric.pass_share * 100:.0f}\u00a0% {known or 'pass'}"
+    if metric.corrected is not None:
+        yield metric.corrected.line
     yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), 'unit')} scored"
 
 
@@ -140,14 +142,20 @@ def _about(metric: MetricSummary) -> str:
         parts.append(
             f"{metric.tokens:,} tokens" + ("" if metric.cost_usd is None else f", {say.dollars(metric.cost_usd)}")
         )
-    missing = say.outcome_words(metric.outcomes)
-    told = [f"Without a score: {missing}"] if missing else []
+    return f"{'. '.join(['; '.join(parts), *_beside_the_mean(metric)])}."
+
+
+def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
+    """Yield what the mean lacks, what humans would have passed, what second judges say."""
+    if missing := say.outcome_words(metric.outcomes):
+        yield f"Without a score: {missing}"
     if metric.excluded is not None and metric.excluded[0] >= WORTH_TELLING:
         share, low, high = metric.excluded
         lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean is of the rest"
-        told.append(f"{lacking}, of all it is {low:.2f} at worst, {high:.2f} at best")
-    told += [f"Second judge {safe_text(shadow)}" for shadow in metric.shadows]
-    return f"{'. '.join(['; '.join(parts), *told])}."
+        yield f"{lacking}, of all it is {low:.2f} at worst, {high:.2f} at best"
+    if metric.corrected is not None:
+        yield metric.corrected.sentence
+    yield from (f"Second judge {safe_text(shadow)}" for shadow in metric.shadows)
 
 
 def _bucket(bucket: Bucket, summary: ReportSummary) -> tuple[str, ...]:

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from spanscore import semconv
 from spanscore.model.score import Direction, Kind, Outcome, known_sum
 from spanscore.monitoring import estimates
+from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.comparison import JudgeComparison, pair
+from spanscore.report.corrected import CorrectedRate, corrected_rate
 from spanscore.report.ranking import Fall, Worst, ranked
 from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.stretch import Stretch, worst_stretch
@@ -103,6 +106,7 @@ class MetricSummary:
         shadows: how each second judge compares, on the units that both scored.
         excluded: share of the chosen units that should have a score and have none, and the bounds of the mean of all; None
             where none lacks one, or the scale is open.
+        corrected: the pass rate by human labels; None where the metric has no calibration.
     """
 
     metric: str
@@ -126,6 +130,7 @@ class MetricSummary:
     cost_usd: float | None
     shadows: tuple[str, ...] = ()
     excluded: tuple[float, float, float] | None = None
+    corrected: CorrectedRate | None = None
 
     @property
     def scores(self) -> int:
@@ -176,8 +181,17 @@ class ReportSummary:
         return sum(metric.scores for metric in self.metrics)
 
 
-def summarize(rows: Iterable[ReportRow], shadows: Iterable[ReportRow] = ()) -> ReportSummary:
-    """Return what there is to say about the rows, in any order; ``shadows`` are second judges', beside those of one metric."""
+def summarize(
+    rows: Iterable[ReportRow],
+    shadows: Iterable[ReportRow] = (),
+    calibrations: Mapping[str, SavedCalibration] = MappingProxyType({}),
+) -> ReportSummary:
+    """Return what there is to say about the rows, in any order.
+
+    Args:
+        shadows: second judges', beside those of one metric.
+        calibrations: metric → what human labels say of its judge.
+    """
     rows = list(rows)
     compared = _compared(rows, shadows)
     of_metric: dict[str, list[ReportRow]] = {}
@@ -191,6 +205,7 @@ def summarize(rows: Iterable[ReportRow], shadows: Iterable[ReportRow] = ()) -> R
             _metric(name, own, edges),
             shadows=tuple(compared.get(name, ())),
             excluded=_excluded(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
+            corrected=corrected_rate(own, calibrations.get(name)),
         )
         for name, own in sorted(of_metric.items())
     ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData
+from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.report.page import page
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
@@ -23,20 +25,27 @@ def summary(spans: Iterable[SpanData]) -> ReportSummary:
     return summarize(read.rows(), read.shadow_rows())
 
 
-def write(spans: Iterable[SpanData], path: Path, *, title: str | None = None) -> ReportSummary:
+def write(
+    spans: Iterable[SpanData],
+    path: Path,
+    *,
+    title: str | None = None,
+    calibrations: Mapping[str, SavedCalibration] = MappingProxyType({}),
+) -> ReportSummary:
     """Write the report on the scores that spans carry, and return what it says.
 
     Args:
         spans: of applications and evaluations, in any order; each score counts once.
         path: replaced where it exists.
         title: None = the names of the services.
+        calibrations: metric → what human labels say of its judge: its pass rate is told as they would have it, too.
 
     Raises:
         MissingExtraError: jinja2 or plotly is not installed.
         OSError: the file cannot be written.
     """
     read = Spans.read(spans)
-    found = summarize(read.rows(), read.shadow_rows())
+    found = summarize(read.rows(), read.shadow_rows(), calibrations)
     html = page(found, lambda worst: story_of_spans(worst.unit, read), title=title or _services(read))
     path.write_text(html, encoding="utf-8")
     return found

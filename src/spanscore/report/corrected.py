@@ -1,0 +1,73 @@
+"""Scores and what labels say of their judge → the pass rate as humans would tell it; of the one series of which that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spanscore.codec.text import safe_text
+from spanscore.monitoring.calibration import Estimated
+from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.estimates import mean, moments
+from spanscore.report.rows import ReportRow
+
+__all__ = ["CorrectedRate", "corrected_rate"]
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """What there is to say of a metric's pass rate by its calibration.
+
+    Attributes:
+        rate: corrected; None where the labels are of another series than the last score.
+        raw: as the judge says, of the same scores; None likewise.
+        by: of which series the labels are, and how many there are.
+        series: of the last score; None = the spans do not tell.
+    """
+
+    rate: Estimated | None
+    raw: float | None
+    by: SavedCalibration
+    series: str | None
+
+    @property
+    def line(self) -> str:
+        """What the metric's tile says."""
+        return f"corrected by labels: {_percent(self.rate)} pass" if self.rate else "not calibrated"
+
+    @property
+    def sentence(self) -> str:
+        """What stands below the metric's finding."""
+        of = self.by.calibration
+        if self.rate is None or self.raw is None:
+            now = "do not tell theirs" if self.series is None else f"are of {safe_text(self.series)}"
+            return f"Not calibrated: the labels are of series {safe_text(self.by.series)}, and the last scores {now}"
+        assumed = ", assumed to be drawn at random" if of.assumed_random else ""
+        passes, fails = of.sensitivity.value, of.specificity.value
+        return (
+            f"Pass rate corrected by {of.labels:,} human labels{assumed}: {_percent(self.rate)}; as the judge says "
+            f"{_share(self.raw)}. Of what humans pass it passes {_share(passes)}, of what they fail it fails {_share(fails)}"
+        )
+
+
+def _percent(of: Estimated) -> str:
+    return f"{_share(of.value)} ({_share(of.low)} to {_share(of.high)})"
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%"
+
+
+def corrected_rate(scored: Sequence[ReportRow], by: SavedCalibration | None) -> CorrectedRate | None:
+    """Return the corrected pass rate of a metric's scores; None where it has no calibration, or no score that passes or fails.
+
+    Only scores of the series that was calibrated count; where the last score is of another one, none do.
+    """
+    judged = [row for row in scored if row.label]
+    if by is None or not judged:
+        return None
+    last = max(judged, key=lambda row: row.time_ns or 0).series
+    if last != by.series:
+        return CorrectedRate(None, None, by, last)
+    own = moments((float(row.label == "pass"), 1.0 / row.weight) for row in judged if row.series == last)
+    return CorrectedRate(by.calibration.corrected(own), mean(own), by, last)
