@@ -122,7 +122,7 @@ def test_the_redactor_runs_on_all_that_a_judge_is_shown() -> None:
 def test_a_redactor_that_fails_lets_nothing_out() -> None:
     judge = Pupil()
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ConfigurationError, match="line 1: the redactor raised ZeroDivisionError"):
         polite(judge).fit_sync(labels(40), redactor=lambda text: str(1 / 0))
 
     assert judge.asked == []

@@ -11,8 +11,11 @@ from tests.fitting.classroom import Pupil, labels, polite
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.render import render
+from spanscore.line.configuration import Configuration
 from spanscore.metrics import AspectCritic, Rubrics
+from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.model.prompt import Example
+from spanscore.settings.reading import read_settings
 
 
 @pytest.fixture
@@ -111,3 +114,16 @@ def test_nothing_in_a_demonstration_can_pose_as_the_end_of_the_evidence() -> Non
 
     assert (system.count("<evidence>"), system.count("</evidence>")) == (1, 1)
     assert json.loads(system.split("</evidence>\n")[1].splitlines()[0]) == shown.output
+
+
+def test_in_a_configuration_the_path_is_seen_from_its_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = {"name": "polite", "definition": "The response is polite.", "prompts": {"file": file.name}}
+    config = file.with_name("spanscore.yaml")
+    config.write_text(
+        json.dumps({"judge": {"model": "lexical"}, "metrics": [{"aspect_critic": definition}, "exact_match"]})
+    )
+    monkeypatch.chdir(file.root)
+
+    made, _ = metrics_of(read_settings(config, Configuration).settings, judge=Pupil())
+
+    assert made.series == polite(Pupil(), prompts={"file": file}).series

@@ -119,11 +119,11 @@ def _more(tested: Paired) -> str:
     return f"About {ceil(needed / 10) * 10:,} labels in all would show such a gain, four times out of five."
 
 
-def fitted_prompts(path: str | Path, metric: str, own: Iterable[Question]) -> Mapping[str, Any]:
+def fitted_prompts(path: Any, metric: str, own: Iterable[Question]) -> Mapping[str, Any]:
     """Return what a metric takes as ``prompts`` from the file of a ``Fitted``.
 
     Args:
-        path: of the file.
+        path: of the file, as a user gave it.
         metric: name of the metric that is to be made.
         own: its steps, in its own words.
 

@@ -16,12 +16,13 @@ from spanscore.fitting.fitted import Fitted, digest_of
 from spanscore.fitting.marking import Marking, OnProgress, answers_in
 from spanscore.fitting.rewriting import misses_in, proposals
 from spanscore.fitting.teachable import Lesson, Prompts, Teachable, VerdictStep, lessons_of, verdict_step
+from spanscore.model.foreign import type_name
 from spanscore.model.label import LabelledSample
 from spanscore.model.prompt import Example
 from spanscore.protocols import Judge, Redactor
 from spanscore.runtime import loop
 
-__all__ = ["FittingRun"]
+__all__ = ["FittingRun", "warnings_for"]
 
 _FEWEST = 20
 """Labels: of fewer, the third part is too small to show any gain."""
@@ -106,13 +107,13 @@ class FittingRun:
             tested=best.tested if best else None,
             judge_calls=marking.at.judge_calls,
             cost_usd=marking.at.cost_usd,
-            notes=(*found.notes, *_warnings(len(found.lessons))),
+            notes=(*found.notes, *warnings_for(len(found.lessons))),
         )
 
     def _labels(self) -> list[LabelledSample]:
         """Return the labels as they may be shown."""
         given = self.annotations
-        labels = read_labelled(given) if isinstance(given, str | Path) else list(given)
+        labels = read_labelled(given, metric=self.metric.name) if isinstance(given, str | Path) else list(given)
         redactor = self.redactor
         return labels if redactor is None else [_redacted(label, redactor) for label in labels]
 
@@ -168,7 +169,8 @@ def _demonstrations(shown: Sequence[Lesson], size: int, number: int, seed: int) 
     return [tuple(able[place][1] for place in places) for places in sets]
 
 
-def _warnings(labels: int) -> list[str]:
+def warnings_for(labels: int) -> list[str]:
+    """Return what must be known before so many labels are used."""
     if labels >= _ENOUGH:
         return []
     return [
@@ -178,8 +180,13 @@ def _warnings(labels: int) -> list[str]:
 
 
 def _redacted(label: LabelledSample, redactor: Redactor) -> LabelledSample:
-    sample = None if label.sample is None else redacted_sample(label.sample, redactor)
     said = label.label
-    if said is not None and said.comment is not None:
-        said = replace(said, comment=redacted(said.comment, redactor))
+    try:
+        sample = None if label.sample is None else redacted_sample(label.sample, redactor)
+        if said is not None and said.comment is not None:
+            said = replace(said, comment=redacted(said.comment, redactor))
+    except Exception as error:  # noqa: BLE001  (fails closed; the class only: its text may quote)
+        raise ConfigurationError(
+            f"line {label.line}: the redactor raised {type_name(error)}, so nothing was shown to anybody"
+        ) from None
     return label._replace(sample=sample, label=said)

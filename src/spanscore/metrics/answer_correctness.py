@@ -16,7 +16,7 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.cosine import NO_LENGTH, similarity, wanted_embedder
 from spanscore.metrics.kit.judged import JudgedMetric, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, Statements, key_of
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale
@@ -118,7 +118,7 @@ class AnswerCorrectness(JudgedMetric):
         weights: Sequence[float] = (0.75, 0.25),
         beta: float = 1.0,
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         facts, wording = _shares(name, weights)
         self.scale = Scale(range=(-wording, 1.0), negatives_are_zero=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from pydantic import BaseModel
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.graded import GradedMetric, direction_wanted, evidence_of
-from spanscore.metrics.kit.step import Step, Verdict
+from spanscore.metrics.kit.step import OwnPrompts, Step, Verdict
 from spanscore.metrics.kit.votes import cast_ballots, majority, odd
 from spanscore.model.sample import Sample
 from spanscore.model.score import BINARY, Ballots, Direction
@@ -81,7 +80,7 @@ class AspectCritic(GradedMetric):
         strictness: int = 1,
         direction: Direction = "higher",
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")

@@ -16,7 +16,7 @@ from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.sentence_transformers_pairs import cross_encoder
 from spanscore.metrics.kit.sentences_pysbd import segmenter
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
@@ -106,7 +106,7 @@ class ContextRelevancyV0(JudgedMetric):
         agreement: Literal["jaccard", "bert_score"] | PairScorer = "jaccard",
         cross_encoder: str = _CROSS_ENCODER,
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = ballots_wanted(strictness)

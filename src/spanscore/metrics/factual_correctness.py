@@ -12,7 +12,7 @@ from spanscore.metrics.kit.averages import Mode, beta_wanted, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import VERIFY_STATEMENTS, Aligned, Verdicts, align
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import SingleTurnSample
 
@@ -117,7 +117,7 @@ class FactualCorrectness(JudgedMetric):
         coverage: Level = "low",
         recall: Recall = "mixed",
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         refuse_unknown(name, "mode", mode, Mode)
         refuse_unknown(name, "atomicity", atomicity, Level)

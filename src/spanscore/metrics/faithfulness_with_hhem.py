@@ -15,7 +15,7 @@ from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.transformers_pairs import HHEM, Pairs, entailment
 from spanscore.model.sample import SingleTurnSample
 from spanscore.protocols import Judge
@@ -83,7 +83,7 @@ class FaithfulnessWithHHEM(JudgedMetric):
         device: str | None = None,
         batch_size: int = 10,
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ConfigurationError(f"{name}: batch_size is {batch_size!r}; it is a number of pairs, 1 or more")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown, together
 from spanscore.metrics.kit.statements import EXTRACT_STATEMENTS, VERIFY_STATEMENTS, Aligned, align
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.model.prompt import Passages
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Scale
@@ -71,7 +71,7 @@ class NoiseSensitivity(JudgedMetric):
         name: str = "noise_sensitivity",
         mode: NoiseMode = "relevant",
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         refuse_unknown(name, "mode", mode, NoiseMode)

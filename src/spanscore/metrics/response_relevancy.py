@@ -11,7 +11,7 @@ from spanscore.judges.embeddings import embedder_name
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.cosine import COSINE, NO_LENGTH, cosine, wanted_embedder
 from spanscore.metrics.kit.judged import JudgedMetric, refuse_unknown
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import ballots_wanted, cast_ballots
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.score import Ballots
@@ -84,7 +84,7 @@ class ResponseRelevancy(JudgedMetric):
         strictness: int = 3,
         noncommittal: Noncommittal = "all",
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         refuse_unknown(name, "noncommittal", noncommittal, Noncommittal)

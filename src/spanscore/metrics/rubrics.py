@@ -22,7 +22,7 @@ from spanscore.metrics.kit.graded import (
     voted,
 )
 from spanscore.metrics.kit.judged import JudgedMetric
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import odd
 from spanscore.model.sample import Sample
 
@@ -116,7 +116,7 @@ class Rubrics(GradedMetric):
         strictness: int = 1,
         range: Sequence[int] | None = None,
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
         bounds = bounds_wanted(name, range) or bounds_of(grades)
@@ -169,7 +169,7 @@ class InstanceRubrics(JudgedMetric):
         strictness: int = 1,
         range: Sequence[int] | None = None,
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         bounds = bounds_wanted(name, range)
         self.scale = ordinal(bounds)

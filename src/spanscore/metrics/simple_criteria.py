@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.graded import GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import odd
 from spanscore.model.score import Direction
 
@@ -74,7 +74,7 @@ class SimpleCriteria(GradedMetric):
         range: Sequence[int] | None = None,
         direction: Direction = "higher",
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say what is graded, and what the grades mean")

@@ -12,7 +12,7 @@ from spanscore.errors import ConfigurationError, JudgeError
 from spanscore.metrics.kit.averages import Mode, f_beta, ratio
 from spanscore.metrics.kit.base import Finding
 from spanscore.metrics.kit.judged import JudgedMetric, together
-from spanscore.metrics.kit.step import Step
+from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.model.prompt import Example
 from spanscore.model.sample import MultiTurnSample
 
@@ -109,7 +109,7 @@ class TopicAdherence(JudgedMetric):
         name: str = "topic_adherence",
         mode: Mode = "f1",
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         if mode not in ("f1", "precision", "recall"):
             raise ConfigurationError(f"{name}: mode is {mode!r}; it is 'f1', 'precision' or 'recall'")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import pydantic
 from pydantic import model_validator
@@ -27,6 +27,8 @@ _DEPTH = 2
 """Section and key: what is wrong deeper down leaves the whole key at its default."""
 
 S = TypeVar("S", bound=Settings)
+_Entry: TypeAlias = str | dict[str, dict[str, Any] | None]
+"""As ``Settings.metrics`` lists it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def examine_settings(path: str | Path, tree: type[S]) -> PartialSettings[S]:
             wrong |= left
         else:
             all_metrics = not any(place[0] == "metrics" for place in wrong)
+            settings = settings.model_copy(update={"metrics": _beside(Path(path), settings.metrics)})
             return PartialSettings(settings, _lines(faults, as_written), all_metrics, as_written)
 
 
@@ -104,6 +107,21 @@ def _of_shadows(metrics: Any) -> Iterator[Place]:
         for name, parameters in entry.items():
             if isinstance(parameters, Mapping):
                 yield from credentials_in(parameters.get("shadow"), ("metrics", position, name, "shadow"))
+
+
+def _beside(file: Path, metrics: Iterable[_Entry]) -> list[_Entry]:
+    """Return metrics whose fitted prompts are found: a path of them is seen from the configuration file."""
+    return [
+        entry if isinstance(entry, str) else {name: _located(file, given) for name, given in entry.items()}
+        for entry in metrics
+    ]
+
+
+def _located(file: Path, parameters: dict[str, Any] | None) -> dict[str, Any] | None:
+    prompts = (parameters or {}).get("prompts")
+    if parameters is None or not isinstance(prompts, Mapping) or not isinstance(prompts.get("file"), str):
+        return parameters
+    return {**parameters, "prompts": {**prompts, "file": str(file.parent / Path(prompts["file"]).expanduser())}}
 
 
 def _validated(given: dict[str, Any], tree: type[S], wrong: Set[Place]) -> S:

@@ -16,7 +16,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.judges.build import shared_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
-from spanscore.metrics.kit.step import Step, overridden
+from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
 from spanscore.model.label import LabelledSample
 from spanscore.model.score import Scale, refuse_taken_name
 from spanscore.protocols import Judge, Redactor
@@ -80,7 +80,7 @@ class JudgedMetric(NamedMetric):
         *,
         name: str | None = None,
         pass_at: float | None = None,
-        prompts: Mapping[str, Mapping[str, Any]] | None = None,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         if judge is None:
             raise ConfigurationError(
@@ -132,13 +132,13 @@ class JudgedMetric(NamedMetric):
             candidates: how many are tried, those of the rewriter among them.
             rewriter: a chat model, a judge or a name; it is shown what the judge got wrong, and proposes the instruction of
                 every other candidate. None = the instruction stays.
-            redactor: run on the texts before anybody is shown them: that of the scorer. What it raises is raised.
+            redactor: that of the scorer: run on all texts before a model is shown them.
             seed: of split and candidates.
             progress: called after each judged sample; must not block.
 
         Raises:
             ConfigurationError: the metric has no step that a label of a sample can teach, which the message names; or the
-                labels cannot teach it.
+                labels cannot teach it, or the redactor fails on one.
             JudgeError: the judge gave no verdict on any label.
         """
         if is_offline(self._judge):
@@ -167,7 +167,7 @@ class JudgedMetric(NamedMetric):
         """
         return loop.run(self.fit(annotations, **how))
 
-    def copy_with(self, *, judge: Judge | None = None, prompts: Mapping[str, Any] | None = None) -> Self:
+    def copy_with(self, *, judge: Judge | None = None, prompts: OwnPrompts | None = None) -> Self:
         """Return the same metric with another judge, or in other words.
 
         Args:
@@ -185,7 +185,7 @@ class JudgedMetric(NamedMetric):
             changed.steps = overridden(self.questions, self._written(prompts))
         return changed
 
-    def _written(self, prompts: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    def _written(self, prompts: OwnPrompts | None) -> Mapping[str, Any] | None:
         """Return prompts as they stand in the file that they name, or as they are."""
         if prompts is None or _FILE not in prompts:
             return prompts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Generic, TypeVar, cast
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ValidationError, WithJsonSchema
 
@@ -13,7 +14,10 @@ from spanscore.judges.ask import ask
 from spanscore.model.prompt import Example, Prompt
 from spanscore.protocols import Judge
 
-__all__ = ["Step", "Verdict", "overridden"]
+__all__ = ["OwnPrompts", "Step", "Verdict", "overridden"]
+
+OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
+"""Step → ``{"instruction": …, "examples": […]}``, either or both; or ``file`` → the path of what ``fit`` came to, alone."""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -85,6 +89,10 @@ def overridden(steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, An
 
 
 def _changed(step: Step[Any], change: Mapping[str, Any]) -> Step[Any]:
+    if not isinstance(change, Mapping):
+        raise ConfigurationError(
+            f"prompts.{step.name} is {change!r}; it is {{instruction: …, examples: […]}}, or either"
+        )
     if unknown := set(change) - {"instruction", "examples"}:
         raise ConfigurationError(
             f"prompts.{step.name}: {sorted(unknown)} cannot be set; only instruction and examples can"
