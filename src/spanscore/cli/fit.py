@@ -1,0 +1,144 @@
+"""``spanscore fit``: human labels → a judge that is right more often, or the finding that nothing that was tried is."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from spanscore.cli._config_report import ConfigReport, named_problems, valid
+from spanscore.codec.labelled import read_labelled
+from spanscore.errors import ConfigurationError
+from spanscore.fitting.fitted import Fitted
+from spanscore.fitting.marking import FittingProgress
+from spanscore.fitting.run import warnings_for
+from spanscore.judges import judge as make_judge
+from spanscore.line.terminal import Terminal
+from spanscore.metrics.catalog.configured import metrics_of
+from spanscore.metrics.catalog.registry import own_name
+from spanscore.metrics.kit.judged import JudgedMetric
+from spanscore.model.label import LabelledSample
+from spanscore.protocols import Judge, Redactor
+from spanscore.runtime import plugins
+from spanscore.settings.printable import printable, printable_lines
+
+__all__ = ["fit"]
+
+_INTERRUPTED = 130
+"""128 + SIGINT: what a shell expects of a command that Ctrl-C ended."""
+
+
+def fit(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A spanscore.yaml with the metric and its judge.")],
+    labels: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LABELS",
+            help='Labelled samples, one a line: {"user_input": …, "response": …, "human": true}; or the JSON of ragas\'s '
+            "annotations. 100 or more.",
+        ),
+    ],
+    metric: Annotated[str, typer.Option("--metric", "-m", help="The metric of CONFIG whose judge is taught.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("fitted.json"),
+    demonstrations: Annotated[int, typer.Option(min=0, metavar="N", help="Worked cases in the judge's prompt.")] = 4,
+    candidates: Annotated[int, typer.Option(min=1, metavar="N", help="How many are tried.")] = 16,
+    rewriter: Annotated[
+        str,
+        typer.Option(
+            help="provider:model that proposes instructions from what the judge got wrong; none if not given."
+        ),
+    ] = "",
+    redactor: Annotated[
+        str,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="That of your scorer: run on each text before it is shown to a model."
+        ),
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Of the split, and of what is tried.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+) -> None:
+    """Teach a metric's judge by human labels: worked cases in its prompt, kept only where they are shown to help.
+
+    [bold]spanscore fit spanscore.yaml labels.jsonl --metric polite --out fitted.json[/bold]
+
+    30 % of the labels give demonstrations, 35 % choose among the candidates, and on the last 35 % the best one must be right
+    more often than the judge is now (exact McNemar test, p ≤ .05); else the file holds the unchanged metric. What every later
+    question will hold is printed: it is content of your users.
+    """
+    notes = Terminal(stderr=True, highlight=False, markup=False)
+    notes.print(f"Fitting {printable(metric)}: loading what it takes …")  # that is seconds
+    taught = _metric(valid(config), metric)
+    labelled = read_labelled(labels, metric=taught.name)
+    for warning in warnings_for(len(labelled)):
+        notes.print(warning, soft_wrap=True)
+    if not out.parent.is_dir():  # told before anything is paid for
+        raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist")
+    how: dict[str, Any] = {"demonstrations": demonstrations, "candidates": candidates, "seed": seed}
+    how |= {"rewriter": _rewriter(rewriter), "redactor": _redactor(redactor)}
+    try:
+        fitted = _fitted(taught, labelled, how, notes)
+    except KeyboardInterrupt:
+        notes.print("Interrupted: nothing was written.")
+        raise typer.Exit(_INTERRUPTED) from None
+    fitted.save(out)
+    typer.echo(json.dumps(fitted.as_json(), indent=2) if as_json else printable_lines(str(fitted)))
+    notes.print(_written(fitted, out), soft_wrap=True)
+
+
+def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
+    """Return the metric of a configuration that scores under a name, with the configuration's judge."""
+    with configured.as_written.told():
+        made = {one.name: one for one in metrics_of(configured.settings)}
+    asked = made.get(name) or made.get(own_name(name))
+    if asked is None:
+        close = get_close_matches(name, made, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(made)}."
+        raise ConfigurationError(f"--metric {name}: the configuration has no such metric; {hint}")
+    if not isinstance(asked, JudgedMetric):
+        raise ConfigurationError(f"--metric {name}: it asks no judge by steps of its own, so there is nothing to teach")
+    return asked
+
+
+def _rewriter(named: str) -> Judge | None:
+    if not named:
+        return None
+    for problem in named_problems("--rewriter", named, partial(make_judge, named)):
+        raise problem
+    return make_judge(named)
+
+
+def _redactor(named: str) -> Redactor | None:
+    if not named:
+        return None
+    known = plugins.Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
+    found: Redactor = known.found(named)
+    return found
+
+
+def _fitted(metric: JudgedMetric, labels: list[LabelledSample], how: dict[str, Any], console: Terminal) -> Fitted:
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    columns += [TextColumn("{task.fields[spent]}"), TimeElapsedColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("judged", total=None, spent="")
+
+        def show(at: FittingProgress) -> None:
+            bar.update(task, completed=at.done, total=at.total, spent=_spent(at))
+
+        return metric.fit_sync(labels, progress=show, **how)
+
+
+def _spent(at: FittingProgress) -> str:
+    return f"{at.judge_calls:,} calls" + ("" if at.cost_usd is None else f", {at.cost_usd:.4f} USD")
+
+
+def _written(fitted: Fitted, out: Path) -> str:
+    if not fitted.kept:
+        return f"\n{out} holds the unchanged metric."
+    return (
+        f"\n{out} is written; for the configuration: prompts: {{file: {out}}} beside {fitted.metric.name}'s parameters."
+    )
