@@ -19,6 +19,7 @@ from spanscore.monitoring.drops import plans_of
 from spanscore.monitoring.links import links_of
 from spanscore.monitoring.rules import ALERTMANAGER, GRAFANA, RULES, RULES_TEST, rule_files
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.canary import Canary
 
 SHIPPED = Path(__file__).parents[2] / "integrations"
 
@@ -53,8 +54,11 @@ QUICK = MonitoringSettings(
 )
 
 
+CANARY = Canary("labelled.jsonl", every=2.5 * 3_600, metrics=["faithfulness", "tone"])
+
+
 def made(shared: MonitoringSettings = QUICK, alerts: Mapping[str, AlertSettings] = ALERTS) -> dict[str, str]:
-    return rule_files(alerts, METRICS, shared)
+    return rule_files(alerts, METRICS, shared, CANARY)
 
 
 def alerts_in(files: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -134,7 +138,7 @@ def test_a_drop_has_an_alert_for_each_window_and_segment() -> None:
 def test_without_a_baseline_there_are_silence_failures_and_a_threshold() -> None:
     names = {one["alert"] for one in alerts_in(made()) if one["labels"].get("metric") == "tone"}
 
-    judges = {"SpanscoreJudgeFailing", "SpanscoreJudgeDeclining"}
+    judges = {"SpanscoreJudgeFailing", "SpanscoreJudgeDeclining", "SpanscoreJudgeChanged"}
     assert names == {"SpanscoreQualityBelowThreshold", "SpanscoreNoScores", "SpanscoreNewSeries", *judges}
 
 

@@ -30,6 +30,7 @@ from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
 from spanscore.model.score import Scale
+from spanscore.monitoring.canary import canary_plans
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.protocols import Metric
@@ -249,7 +250,8 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
 
 def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
     settings, scores = report.settings, {day.metric: day.scores for day in days}
-    plans = plans_of(settings.alerts, report.metrics, settings.monitoring)
+    canaries = canary_plans(report.options.canary, settings.alerts, report.metrics, settings.monitoring)
+    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, canaries)
     volumes = volumes_of(plans, settings, report.options, report.metrics)
     planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:

@@ -20,11 +20,12 @@ from typing import Final
 from spanscore import semconv
 from spanscore.codec.labelled import passes
 from spanscore.judges.effects.cache import answers_kept
-from spanscore.line.canary_cases import CanaryCase, cases_of, watched_by
+from spanscore.line.canary_cases import CanaryCase, cases_of
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples
 from spanscore.model.score import Score
 from spanscore.model.span import Unit, UnitKey
+from spanscore.monitoring.canary import watched_by
 from spanscore.monitoring.first_answers import FirstAnswers
 from spanscore.monitoring.paired_runs import PairedAnswer, PairedRuns, paired
 from spanscore.otel.instruments import Telemetry

@@ -1,4 +1,4 @@
-"""A canary's file and metrics → what is asked, and of whom."""
+"""A canary's file → what its judges are asked, and what is right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spanscore.model.sample import Sample
 from spanscore.protocols import Metric
 from spanscore.settings.canary import Canary
 
-__all__ = ["CanaryCase", "cases_of", "watched_by"]
+__all__ = ["CanaryCase", "cases_of"]
 
 
 class CanaryCase(NamedTuple):
@@ -26,30 +26,6 @@ class CanaryCase(NamedTuple):
     key: str
     sample: Sample
     human: HumanValue
-
-
-def watched_by(canary: Canary, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Return the metrics that a canary watches, by name.
-
-    Raises:
-        ConfigurationError: it names one that is none or has an open scale, or there is none to watch.
-    """
-    for name in canary.metrics:
-        if name not in metrics:
-            raise ConfigurationError(
-                f"canary.metrics names {name!r}, which is no metric of this scorer; it has {', '.join(metrics)}"
-            )
-        if metrics[name].scale.range is None:
-            raise ConfigurationError(f"canary.metrics names {name!r}, which has an open scale: give the metric range=")
-    asking = (
-        name
-        for name, one in metrics.items()
-        if getattr(one, "_judge", None) is not None and one.scale.range is not None
-    )
-    names = list(canary.metrics or asking)
-    if not names:
-        raise ConfigurationError("canary: no metric with a closed scale asks a judge; name what it watches in metrics")
-    return {name: metrics[name] for name in names}
 
 
 def cases_of(canary: Canary, watched: Mapping[str, Metric]) -> tuple[CanaryCase, ...]:

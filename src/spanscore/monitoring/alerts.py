@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spanscore.monitoring.alert import Alert
+from spanscore.monitoring.canary import CanaryPlan, judge_changed
 from spanscore.monitoring.changes import changed
 from spanscore.monitoring.drops import DropPlan, drops, least_of, thresholds
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, unaccounted
@@ -21,8 +22,9 @@ def alerts_of(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
     shared: MonitoringSettings,
+    canaries: Sequence[CanaryPlan] = (),
 ) -> list[Alert]:
-    """Return every alert: drops, thresholds, failing judges, silence per metric; accounts, budgets and lost units for all."""
+    """Return every alert: drops, thresholds, judges, silence per metric; accounts, budgets and lost units for all."""
     found = [alert for plan in plans for alert in drops(plan, shared)]
     planned = {plan.metric: plan for plan in plans}
     for metric in metrics:
@@ -31,6 +33,7 @@ def alerts_of(
             found += thresholds(metric, own, shared, least=least_of(metric, own, planned.get(metric.name)))
         found += [failing(metric, shared), declining(metric, shared), *silence(metric, shared)]
         found.append(changed(metric, own, shared))
+    found += map(judge_changed, canaries)
     owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]
     return [*owned, breaker(), binding(), *lost(shared), unaccounted(shared)]
 

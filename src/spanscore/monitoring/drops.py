@@ -24,6 +24,7 @@ from spanscore.monitoring.alert import (
     suffix_of,
 )
 from spanscore.monitoring.baselines import Baseline, baseline_of
+from spanscore.monitoring.canary import CanaryPlan, canary_figures, told_by
 from spanscore.monitoring.drop_promql import DROPPED, RECOVERED, alarm, dropped, recovered
 from spanscore.monitoring.wording import evidence_of, figures_of, mean_of
 from spanscore.protocols import Metric
@@ -44,6 +45,7 @@ class DropPlan:
         baseline: what is normal.
         windows: in s → standard errors below what is tolerated.
         least: effective scores a window needs.
+        canary: of its judge; None = none watches it.
     """
 
     metric: str
@@ -52,6 +54,7 @@ class DropPlan:
     baseline: Baseline
     windows: Mapping[float, float]
     least: int
+    canary: CanaryPlan | None = None
 
     @property
     def binary(self) -> bool:
@@ -93,24 +96,30 @@ class DropPlan:
 
 
 def plans_of(
-    alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings
+    alerts: Mapping[str, AlertSettings],
+    metrics: Sequence[Metric],
+    shared: MonitoringSettings,
+    canaries: Sequence[CanaryPlan] = (),
 ) -> list[DropPlan]:
-    """Return how the drops of each metric with a baseline are watched; those metrics and all segments share the budget.
+    """Return how the drops of each metric with a baseline are watched; they, all segments and canaries share the budget.
 
     Raises:
         ConfigurationError: a baseline's file is not there or does not name the metric, or a baseline does not fit the windows.
     """
     known = [(metric, alerts[metric.name]) for metric in metrics if metric.name in alerts]
     dropping = [(metric, one) for metric, one in known if one.baseline is not None and metric.scale.range is not None]
-    streams = len(dropping) * len(streams_of(shared))
-    return [_plan(metric, one, shared, streams) for metric, one in dropping]
+    shares = len(dropping) * len(streams_of(shared)) * len(shared.windows) + len(canaries)
+    watched = {one.metric: one for one in canaries}
+    return [_plan(metric, one, shared, shares, watched.get(metric.name)) for metric, one in dropping]
 
 
-def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> DropPlan:
+def _plan(
+    metric: Metric, alert: AlertSettings, shared: MonitoringSettings, shares: int, canary: CanaryPlan | None
+) -> DropPlan:
     baseline = baseline_of(metric.name, alert)
     assert baseline is not None  # those without one have no plan
     baseline.refuse_overlap(metric.name, max(shared.windows))
-    windows = {window: alert.z or _critical_z(window, alert, shared, streams) for window in shared.windows}
+    windows = {window: alert.z or _critical_z(window, alert, shared, shares) for window in shared.windows}
     return DropPlan(
         metric=metric.name,
         settings=alert,
@@ -118,6 +127,7 @@ def _plan(metric: Metric, alert: AlertSettings, shared: MonitoringSettings, stre
         baseline=baseline,
         windows=windows,
         least=_least(metric, alert, baseline.level),
+        canary=canary,
     )
 
 
@@ -130,12 +140,12 @@ def _least(metric: Metric, alert: AlertSettings, level: float | None) -> int:
     return alert.min_scores or budget.least_scores(level, binary=metric.scale.kind == "binary")
 
 
-def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSettings, streams: int) -> float:
+def _critical_z(window_s: float, alert: AlertSettings, shared: MonitoringSettings, shares: int) -> float:
     return budget.critical_z(
         window_s=window_s,
         interval_s=shared.interval,
         every_s=alert.false_alarm_every,
-        shares=len(shared.windows) * streams,
+        shares=shares,
     )
 
 
@@ -184,7 +194,7 @@ def drops(plan: DropPlan, shared: MonitoringSettings) -> Iterator[Alert]:
                 labels=labels_of(alert.severity, plan.metric, window, stream),
                 summary=f"{literal(plan.metric)} has dropped{suffix_of(stream)}",
                 text=f"{mean_of(plan.metric, plan.scale, stream)} is {{value}} over {window}, {{drop}} below "
-                f"{plan.baseline.text} ({{service}}). {evidence_of(stream)} {_promise(plan, z)}",
+                f"{plan.baseline.text} ({{service}}). {evidence_of(stream)}{told_by(plan.canary)} {_promise(plan, z)}",
                 figures=_figures(plan, stream, window),
                 keep_s=length // (KEPT * shared.interval) * shared.interval,
             )
@@ -194,7 +204,11 @@ def _figures(plan: DropPlan, stream: Stream, window: str) -> dict[str, Figure]:
     where = f"{recorded_where(plan.metric, plan.settings, stream)},{promql.OWN}"
     own = promql.Estimate.recorded(window, where)
     drop = Figure(f"{plan.baseline.normal(window, where)} - {own.mean}", "%.3f")
-    return {"drop": drop, **figures_of(plan.metric, plan.scale, stream, own, window)}
+    return {
+        "drop": drop,
+        **figures_of(plan.metric, plan.scale, stream, own, window),
+        **canary_figures(plan.canary),
+    }
 
 
 def _null(plan: DropPlan, normal: str) -> str:

@@ -14,6 +14,7 @@ from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
+from spanscore.monitoring.canary import JUDGE_CHANGED, CanaryPlan
 from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
@@ -48,13 +49,15 @@ def unit_tests(
     alerts: Mapping[str, AlertSettings],
     metrics: Sequence[Metric],
     shared: MonitoringSettings,
+    canaries: Sequence[CanaryPlan] = (),
 ) -> dict[str, Any]:
     """Return the tree of a test file.
 
     Args:
         rules: name of the rule file beside it.
     """
-    tests = [_unit_test(case, shared) for case in _Traffic(plans, alerts, metrics, shared).cases()]
+    cases = [*_Traffic(plans, alerts, metrics, shared).cases(), *map(_judge_changed, canaries)]
+    tests = [_unit_test(case, shared) for case in cases]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
 
 
@@ -318,6 +321,21 @@ class _Traffic:
             for instrument in by_mean[means[0]]:
                 rates = [by_mean[mean][instrument] for mean in means]
                 yield {"series": _series(instrument, labels), "values": _growing(rates)}
+
+
+def _judge_changed(plan: CanaryPlan) -> _RuleTest:
+    """One judge that has changed, one that has not, and one of three replicas that seems to have."""
+    seen = {("bot", "a"): plan.below / 2, ("steady", "a"): 1.0, **{("many", one): plan.below / 2 for one in "abc"}}
+    name = {promql.METRIC: plan.metric, label(semconv.STRATUM): semconv.STRATUM_CANARY, promql.SERIES: "1"}
+    traffic = [
+        {
+            "series": _series(semconv.CANARY_P, {**name, "job": job, promql.INSTANCE: instance}),
+            "values": f"{p:g}x{STEPS}",
+        }
+        for (job, instance), p in seen.items()
+    ]
+    fires = {"alertname": JUDGE_CHANGED, "metric": plan.metric, "window": promql.duration(plan.every_s)}
+    return _RuleTest(f"{plan.metric}: a judge that has changed is seen", traffic, [fires], of=JUDGE_CHANGED)
 
 
 def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, float]]:

@@ -19,6 +19,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, SEGMENT, Alert, Figure, filled, literal, streams_of
 from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.baselines import baseline_records
+from spanscore.monitoring.canary import canary_plans
 from spanscore.monitoring.drops import DropPlan, drop_records, plans_of
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.links import links_of, times_of
@@ -28,6 +29,7 @@ from spanscore.monitoring.yaml_files import as_yaml
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
+from spanscore.settings.canary import Canary
 
 __all__ = ["ALERTMANAGER", "GRAFANA", "RULES", "RULES_TEST", "rule_files"]
 
@@ -43,13 +45,17 @@ _SERVICE = (
 
 
 def rule_files(
-    alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric], shared: MonitoringSettings | None = None
+    alerts: Mapping[str, AlertSettings],
+    metrics: Sequence[Metric],
+    shared: MonitoringSettings | None = None,
+    canary: Canary | None = None,
 ) -> dict[str, str]:
     """Return path → text.
 
     Args:
         alerts: metric name → when it is worth a page; metrics that are left out are watched for silence and failures only.
         shared: interval, windows, segments, links; None = the defaults.
+        canary: that the scorer has; None = none.
 
     Raises:
         ConfigurationError: an alert names no metric, a drop or threshold is asked of a metric without a quality, or there are
@@ -58,11 +64,12 @@ def rule_files(
     shared = shared or MonitoringSettings()
     _check(alerts, metrics)
     refuse_too_many(metrics, shared.segments)
-    plans = plans_of(alerts, metrics, shared)
-    found = alerts_of(plans, alerts, metrics, shared)
+    canaries = canary_plans(canary, alerts, metrics, shared)
+    plans = plans_of(alerts, metrics, shared, canaries)
+    found = alerts_of(plans, alerts, metrics, shared, canaries)
     return {
         RULES: as_yaml(_rules(found, plans, shared)),
-        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared)),
+        RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared, canaries)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: as_yaml(provisioned(found, shared)),
     }
