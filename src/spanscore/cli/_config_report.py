@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from spanscore.cli._canary_plan import canary_problems
 from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._parts import part_problems
 from spanscore.cli._series import StandIn, series_problems
@@ -30,6 +31,7 @@ from spanscore.monitoring.drops import plans_of
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.protocols import Metric
 from spanscore.runtime import plugins
+from spanscore.settings.canary import canary_in
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.faults import wrong_settings
 from spanscore.settings.judging import AskedSettings, BudgetSettings, JudgeSettings
@@ -116,6 +118,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     if read.all_metrics and not unmade:
         problems += _screen_problems(settings, made)
+        problems += canary_problems(canary_in(value_at(settings, "canary")), made)
     problems += part_problems(settings)
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)

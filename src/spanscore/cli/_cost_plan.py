@@ -30,6 +30,7 @@ __all__ = [
     "price_in",
     "shadow_costs_of",
     "shadow_days_of",
+    "usd_told",
 ]
 
 _DAY_S = 86_400.0
@@ -151,7 +152,7 @@ def cost_lines(
     if paid:
         yield f"what a score costs, {sizes}:"
     for cost in paid:
-        money = "no price" if cost.usd is None else f"{_usd_told(1_000 * cost.usd)} per 1,000"
+        money = "no price" if cost.usd is None else f"{usd_told(1_000 * cost.usd)} per 1,000"
         tokens = f"{cost.input_tokens:,} tokens read and {cost.output_tokens:,} written"
         measured = f" ({cost.counted_by})" if cost.metric in sizes.measured else ""
         yield f"  {cost.metric}: {money}; {cost.calls:.3g} question{'s' * (cost.calls != 1)}, {tokens}{measured}"
@@ -175,12 +176,12 @@ def money_line(
         return "judging costs nothing: no metric asks a model"
     if unknown := dict.fromkeys([cost.metric for cost in costs if cost.usd is None] + uncounted):
         return f"what judging costs is not known: {', '.join(unknown)} has no price in judge.prices, or is not counted"
-    units = f"1,000 units with all their scores cost {_usd_told(1_000 * _together(costs))}"
+    units = f"1,000 units with all their scores cost {usd_told(1_000 * _together(costs))}"
     if requests is None:
         return units
     day = _together(days)
-    per_request = f"{_usd_told(1_000 * day / requests)} per 1,000 requests"
-    return f"a day of {requests:,.0f} requests costs {_usd_told(day)}, {per_request}; {units}"
+    per_request = f"{usd_told(1_000 * day / requests)} per 1,000 requests"
+    return f"a day of {requests:,.0f} requests costs {usd_told(day)}, {per_request}; {units}"
 
 
 def _together(costs: Iterable[CostPlan | DayPlan]) -> float:
@@ -188,7 +189,8 @@ def _together(costs: Iterable[CostPlan | DayPlan]) -> float:
     return sum(one.usd or 0.0 for one in costs)
 
 
-def _usd_told(usd: float) -> str:
+def usd_told(usd: float) -> str:
+    """Return an amount of money: two digits of small ones."""
     return f"{usd:,.2f} USD" if usd >= 1 or not usd else f"{usd:.2g} USD"
 
 

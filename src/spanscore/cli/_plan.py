@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
+from spanscore.cli._canary_plan import canary_lines
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
     CostPlan,
@@ -30,7 +31,7 @@ from spanscore.metrics.catalog.metric_doc import metric_doc_of
 from spanscore.metrics.catalog.offline import blind_spots
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadow_settings
 from spanscore.model.score import Scale
-from spanscore.monitoring.canary import canary_plans
+from spanscore.monitoring.canary import CanaryPlan, canary_plans
 from spanscore.monitoring.detectable import SmallestDrop, smallest_drop
 from spanscore.monitoring.drops import DropPlan, least_of, plans_of
 from spanscore.protocols import Metric
@@ -134,6 +135,7 @@ class ConfigPlan:
         requests_per_day: None where no traffic is told.
         days: what a day of it comes to; empty likewise.
         shadow_days: for second judges.
+        canary: what is done with labelled samples, in lines.
     """
 
     judge: str
@@ -149,6 +151,7 @@ class ConfigPlan:
     requests_per_day: float | None
     days: tuple[DayPlan, ...]
     shadow_days: tuple[DayPlan, ...]
+    canary: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -182,6 +185,7 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         requests_per_day=requests or None,
         days=days,
         shadow_days=shadow_days_of(shadow_costs, days, shadow_budgets, requests) if requests else (),
+        canary=tuple(canary_lines(options.canary, _canaries(report), metrics, costs)),
         notes=tuple(_notes(settings, options, metrics)),
     )
     return report.as_written.all(plan)
@@ -250,14 +254,17 @@ def _where(name: str, kind: str, extract: Extract | None) -> str:
 
 def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequence[DayPlan]) -> Iterator[AlertPlan]:
     settings, scores = report.settings, {day.metric: day.scores for day in days}
-    canaries = canary_plans(report.options.canary, settings.alerts, report.metrics, settings.monitoring)
-    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, canaries)
+    plans = plans_of(settings.alerts, report.metrics, settings.monitoring, _canaries(report))
     volumes = volumes_of(plans, settings, report.options, report.metrics)
     planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:
         if metric.name in settings.alerts:
             hourly = () if traffic is None else traffic.scaled(scores[metric.name]).hourly
             yield _alert(metric, planned.get(metric.name), volumes[metric.name], settings, hourly)
+
+
+def _canaries(report: ConfigReport) -> list[CanaryPlan]:
+    return canary_plans(report.options.canary, report.settings.alerts, report.metrics, report.settings.monitoring)
 
 
 def _alert(

@@ -210,6 +210,7 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
     for alert in plan.alerts:
         yield f"alert on {alert.metric}: {_alert(alert)}"
         yield from (f"  {note}" for note in alert.notes)
+    yield from plan.canary
     yield from plan.notes
     if plan.requests_per_day is None:
         yield "what a day costs and which drops are seen: --requests-per-day 1e6, or 500k, 12/s, 700/min"
