@@ -163,7 +163,9 @@ OPENINFERENCE_KINDS: Final[Mapping[str, str]] = {
 """Operation → kind. Phoenix itself maps ``invoke_workflow`` to none, and shows such a root as *unknown*."""
 OPENINFERENCE_EVALUATOR: Final = "EVALUATOR"
 OPENINFERENCE_EVALUATION: Final = "evaluations.0.evaluation."
-"""Followed by name, score, label, explanation, annotator_kind (LLM or CODE) or identifier."""
+"""Followed by name, score, label, explanation, annotator_kind (LLM, CODE or HUMAN) or identifier."""
+ANNOTATOR_HUMAN: Final = "HUMAN"
+"""The kind of whoever labels; and the name of one of whom nobody said more."""
 
 # --- read only: older GenAI conventions (1.27 to 1.36 and before), and those who still write them -----------------------
 SYSTEM: Final = "gen_ai.system"
@@ -268,12 +270,19 @@ SAMPLING_PROBABILITY: Final = "spanscore.sampling.probability"
 SERIES: Final = "spanscore.series"
 SCORE_ID: Final = "spanscore.score.id"
 SCORE_REVISION: Final = "spanscore.score.revision"
+SESSION_TURNS: Final = "spanscore.session.turns"
+"""Of a session's score: units that its conversation consists of, so far where it goes on."""
+SESSION_END: Final = "spanscore.session.end"
+"""Likewise, how it ended: ``explicit``, ``idle``, ``max_turns``, ``evicted`` or ``shutdown``. ``open`` = it goes on, and the
+score is provisional: on its evaluation span alone, in no sum."""
 STRATUM: Final = "spanscore.stratum"
 """Of what a score is a part, where it is none of the population, which alone alerts and means read: ``fallback`` or ``shadow``.
 Also an attribute of sums; and on the unit's span, where one of its scores is a fallback's."""
 STRATUM_FALLBACK: Final = "fallback"
 STRATUM_CANARY: Final = "canary"
 """Of labelled samples that a judge is asked about on a schedule; in no count of units."""
+STRATUM_FEEDBACK: Final = "feedback"
+"""Of units that were judged because somebody said something of them; in no count of the population."""
 STRATUM_SHADOW: Final = "shadow"
 """A second judge's, asked about the same units: it is counted beside their outcomes (``spanscore.eligible``,
 ``spanscore.evaluations`` and their pending have the attribute, too), and never on the unit's span."""
@@ -290,6 +299,12 @@ JUDGE_INPUT_LEFT_OUT: Final = "spanscore.judge.input_left_out"
 JUDGE_STEP: Final = "spanscore.judge.step"
 """Of what a judge was asked (scope ``spanscore.judge``): which of the metric's questions it was."""
 JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
+
+# --- ours: what people say of a unit --------------------------------------------------------------------------------
+FEEDBACK_KEY: Final = "spanscore.feedback_key"
+"""The application's own key of a unit, such as an order's number: on the unit's span, and on labels that came by it."""
+ANNOTATOR: Final = "spanscore.annotator"
+"""Who labelled, on a label's span and event; no score has it. ``HUMAN`` where nobody said more."""
 
 # --- ours: the demo -----------------------------------------------------------------------------------------------
 DEMO_STRETCH: Final = "spanscore.demo.stretch"
