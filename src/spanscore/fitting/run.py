@@ -30,7 +30,7 @@ _ENOUGH = 100
 """Labels: of 60, a true gain of .10 was shown in one simulated run of eight."""
 
 
-class _Parts(NamedTuple):
+class _SplitLabels(NamedTuple):
     """The lessons for demonstrations, for the choice, and for the test."""
 
     shown: list[Lesson]
@@ -117,22 +117,22 @@ class FittingRun:
         redactor = self.redactor
         return labels if redactor is None else [_redacted(label, redactor) for label in labels]
 
-    def _parts(self, lessons: Sequence[Lesson]) -> _Parts:
+    def _parts(self, lessons: Sequence[Lesson]) -> _SplitLabels:
         if len(lessons) < _FEWEST:
             raise ConfigurationError(
                 f"{len(lessons)} labelled samples are too few to fit {self.metric.name}: it takes {_FEWEST} at least"
             )
         places = split([lesson.group for lesson in lessons], self.seed)
-        parts = _Parts(*([lessons[place] for place in part] for part in places))
+        parts = _SplitLabels(*([lessons[place] for place in part] for part in places))
         if not all(parts):
             raise ConfigurationError("the labels are of too few sessions or traces: by these they are split in three")
         return parts
 
-    def _most_judged(self, parts: _Parts) -> int:
+    def _most_judged(self, parts: _SplitLabels) -> int:
         misses = 0 if self.rewriter is None else len(parts.shown)
         return misses + (1 + self.candidates) * len(parts.chosen) + 2 * len(parts.tested)
 
-    async def _tried(self, step: VerdictStep, parts: _Parts, marking: Marking) -> list[Prompts]:
+    async def _tried(self, step: VerdictStep, parts: _SplitLabels, marking: Marking) -> list[Prompts]:
         """Return the words of each candidate."""
         sets = _demonstrations(parts.shown, self.demonstrations, self.candidates, self.seed)
         if self.rewriter is None:
@@ -145,7 +145,7 @@ class FittingRun:
         words = [step.prompts(examples, by_place.get(place)) for place, examples in enumerate(sets)]
         return [prompts for prompts in words if prompts and prompts != step.prompts_in_force]
 
-    async def _best(self, tried: Sequence[Prompts], parts: _Parts, marking: Marking) -> _Best | None:
+    async def _best(self, tried: Sequence[Prompts], parts: _SplitLabels, marking: Marking) -> _Best | None:
         """Return the candidate that the second part chooses, tested on the third; None where none looks better at all."""
         metrics = [self.metric.copy_with(prompts=prompts) for prompts in tried]
         before, *after = [
