@@ -29,10 +29,10 @@ def history(n):
     return thread(*talk(*(f"{who}{at}" for at in range(1, n + 1) for who in "qa")))
 
 
-def turn(n, samples, *, id="talk"):
+def turn(n, samples, *, id="talk", name="chat"):
     """Return the turn of that number, which ended so many seconds after the epoch."""
     unit = UnitKey(n, n)
-    root = SpanData(trace_id=n, span_id=n, parent_id=None, name="chat", start_ns=n * S - 1, end_ns=n * S)
+    root = SpanData(trace_id=n, span_id=n, parent_id=None, name=name, start_ns=n * S - 1, end_ns=n * S)
     return Turn(id, unit, root, n * S, samples)
 
 

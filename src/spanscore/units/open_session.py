@@ -21,11 +21,11 @@ _LINKS: Final = 100
 _REFERENCES: Final = ("reference", "reference_tool_calls", "reference_topics", "rubrics")
 _TIME: Final = (1 << 64) - 1
 _HEAD: Final = (1 << 32) - 1
-_SESSION_BYTES: Final = 2_000
+_SESSION_BYTES: Final = 1_300
 """Of a session with its place in the table and the span of its last turn, without what is counted one by one."""
-_SEGMENT_BYTES: Final = 350
+_SEGMENT_BYTES: Final = 280
 _LINK_BYTES: Final = 80
-_ATTRIBUTE_BYTES: Final = 200
+_ATTRIBUTE_BYTES: Final = 120
 
 
 class Turn(NamedTuple):
@@ -111,10 +111,13 @@ class OpenSession:
             self._refer(turn)
         self.held_bytes = self._size()
 
-    def incomplete(self) -> str | None:
-        """Return why turns of it are missing; None where all are there."""
-        brought_ns = max((one.end_ns for one in self._segments if one.brought), default=0)
-        if self._gap is not None and self._gap[0] > brought_ns:
+    def incomplete(self, *, heals: bool) -> str | None:
+        """Return why turns of it are missing; None where all are there.
+
+        Args:
+            heals: histories are believed: one that came later holds a turn that has no sample.
+        """
+        if self._gap is not None and not (heals and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"
         if self.past is not None and not self._is_back(self.past):
             return "the conversation went on after its end, and its turns do not bring along what was said before"
@@ -139,7 +142,14 @@ class OpenSession:
 
     def ended(self) -> PastSession:
         """Return what to remember of it."""
-        return PastSession(self.revision, self.exchanges, self._head or 0)
+        past = self.past or PastSession(0, 0, 0, self._head or 0)
+        end_ns = int.from_bytes(self._links[-1][:8], "big")
+        return PastSession(self.revision, max(past.end_ns, end_ns), max(past.exchanges, self.exchanges), past.head)
+
+    @property
+    def _brought_ns(self) -> int:
+        """When the last turn ended that brought all along."""
+        return max((one.end_ns for one in self._segments if one.brought), default=0)
 
     @property
     def _head(self) -> int | None:
@@ -148,8 +158,7 @@ class OpenSession:
 
     def _is_back(self, past: PastSession) -> bool:
         """Whether a turn has brought along what was gone with its end."""
-        is_brought = any(one.brought for one in self._segments)
-        return is_brought and self._head == past.head and self.exchanges > past.exchanges
+        return self._brought_ns > past.end_ns and self.exchanges > past.exchanges and self._head == past.head
 
     def _link(self, turn: Turn) -> None:
         link = _link_of(turn)

@@ -11,8 +11,9 @@ __all__ = ["PastSession", "PastSessions"]
 
 _KEY_BITS: Final = (1 << 60) - 1
 """An int of 60 bits takes 32 bytes, one of 64 takes 48."""
-_HEAD_BITS: Final = 32
+_TIME_BITS: Final = 64
 _EXCHANGE_BITS: Final = 16
+_HEAD_BITS: Final = 32
 _SLACK: Final = 8
 """An eighth is forgotten at a time: to take the first of a dict walks over all that were taken before."""
 
@@ -22,17 +23,19 @@ class PastSession(NamedTuple):
 
     Attributes:
         revision: under which it ended.
+        end_ns: of its last turn, 64 bits.
         exchanges: that it held.
         head: 32 bits that tell what was said first.
     """
 
     revision: int
+    end_ns: int
     exchanges: int
     head: int
 
 
 class PastSessions:
-    """Remembers conversations by 110 to 160 bytes each: the hash of their key → a number that holds what is remembered.
+    """Remembers conversations by 120 to 170 bytes each: the hash of their key → a number that holds what is remembered.
 
     Python's hash of bytes is keyed per process: ids cannot be made to collide, and do so by chance once in 10¹² look-ups.
 
@@ -50,8 +53,10 @@ class PastSessions:
     def add(self, key: UnitKey, past: PastSession) -> None:
         """Remember one that has ended, or how it ended once more."""
         exchanges = min(past.exchanges, (1 << _EXCHANGE_BITS) - 1)
+        packed = (past.revision << _TIME_BITS) + past.end_ns
+        packed = (packed << _EXCHANGE_BITS) + exchanges
         self._past.pop(_hash(key), None)
-        self._past[_hash(key)] = ((past.revision << _EXCHANGE_BITS) + exchanges << _HEAD_BITS) + past.head
+        self._past[_hash(key)] = (packed << _HEAD_BITS) + past.head
         if len(self._past) > self._most + self._most // _SLACK:
             for forgotten in [*islice(self._past, len(self._past) - self._most)]:
                 del self._past[forgotten]
@@ -61,8 +66,9 @@ class PastSessions:
         packed = self._past.get(_hash(key))
         if packed is None:
             return None
-        rest, head = divmod(packed, 1 << _HEAD_BITS)
-        return PastSession(*divmod(rest, 1 << _EXCHANGE_BITS), head)
+        packed, head = divmod(packed, 1 << _HEAD_BITS)
+        packed, exchanges = divmod(packed, 1 << _EXCHANGE_BITS)
+        return PastSession(*divmod(packed, 1 << _TIME_BITS), exchanges, head)
 
 
 def _hash(key: UnitKey) -> int:

@@ -25,7 +25,7 @@ from spanscore.units.session_histories import Histories
 __all__ = ["EndedSession", "SessionBounds", "SessionTable", "Turn", "session_key"]
 
 _REMEMBERED: Final = 100_000
-"""Sessions that have ended: 16 MB at most."""
+"""Sessions that have ended: 19 MB at most."""
 _LEFT: Final = "turns go to several replicas, where a conversation ends whole by end_session or max_turns only"
 _PART: Final = "turns go to several replicas, and the last one here did not bring the whole conversation along"
 _BEFORE: Final = (
@@ -148,7 +148,7 @@ class SessionTable:
         if self._turns(session) >= self._bounds.max_turns:
             return [self._close(session, "max_turns")]
         every = 0 if self._bounds.replicas == "any" else self._bounds.score_every
-        if not every or session.unscored < every or session.incomplete() is not None:
+        if not every or session.unscored < every or self._why_incomplete(session, "open") is not None:
             return []
         session.unscored = 0
         return [self._told(session, "open")]
@@ -182,15 +182,14 @@ class SessionTable:
         )
 
     def _why_incomplete(self, session: OpenSession, end: SessionEnd) -> str | None:
-        if self._bounds.replicas == "any":
-            if end not in ("explicit", "max_turns"):
-                return _LEFT
-            is_all = session.is_brought or session.exchanges == 1
-            if not is_all or not self._histories.are_whole(session.name):
-                return _PART
-        if end == "max_turns" and self._turns(session) > self._bounds.max_turns:
+        is_alone, believed = self._bounds.replicas != "any", self._histories.are_whole(session.name)
+        if not is_alone and end not in ("explicit", "max_turns"):
+            return _LEFT
+        if not is_alone and not (believed and (session.is_brought or session.exchanges == 1)):
+            return _PART
+        if self._turns(session) > self._bounds.max_turns and not (is_alone and session.units > 1):
             return _BEFORE
-        return session.incomplete()
+        return session.incomplete(heals=believed)
 
 
 def session_key(id: str) -> UnitKey:
