@@ -18,11 +18,11 @@ longer one is a larger share of the GIL where the application wants all of it: w
 """
 
 
-class _Share(threading.local):
+class _Worked(threading.local):
     began_ns = 0
 
 
-_turn = _Share()
+_turn = _Worked()
 
 
 def begin_turn() -> None:
