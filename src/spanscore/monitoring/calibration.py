@@ -190,7 +190,7 @@ class Calibration:
         right, wrong = self._one_more()
         squared = _Z * _Z
         typical = raw.w2 / raw.w
-        seen = _Share.of(raw, squared / 2.0, typical, typical)
+        seen = _Proportion.of(raw, squared / 2.0, typical, typical)
         j = right.share + wrong.share - 1.0
         middle = (seen.share + wrong.share - 1.0) / j
         shift = 2.0 * squared * (middle * right.variance - (1.0 - middle) * wrong.variance)
@@ -223,12 +223,12 @@ class Calibration:
         unlabelled = max(0.0, 1.0 - self.labels / raw.n)
         return spread / (unlabelled * of_rest + spread / n_eff(raw))
 
-    def _one_more(self) -> tuple[_Share, _Share]:
+    def _one_more(self) -> tuple[_Proportion, _Proportion]:
         """Return sensitivity and specificity with one more label right and one wrong, each of its verdict's typical weight."""
         passed, failed = self._weights()
         return (
-            _Share.of(_class(self.true_pass, self.false_fail), 1.0, passed, failed),
-            _Share.of(_class(self.true_fail, self.false_pass), 1.0, failed, passed),
+            _Proportion.of(_class(self.true_pass, self.false_fail), 1.0, passed, failed),
+            _Proportion.of(_class(self.true_fail, self.false_pass), 1.0, failed, passed),
         )
 
     def _weights(self) -> tuple[float, float]:
@@ -259,14 +259,14 @@ class _Observed(NamedTuple):
     w2: float
 
 
-class _Share(NamedTuple):
+class _Proportion(NamedTuple):
     """A share with the variance of its estimate."""
 
     share: float
     variance: float
 
     @classmethod
-    def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> _Share:
+    def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> _Proportion:
         """Return the share of ones with so many ones and as many zeros more, of these weights: as Lang & Reiczigel have it."""
         w, ones = sums.w + more * (w_one + w_zero), sums.wy + more * w_one
         ones2, zeros2 = sums.w2y + more * w_one**2, sums.w2 - sums.w2y + more * w_zero**2
