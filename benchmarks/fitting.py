@@ -1,6 +1,6 @@
 """How often a fitted judge is kept, by its true gain and the number of labels: why ``fitting/choosing.py`` is as it is.
 
-    python -m benchmarks.fitting --markdown benchmarks/fitting.md    # ten minutes; --runs 50 for a look
+    python -m benchmarks.fitting --markdown benchmarks/fitting.md    # five minutes; --runs 50 for a look
 
 Each run is a whole ``metric.fit`` on labels that are drawn anew, with a judge that is simulated: how often it is right is
 known, and so is what demonstrations teach it. What a real model learns from them is not simulated, and not known here.
@@ -27,7 +27,7 @@ from spanscore.model.sample import SingleTurnSample
 __all__ = ["Cell", "SimulatedJudge", "cell", "fitted", "labelled"]
 
 LABELS = (60, 150, 400)
-GAINS = (0.0, 0.06, 0.12)
+GAINS = (0.0, 0.12)
 RIGHT = 0.78
 """Share of samples on which the judge is right as it is."""
 SHARED = 0.8
@@ -36,7 +36,7 @@ difference differ on 12 % of the samples."""
 PASSES = 0.6
 TEACHES = 0.25
 """Share of samples that teach what there is to learn, where they are a demonstration."""
-RUNS = 300
+RUNS = 200
 _HEADERS = (
     "a candidate looked better",
     "by: where it was chosen",

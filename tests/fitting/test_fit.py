@@ -16,11 +16,12 @@ from spanscore.metrics import (
     ContextPrecision,
     ContextRelevance,
     Faithfulness,
+    InstanceRubrics,
     JudgedMetric,
     Rubrics,
 )
 from spanscore.model.label import HumanLabel
-from spanscore.model.prompt import Prompt, Reply
+from spanscore.model.prompt import Example, Prompt, Reply
 
 
 def test_a_judge_that_can_be_taught_is_changed() -> None:
@@ -217,3 +218,29 @@ def test_a_lower_is_better_verdict_is_turned_round() -> None:
     habit = [one for one in fitted.prompts["critique"]["examples"] if HABIT in json.dumps(one)]
     assert fitted.kept
     assert {one["output"]["verdict"] for one in habit} == {0}
+
+
+@pytest.mark.parametrize("kind", [Rubrics, InstanceRubrics])
+def test_grades_are_taught_by_grades(kind: type[JudgedMetric]) -> None:
+    grades = {"score1_description": "Rude.", "score3_description": "Polite."}
+    given = [
+        one._replace(
+            human=3.0 if one.human else 1.0, sample=one.sample and one.sample.model_copy(update={"rubrics": grades})
+        )
+        for one in labels(150)
+    ]
+
+    fitted = kind(Grading()).fit_sync(given)
+
+    assert fitted.kept
+    assert {one["output"]["score"] for one in fitted.prompts["score_rubric"]["examples"]} == {1, 3}
+
+
+class Grading(Pupil):
+    """The same judge, that gives grades."""
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        verdicts = [Example(one.evidence, {"verdict": one.output["score"] == 3}) for one in prompt.examples]
+        answer = await super().ask(replace(prompt, examples=tuple(verdicts)))
+        score = 3 if json.loads(answer.text)["verdict"] else 1
+        return replace(answer, text=json.dumps({"feedback": "", "score": score}))

@@ -89,7 +89,7 @@ class FittingRun:
         parts = self._parts(found.lessons)
         marking = Marking(self._most_judged(parts), self.progress)
         with marking.counting():
-            tried = await self._tried(found.step, parts, marking)
+            tried, told = await self._tried(found.step, parts, marking)
             best = await self._best(tried, parts, marking)
         kept = best is not None and best.tested.shown
         used = best.metric if best is not None and kept else self.metric
@@ -107,7 +107,7 @@ class FittingRun:
             tested=best.tested if best else None,
             judge_calls=marking.at.judge_calls,
             cost_usd=marking.at.cost_usd,
-            notes=(*found.notes, *warnings_for(len(found.lessons))),
+            notes=(*found.notes, *told, *warnings_for(len(found.lessons))),
         )
 
     def _labels(self) -> list[LabelledSample]:
@@ -132,21 +132,33 @@ class FittingRun:
         misses = 0 if self.rewriter is None else len(parts.shown)
         return misses + (1 + self.candidates) * len(parts.chosen) + 2 * len(parts.tested)
 
-    async def _tried(self, step: VerdictStep, parts: _SplitLabels, marking: Marking) -> list[Prompts]:
-        """Return the words of each candidate."""
-        sets = _demonstrations(parts.shown, self.demonstrations, self.candidates, self.seed)
+    async def _tried(self, step: VerdictStep, parts: _SplitLabels, marking: Marking) -> tuple[list[Prompts], list[str]]:
+        """Return the words of each candidate, and what must be known of them."""
+        sets = self._demonstrations(step, parts.shown)
         if self.rewriter is None:
-            return [step.prompts(examples) for examples in sets]
+            return [step.prompts(examples) for examples in sets], []
         misses = misses_in(await marking.mark(self.metric, parts.shown), parts.shown)
         every = 1 if self.demonstrations == 0 else 2  # else every other candidate has an instruction of its own
         places = range(0, len(sets), every)
         told = await proposals(self.rewriter, step.question.instruction, misses, number=len(places), seed=self.seed)
         by_place = dict(zip(places, told, strict=True))
         words = [step.prompts(examples, by_place.get(place)) for place, examples in enumerate(sets)]
-        return [prompts for prompts in words if prompts and prompts != step.prompts_in_force]
+        lost = f"{told.count(None)} of {len(told)} instructions could not be had from the rewriter"
+        return [one for one in words if one != step.prompts_in_force], [lost] if None in told else []
+
+    def _demonstrations(self, step: VerdictStep, shown: Sequence[Lesson]) -> list[tuple[Example, ...]]:
+        """Return those of each candidate; where none are wanted, those in force."""
+        if self.demonstrations == 0:
+            return [step.question.examples] * self.candidates
+        able = [(lesson.verdict, lesson.example) for lesson in shown if lesson.example is not None]
+        verdicts = [verdict for verdict, _ in able]
+        sets = demonstration_sets(verdicts, self.demonstrations, self.candidates, self.seed)
+        return [tuple(able[place][1] for place in places) for places in sets]
 
     async def _best(self, tried: Sequence[Prompts], parts: _SplitLabels, marking: Marking) -> _Best | None:
         """Return the candidate that the second part chooses, tested on the third; None where none looks better at all."""
+        if not tried:
+            return None
         metrics = [self.metric.copy_with(prompts=prompts) for prompts in tried]
         before, *after = [
             answers_in(await marking.mark(one, parts.chosen), parts.chosen) for one in (self.metric, *metrics)
@@ -159,14 +171,6 @@ class FittingRun:
             answers_in(await marking.mark(one, parts.tested), parts.tested) for one in (self.metric, metrics[place])
         ]
         return _Best(tried[place], metrics[place], chosen, Paired.of(was, now))
-
-
-def _demonstrations(shown: Sequence[Lesson], size: int, number: int, seed: int) -> list[tuple[Example, ...]]:
-    if size == 0:
-        return [()] * number
-    able = [(lesson.verdict, lesson.example) for lesson in shown if lesson.example is not None]
-    sets = demonstration_sets([verdict for verdict, _ in able], size, number, seed)
-    return [tuple(able[place][1] for place in places) for places in sets]
 
 
 def warnings_for(labels: int) -> list[str]:
