@@ -12,7 +12,7 @@ from spanscore.fitting.teachable import Lesson, Teachable
 from spanscore.judges.effects.answers import MemoryAnswers
 from spanscore.judges.effects.cache import answers_kept
 from spanscore.judges.record import recorded_by
-from spanscore.model.score import JudgeCall, Outcome, Score, known_sum
+from spanscore.model.score import JudgeCall, Score, known_sum
 
 __all__ = ["FittingProgress", "Marking", "OnProgress", "answers_in"]
 
@@ -79,15 +79,16 @@ class Marking:
 
 
 def answers_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[bool | None]:
-    """Return lesson by lesson whether the verdict is the human's; None where there is none.
+    """Return lesson by lesson whether the verdict is the human's; None where there is none, or another judge stood in.
 
     Raises:
         JudgeError: there is none at all.
     """
-    if scores and all(score.outcome is not Outcome.SCORED for score in scores):
-        first = scores[0]
-        raise JudgeError(
-            f"none of {len(scores)} labelled samples could be judged: {first.reason}", error_type=first.error_type
-        )
     pairs = zip(scores, lessons, strict=True)
-    return [None if score.value is None else score.value == lesson.verdict for score, lesson in pairs]
+    found = [None if score.value is None or score.stratum else score.value == lesson.verdict for score, lesson in pairs]
+    if all(right is None for right in found):
+        why = scores[0].reason or "a fallback judged in its place"
+        raise JudgeError(
+            f"none of {len(scores)} labelled samples could be judged: {why}", error_type=scores[0].error_type
+        )
+    return found

@@ -1,0 +1,33 @@
+"""What counts as an answer of the judge that is fitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spanscore.errors import JudgeError
+from spanscore.fitting.marking import answers_in
+from spanscore.fitting.teachable import Lesson
+from spanscore.model.outcome import Outcome
+from spanscore.model.sample import SingleTurnSample
+from spanscore.testing import a_score
+
+PASSES = Lesson(SingleTurnSample(response="Please."), {}, verdict=1, group=1, example=None)
+RIGHT = a_score(1.0)
+FAILED = replace(
+    RIGHT, outcome=Outcome.TIMEOUT, value=None, quality=None, label=None, error_type="timeout", reason="late"
+)
+
+
+def test_a_failure_and_the_verdict_of_a_fallback_are_no_answers() -> None:
+    wrong, of_fallback = replace(RIGHT, value=0.0), replace(RIGHT, stratum="fallback")
+
+    assert answers_in([RIGHT, wrong, FAILED, of_fallback], [PASSES] * 4) == [True, False, None, None]
+
+
+def test_a_judge_that_never_answers_says_why() -> None:
+    with pytest.raises(JudgeError, match="none of 2 labelled samples could be judged: late") as raised:
+        answers_in([FAILED, FAILED], [PASSES] * 2)
+
+    assert raised.value.error_type == "timeout"
