@@ -261,6 +261,16 @@ def _accounts() -> list[Any]:
             over_time(promql.declined_share(q.MOVING, q.WHERE), q.NAMED),
             unit=SHARE,
         ),
+        lines(
+            "Judge on labelled samples",
+            "With `canary`: the share of the labels with which a judge agreed in its last run and at first, and the p of what"
+            " changed. A p near 0: the judge is another one, and a drop may be its. Where replicas have runs of their own, the"
+            " worst.",
+            over_time(q.worst("min", semconv.CANARY_AGREEMENT, q.EACH), f"agrees {q.NAMED}"),
+            over_time(q.worst("min", semconv.CANARY_FIRST_AGREEMENT, q.EACH), f"at first {q.NAMED}"),
+            over_time(q.worst("min", semconv.CANARY_P, q.EACH), f"p {q.NAMED}"),
+            unit=SHARE,
+        ),
     ]
 
 

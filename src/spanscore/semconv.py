@@ -276,7 +276,7 @@ SESSION_END: Final = "spanscore.session.end"
 """Likewise, how it ended: ``explicit``, ``idle``, ``max_turns``, ``evicted`` or ``shutdown``. ``open`` = it goes on, and the
 score is provisional: on its evaluation span alone, in no sum."""
 STRATUM: Final = "spanscore.stratum"
-"""Of what a score is a part, where it is none of the population, which alone alerts and means read: ``fallback`` or ``shadow``.
+"""Of what a score is a part, where it is none of the population, which alone alerts and means read: one of those below.
 Also an attribute of sums; and on the unit's span, where one of its scores is a fallback's."""
 STRATUM_FALLBACK: Final = "fallback"
 STRATUM_CANARY: Final = "canary"

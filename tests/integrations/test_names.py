@@ -140,14 +140,25 @@ def _asked() -> str:
     return "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
 
 
-def test_no_alert_record_or_panel_reads_what_a_second_judge_was_asked() -> None:
-    of_units = r"\b(spanscore_(?:eligible|evaluations|excluded)\w*)(\{[^}]*\}|(?!\w))"
+BESIDE = ("shadow", "feedback", "canary")
+"""Strata in which the same units, or none, are judged once more: in no number of the population's."""
+MATCHER = re.compile(r'spanscore_stratum(=~|!~|!=|=)"([^"]*)"')
 
-    selectors = re.findall(of_units, _asked())
 
-    assert {name for name, _ in selectors} >= {"spanscore_eligible_total", "spanscore_evaluations_pending"}
-    left_out = ('spanscore_stratum=""', 'spanscore_stratum!="shadow"')
-    assert [name for name, matchers in selectors if not any(one in matchers for one in left_out)] == []
+def _selects(matchers: str, stratum: str) -> bool:
+    """Whether a selector reads a stratum, as Prometheus does: every matcher matches the whole value."""
+    found = {sign: re.fullmatch(value, stratum) is not None for sign, value in MATCHER.findall(matchers)}
+    return all(fits == (not sign.startswith("!")) for sign, fits in found.items())
+
+
+def test_no_alert_record_or_panel_reads_what_is_judged_beside_the_population() -> None:
+    counted = r"\b(spanscore_(?:eligible|evaluations|excluded|scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
+
+    selectors = re.findall(counted, _asked())
+
+    assert {name for name, _ in selectors} >= {"spanscore_eligible_total", "spanscore_weight_quality_total"}
+    assert [(name, one) for name, one in selectors for stratum in BESIDE if _selects(one, stratum)] == []
+    assert all(_selects(one, "") for _, one in selectors)
 
 
 def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:

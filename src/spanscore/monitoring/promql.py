@@ -105,9 +105,10 @@ units of every stratum."""
 _OF_UNITS = frozenset(
     {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.EXCLUDED_WEIGHT, semconv.EXCLUDED_WEIGHT2}
 )
-"""Counts of units: of every stratum but that of second judges, who are asked about the same units once more."""
-_NO_SHADOW = f'{label(semconv.STRATUM)}!="{semconv.STRATUM_SHADOW}"'
-"""The matcher of all that is no second judge's."""
+"""Counts of units: of every stratum but those in which the same units, or none, are judged once more."""
+_BESIDE = (semconv.STRATUM_CANARY, semconv.STRATUM_FEEDBACK, semconv.STRATUM_SHADOW)
+_NOT_BESIDE = f'{label(semconv.STRATUM)}!~"{"|".join(_BESIDE)}"'
+"""The matcher of units that came by sampling: the population's, and those of a fallback, which it lacks."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -142,7 +143,7 @@ def now(instrument: str, where: str = "", by: Iterable[str] = GROUP) -> str:
 def increase(instrument: str, window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
     """Return how much a counter grew in the window, per group, over all replicas, labels and segments that are not in ``by``.
 
-    Of scores those of the population alone, of units all but what second judges are asked. Prometheus extrapolates at the
+    Of scores those of the population alone, of units all but what is judged beside it. Prometheus extrapolates at the
     window's ends: right for means, whose sums share the error, not for exact counts.
     """
     where = _of_stratum(instrument, where)
@@ -353,7 +354,7 @@ def _of_stratum(instrument: str, where: str) -> str:
     """Return matchers with those of whose scores, or of which units, an instrument is asked."""
     if label(semconv.STRATUM) in where:
         return where
-    own = POPULATION if instrument in _OF_STRATA else _NO_SHADOW if instrument in _OF_UNITS else ""
+    own = POPULATION if instrument in _OF_STRATA else _NOT_BESIDE if instrument in _OF_UNITS else ""
     return ",".join(filter(None, (where, own)))
 
 
