@@ -24,6 +24,7 @@ from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.score import BINARY
 from spanscore.monitoring.first_answers import FirstAnswers
 from spanscore.runtime import loop
+from spanscore.runtime.process_lock import ProcessLock
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.testing import MemorySink
 
@@ -236,6 +237,7 @@ def runs_of(says: Says, clock: Clock, folder: Path, cases: int = 2, **more: Any)
         [CanaryCase(f"{n:032x}", SingleTurnSample(response=f"r{n}"), True) for n in range(1, cases + 1)],
         every_s=3_600,
         first=FirstAnswers(folder / "baseline.json"),
+        lock=ProcessLock(folder / "baseline.json.lock"),
         evaluation=Evaluation(metrics),
         prepare=prepare,
         record=lambda _: None,
@@ -272,3 +274,22 @@ def test_stopping_does_not_wait_for_a_judge_that_hangs(tmp_path: Path) -> None:
     runs.stop()
 
     assert runs.states()[0].last is None
+
+
+def test_of_processes_that_share_a_baseline_one_runs_and_another_when_it_has_ended(tmp_path: Path) -> None:
+    says, lock = [Says(), Says(), Says()], ProcessLock(tmp_path / "baseline.json.lock")
+    running, standing_by, later = (runs_of(one, Clock(sleeps=1), tmp_path) for one in says)
+    running.start()
+    poll(lambda: len(says[0]._asked) == 2, deadline_s=10, what="the first run")
+    standing_by.start()
+    poll(lambda: standing_by.states()[0].stands_by, deadline_s=10, what="the second process")
+    running.stop()
+    poll(lock.take, deadline_s=10, what="the end of the first process")
+    lock.let_go()
+    later.start()
+    poll(lambda: len(says[2]._asked) == 2, deadline_s=10, what="the third process")
+
+    assert says[1]._asked == []
+    assert "another process of this machine" in str(standing_by.states()[0])
+    standing_by.stop()
+    later.stop()

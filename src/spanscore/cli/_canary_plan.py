@@ -48,7 +48,7 @@ def canary_lines(
     runs = _DAY_S / canary.every_s
     names = ", ".join(plan.metric for plan in plans)
     yield f"canary: {_counted(samples)} of {canary.path}, every {duration(canary.every_s)}, for the judge of {names}"
-    yield f"  a day costs {_cost(plans, costs, samples * runs)}, for each process that scores: each has runs of its own"
+    yield f"  a day costs {_cost(plans, costs, samples * runs)}, for each replica: only processes of one machine share runs"
     yield f"  the first answers are kept in {canary.baseline_path}, which must outlive the process"
     yield from (f"  {plan.metric}: {_power(plan, samples)}" for plan in plans)
 

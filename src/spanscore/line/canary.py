@@ -1,5 +1,7 @@
 """CanaryRuns: labelled samples, judged again and again → whether the judges are still the same.
 
+Of the processes of a machine that share a baseline one has runs; the others stand by, and one of them goes on where it ends.
+
 Outside sampling and in no ledger: what is told of it is its cost, sums of the stratum ``canary``, and three gauges. It asks by
 the metrics' own judges, few questions at a time, behind those of live units whose spans wait, and past every cache, which
 would answer for a judge that has changed.
@@ -34,6 +36,7 @@ from spanscore.otel.sums import within
 from spanscore.protocols import Metric
 from spanscore.runtime import loop
 from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.process_lock import ProcessLock
 from spanscore.runtime.timebox import Hung, Timebox
 from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
@@ -43,6 +46,8 @@ __all__ = ["CanaryRuns", "CanaryStatus", "as_judges_see", "canary_runs", "points
 
 _FIRST_S: Final = (10.0, 60.0)
 """When the first run begins, after the first unit: not in the burst of a start, and not with all replicas at once."""
+_STAND_BY_S: Final = 600.0
+"""After so long a process that stands by looks whether the one that has the runs has ended."""
 _AT_ONCE: Final = 2
 """Samples; each has all of its metrics side by side."""
 _ALWAYS = Decision(take=True, probability=1.0, threshold=0, rule=semconv.STRATUM_CANARY)
@@ -58,6 +63,7 @@ class CanaryStatus:
         ran_s: seconds since it ended; None likewise.
         next_s: seconds until the next one begins; None while one runs, and where none will.
         reason: why a sample had no score in the last run, the latest; empty where each had one.
+        stands_by: whether another process of this machine has the runs.
     """
 
     metric: str
@@ -66,8 +72,11 @@ class CanaryStatus:
     ran_s: float | None
     next_s: float | None
     reason: str
+    stands_by: bool = False
 
     def __str__(self) -> str:
+        if self.stands_by:
+            return f"{self.metric} canary: another process of this machine has its runs"
         why = f" (latest {self.reason})" if self.reason else ""
         return f"{self.metric} canary: {self._said()}{why}; {', '.join(self._times())}"
 
@@ -102,6 +111,7 @@ class CanaryRuns:
         cases: the labelled samples.
         every_s: from the start of one run to that of the next.
         first: what the judges said first.
+        lock: of the one process that has runs.
         evaluation: asks them.
         prepare: gives the samples as a judge may see them.
         record: told of each score, in the stratum ``canary``.
@@ -117,6 +127,7 @@ class CanaryRuns:
         *,
         every_s: float,
         first: FirstAnswers,
+        lock: ProcessLock,
         evaluation: Evaluation,
         prepare: Prepare,
         record: Callable[[Score], None],
@@ -128,6 +139,7 @@ class CanaryRuns:
         self._cases = cases
         self._every_s = every_s
         self._first = first
+        self._lock = lock
         self._evaluation = evaluation
         self._prepare = prepare
         self._record = record
@@ -137,7 +149,9 @@ class CanaryRuns:
         self.reset()
 
     def reset(self) -> None:
-        """Be as new: in a forked child, which has runs of its own from its first unit on."""
+        """Be as new: in a forked child, which stands by from its first unit on while its parent has the runs."""
+        self._lock.reset()
+        self._stands_by = False
         self._running: Future[None] | None = None
         self._last: Mapping[str, PairedRuns] = {}
         self._reasons: dict[str, str] = {}
@@ -157,16 +171,24 @@ class CanaryRuns:
 
     async def _run_on(self) -> None:
         wait_s = self._dice(*_FIRST_S)
-        while True:
-            self._due_s = self._clock() + wait_s
-            await self._sleep(wait_s)
-            began_s, self._due_s = self._clock(), None
-            try:
-                await self.run()
-            except Exception as error:  # noqa: BLE001  (the next run is another one)
-                log_internal_error("ask a judge about labelled samples", error)
-            self._ended_s = self._clock()
-            wait_s = max(0.0, began_s + self._every_s - self._clock())
+        try:
+            while True:
+                self._due_s = self._clock() + wait_s
+                await self._sleep(wait_s)
+                self._stands_by = not self._lock.take()
+                wait_s = _STAND_BY_S if self._stands_by else await self._run_in_turn()
+        finally:
+            self._lock.let_go()
+
+    async def _run_in_turn(self) -> float:
+        """Run, and return in how many seconds the next run begins."""
+        began_s, self._due_s = self._clock(), None
+        try:
+            await self.run()
+        except Exception as error:  # noqa: BLE001  (the next run is another one)
+            log_internal_error("ask a judge about labelled samples", error)
+        self._ended_s = self._clock()
+        return max(0.0, began_s + self._every_s - self._ended_s)
 
     async def run(self) -> None:
         """Ask about all samples once, and compare. On the loop."""
@@ -218,6 +240,7 @@ class CanaryRuns:
                 ran_s=None if ended_s is None else now_s - ended_s,
                 next_s=None if due_s is None else max(0.0, due_s - now_s),
                 reason=self._reasons.get(name, ""),
+                stands_by=self._stands_by,
             )
             for name, metric in self._metrics.items()
         ]
@@ -269,6 +292,7 @@ def canary_runs(
         cases_of(canary, watched),
         every_s=canary.every_s,
         first=FirstAnswers(canary.baseline_path),
+        lock=ProcessLock(canary.lock_path),
         evaluation=evaluation(watched),
         prepare=prepare,
         record=(lambda _: None) if telemetry is None else partial(telemetry.record, None),

@@ -31,7 +31,8 @@ class Canary:
             minute of the first unit.
         metrics: names of those that are watched; none = each that asks a judge.
         baseline: file in which the first answers of each series are kept; None = beside ``file``, ending in
-            ``.baseline.json``. A judge is compared with them, so it must outlive the process.
+            ``.baseline.json``. A judge is compared with them, so it must outlive the process. Of the processes of a machine
+            that share it, one has runs.
 
     Raises:
         ConfigurationError: ``every`` is too short or too long.
@@ -67,6 +68,11 @@ class Canary:
             return Path(self.baseline).expanduser()
         return self.path.with_suffix(".baseline.json")
 
+    @property
+    def lock_path(self) -> Path:
+        """Whose lock the process has that has the runs."""
+        return self.baseline_path.with_name(f"{self.baseline_path.name}.lock")
+
 
 class CanarySettings(SettingsPart):
     """Labelled samples that the judges are asked about on a schedule: a judge that has changed is told from an application
@@ -78,7 +84,7 @@ class CanarySettings(SettingsPart):
         metrics: those that are watched; none = each that asks a judge.
         baseline: file in which the first answers of each series are kept, with which later runs are compared; None = beside
             ``file``, ending in ``.baseline.json``. It must outlive the process: where it cannot be written, each
-            process compares with its own first run.
+            process compares with its own first run. Of the processes of a machine that share it, one has runs.
     """
 
     file: Annotated[str, Field(min_length=1)]
