@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +84,34 @@ def test_false_alarms_of_a_noisy_judge_are_as_rare_as_stated(noise: float) -> No
 def _p(first: np.ndarray, now: np.ndarray, was: np.ndarray, is_: np.ndarray) -> float:
     shift = sign_test(int((now & ~first).sum()), int((first & ~now).sum()))
     return 2 * min(shift, sign_test(int((is_ & ~was).sum()), int((was & ~is_).sum())))
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "watch-the-judge.md"
+ROWS = re.findall(
+    r"^\| (\d+) \| (never|one time in \d+) \| ([.\d| ]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("labels", "differs", "seen"), ROWS)
+def test_a_change_is_seen_as_often_as_the_page_says(labels: str, differs: str, seen: str) -> None:
+    noise = 0.0 if differs == "never" else 1 / int(differs.rpartition(" ")[2])
+
+    found = [_seen_within_a_day(int(labels), noise, turned) for turned in (0.05, 0.1, 0.2, 0.3)]
+
+    assert found == pytest.approx([float(cell) for cell in seen.split("|")], abs=0.12)
+
+
+def _seen_within_a_day(labels: int, noise: float, turned: float) -> float:
+    """Share of changes, of passes to fails, that one of four runs shows; one drop alert of five windows beside it."""
+    dice, changes, rate = np.random.default_rng(3), 150, 6 / 24 / 30 / 6
+    human = np.arange(labels) % 5 > 0
+    seen = 0
+    for _ in range(changes):
+        first = human ^ (dice.random(labels) < noise)
+        changed = human & ~(dice.random(labels) < turned / 0.8)
+        runs = changed ^ (dice.random((4, labels)) < noise)
+        seen += min(_p(first, run, first == human, run == human) for run in runs) < rate
+    return seen / changes
 
 
 @pytest.mark.parametrize("rate", RATES)

@@ -86,7 +86,7 @@ class CanaryStatus:
             return "no run yet"
         if not run.is_enough:
             return f"too few answers to say anything: {run.answered} of {run.samples} samples"
-        turned = f"{run.raised} answers higher and {run.lowered} lower than at first"
+        turned = f"since then {run.raised} went up and {run.lowered} down"
         right = f"agrees with {run.right} of {run.answered} labels, at first with {run.was_right}"
         return f"{right}; {turned}, p = {run.p:.2g}"
 

@@ -20,9 +20,8 @@ from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.canary import Canary
 
-__all__ = ["JUDGE_CHANGED", "CanaryPlan", "canary_figures", "canary_plans", "judge_changed", "told_by", "watched_by"]
+__all__ = ["CanaryPlan", "canary_figures", "canary_plans", "judge_changed", "told_by", "watched_by"]
 
-JUDGE_CHANGED = "SpanscoreJudgeChanged"
 KEPT_S = 900.0
 """For so long the alert stays on without a number: a process that starts has none before its first run has ended."""
 HIGHEST = 0.05
@@ -106,7 +105,7 @@ def judge_changed(plan: CanaryPlan) -> Alert:
         for name in (semconv.CANARY_AGREEMENT, semconv.CANARY_FIRST_AGREEMENT)
     )
     return Alert(
-        name=JUDGE_CHANGED,
+        name="SpanscoreJudgeChanged",
         expression=f"{_p(where)} < {plan.below:.3g}",
         labels=labels_of(plan.severity, plan.metric, window),
         summary=f"the judge of {literal(plan.metric)} has changed",

@@ -14,7 +14,7 @@ from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
-from spanscore.monitoring.canary import JUDGE_CHANGED, CanaryPlan
+from spanscore.monitoring.canary import CanaryPlan
 from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
@@ -334,8 +334,8 @@ def _judge_changed(plan: CanaryPlan) -> _RuleTest:
         }
         for (job, instance), p in seen.items()
     ]
-    fires = {"alertname": JUDGE_CHANGED, "metric": plan.metric, "window": promql.duration(plan.every_s)}
-    return _RuleTest(f"{plan.metric}: a judge that has changed is seen", traffic, [fires], of=JUDGE_CHANGED)
+    fires = {"alertname": "SpanscoreJudgeChanged", "metric": plan.metric, "window": promql.duration(plan.every_s)}
+    return _RuleTest(f"{plan.metric}: a judge that has changed is seen", traffic, [fires], of="SpanscoreJudgeChanged")
 
 
 def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, float]]:
