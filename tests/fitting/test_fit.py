@@ -53,6 +53,16 @@ def test_a_fitted_metric_is_a_new_series_and_the_one_that_was_fitted_is_as_befor
     assert metric.steps["critique"].examples == ()
 
 
+def test_labels_may_be_records_and_their_faults_are_named() -> None:
+    given = [{**one.sample.model_dump(), "human": one.human} for one in labels(40) if one.sample]
+
+    fitted = polite(Pupil()).fit_sync(given, candidates=1)
+
+    assert sum(fitted.labels) == 40
+    with pytest.raises(ConfigurationError, match="the labels: 1 wrong line\n  line 2: no such key: 'humam'"):
+        polite(Pupil()).fit_sync([given[0], {"humam": True}])
+
+
 async def test_it_can_be_awaited_on_any_loop() -> None:
     fitted = await polite(Pupil()).fit(labels(60))
 

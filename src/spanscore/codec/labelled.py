@@ -7,7 +7,7 @@ read labels read this one form. Errors name lines and keys, and quote no content
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from math import isfinite
@@ -21,7 +21,7 @@ from spanscore.model.label import HumanLabel, HumanValue, Judged, LabelledSample
 from spanscore.model.score import Label, Scale
 from spanscore.model.span import UnitKey
 
-__all__ = ["DEFAULT_NAME", "passes", "read_labelled"]
+__all__ = ["DEFAULT_NAME", "labelled_records", "passes", "read_labelled"]
 
 DEFAULT_NAME = "user_feedback"
 """Of a label that has no ``name``."""
@@ -90,16 +90,31 @@ def read_labelled(path: str | Path, *, metric: str | None = None, name: str | No
     annotations = annotations_of(text, metric, path)
     if annotations is not None:
         return annotations
+    lines = enumerate(text.split("\n"), 1)  # splitlines() would split a text that holds U+2028, too
+    read = _read(((number, line) for number, line in lines if line.strip()), path)
+    return _last_of_each(_of_name(read, name, path))
+
+
+def labelled_records(records: Iterable[Any]) -> list[LabelledSample]:
+    """Return records as the lines of a file would be read, in order; what is a labelled sample already stays as it is.
+
+    Raises:
+        ConfigurationError: there are none, or something in them is wrong; the message names their places.
+    """
+    return _read(enumerate(records, 1), "the labels")
+
+
+def _read(records: Iterable[tuple[int, Any]], place: str | Path) -> list[LabelledSample]:
     read: list[LabelledSample] = []
     faults: list[str] = []
-    for number, line in enumerate(text.split("\n"), 1):  # splitlines() would split a text that holds U+2028, too
+    for number, record in records:
         try:
-            read += [_labelled(number, line)] if line.strip() else []
+            read.append(record if isinstance(record, LabelledSample) else _labelled(number, record))
         except (SampleError, ConfigurationError) as error:
             faults.append(f"  line {number}: {error}")
     if faults or not read:
-        raise _wrong_lines(path, faults)
-    return _last_of_each(_of_name(read, name, path))
+        raise _wrong_lines(place, faults)
+    return read
 
 
 def _word(human: str) -> bool:
@@ -150,8 +165,8 @@ def _whose(one: LabelledSample) -> object:
     return label.unit, label.key, label.annotator
 
 
-def _labelled(number: int, line: str) -> LabelledSample:
-    record = _record(line)
+def _labelled(number: int, given: Any) -> LabelledSample:
+    record = _record(given)
     label = _label(record)
     held = KNOWN & {name for name, value in record.items() if value is not None}
     return LabelledSample(
@@ -166,9 +181,9 @@ def _labelled(number: int, line: str) -> LabelledSample:
     )
 
 
-def _record(line: str) -> _Record:
+def _record(given: Any) -> _Record:
     try:
-        record = json.loads(line)
+        record = json.loads(given) if isinstance(given, str) else given
     except ValueError as error:
         raise ConfigurationError(f"not valid JSON: {getattr(error, 'msg', 'it cannot be read')}") from error
     if not isinstance(record, dict):

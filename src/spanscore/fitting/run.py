@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from spanscore.codec.labelled import read_labelled
+from spanscore.codec.labelled import labelled_records, read_labelled
 from spanscore.codec.redaction import redacted, redacted_sample
 from spanscore.errors import ConfigurationError
 from spanscore.fitting.choosing import Paired, best_of, demonstration_sets, split
@@ -56,7 +56,7 @@ class FittingRun:
     """
 
     metric: Teachable
-    annotations: Iterable[LabelledSample] | str | Path
+    annotations: Iterable[LabelledSample | Mapping[str, Any]] | str | Path
     demonstrations: int = 4
     candidates: int = 16
     rewriter: Judge | None = None
@@ -112,9 +112,11 @@ class FittingRun:
 
     def _labels(self) -> list[LabelledSample]:
         """Return the labels as they may be shown."""
-        given = self.annotations
-        labels = read_labelled(given, metric=self.metric.name) if isinstance(given, str | Path) else list(given)
-        redactor = self.redactor
+        given, redactor = self.annotations, self.redactor
+        if isinstance(given, str | Path):
+            labels = read_labelled(given, metric=self.metric.name)
+        else:
+            labels = labelled_records(given)
         return labels if redactor is None else [_redacted(label, redactor) for label in labels]
 
     def _parts(self, lessons: Sequence[Lesson]) -> _SplitLabels:

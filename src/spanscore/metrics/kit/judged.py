@@ -107,7 +107,7 @@ class JudgedMetric(NamedMetric):
 
     async def fit(
         self,
-        annotations: Iterable[LabelledSample] | str | Path,
+        annotations: Iterable[LabelledSample | Mapping[str, Any]] | str | Path,
         *,
         demonstrations: int = 4,
         candidates: int = 16,
@@ -126,8 +126,9 @@ class JudgedMetric(NamedMetric):
         Judge calls: about (candidates + 3) × 0.35 a label, each as many as one score; equal questions are asked once.
 
         Args:
-            annotations: labelled samples, or the path of a file of them: JSON lines, or what ragas's app exports. Labels of one
-                session or trace stay together. 100 or more; below, a gain as large as one may hope for is seldom shown.
+            annotations: labelled samples, ``{"user_input": …, "response": …, "human": True}``, or the path of a file of them:
+                JSON lines, or what ragas's app exports. Labels of one ``session`` or ``trace_id`` stay together. 100 or more:
+                with fewer, a gain as large as one may hope for is seldom shown.
             demonstrations: worked cases in each candidate's prompt. They are content, in every later question.
             candidates: how many are tried, those of the rewriter among them.
             rewriter: a chat model, a judge or a name; it is shown what the judge got wrong, and proposes the instruction of
@@ -158,14 +159,28 @@ class JudgedMetric(NamedMetric):
             progress=progress,
         ).run()
 
-    def fit_sync(self, annotations: Iterable[LabelledSample] | str | Path, **how: Any) -> Fitted:
-        """``fit``, blocking; also inside a running loop (Jupyter).
-
-        Args:
-            annotations: as of ``fit``.
-            how: likewise.
-        """
-        return loop.run(self.fit(annotations, **how))
+    def fit_sync(
+        self,
+        annotations: Iterable[LabelledSample | Mapping[str, Any]] | str | Path,
+        *,
+        demonstrations: int = 4,
+        candidates: int = 16,
+        rewriter: Any = None,
+        redactor: Redactor | None = None,
+        seed: int = 0,
+        progress: OnProgress | None = None,
+    ) -> Fitted:
+        """``fit``, blocking; also inside a running loop (Jupyter). Interrupted, it asks no further."""
+        fitting = self.fit(
+            annotations,
+            demonstrations=demonstrations,
+            candidates=candidates,
+            rewriter=rewriter,
+            redactor=redactor,
+            seed=seed,
+            progress=progress,
+        )
+        return loop.run(fitting)
 
     def copy_with(self, *, judge: Judge | None = None, prompts: OwnPrompts | None = None) -> Self:
         """Return the same metric with another judge, or in other words.
