@@ -48,6 +48,7 @@ def overview() -> Dashboard:
     parts = {
         "Quality": _quality(),
         "What was evaluated": _evaluated(),
+        "What people say": _said(),
         "The judge": _judge(),
         "The judge's accounts": _accounts(),
         "The way": _way(),
@@ -144,6 +145,22 @@ def _evaluated() -> list[Any]:
             " bug of spanscore: please report it.",
             at_end(f"sum({promql.unaccounted(q.WHERE)})"),
             steps=steps((None, RED), (0, GREEN), (1, RED)),
+        ),
+    ]
+
+
+def _said() -> list[Any]:
+    def grown(instrument: str) -> str:
+        return promql.increase(instrument, q.STEP, q.OF_SERVICE, (promql.METRIC, q.PASS))
+
+    named = f"{{{{{promql.METRIC}}}}} {{{{{q.PASS}}}}}"
+    return [
+        stacked(
+            "Labels",
+            "What was said of units by `feedback()`, each unit once. They are in no mean and no alert. *To*: votes that were"
+            " changed, by what they were changed to.",
+            over_time(grown(semconv.LABELS), named),
+            over_time(grown(semconv.LABELS_CHANGED), f"to {named}"),
         ),
     ]
 

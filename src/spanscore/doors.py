@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from spanscore import semconv
 from spanscore.line.build import Line
+from spanscore.line.given import id_of, only_unit
+from spanscore.model.label import HumanLabel
+from spanscore.model.span import UnitKey
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.submitted import SubmittedSamples
 
@@ -90,6 +93,25 @@ class Doors:
                     self.otlp = self._hear_the_wire(units)
         return self.otlp
 
+    def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
+        """Return the unit that a caller means; None where only its key says so.
+
+        Raises:
+            ValueError: an id is none, or the unit is not known without one.
+        """
+        if trace_id is None and span_id is None and key is not None:
+            return None
+        trace = id_of("trace_id", trace_id, 128)
+        if span_id is not None:
+            return UnitKey(trace, id_of("span_id", span_id, 64))
+        running = [] if self.attachment is None else self.attachment.handler.units_of(trace)
+        return only_unit(trace, dict.fromkeys([*self._line.known.of_trace(trace), *running]))
+
+    def label(self, label: HumanLabel) -> bool:
+        """Take what somebody said; False: there is no room for it. Raises a ``ValueError`` where that is none."""
+        self._ready(None)
+        return self._line.label_desk.take(label)
+
     def close(self) -> None:
         """Let nothing further in, also by a door that is yet to be made."""
         self._closed = True
@@ -100,6 +122,7 @@ class Doors:
         """Return what must be known of what came in, for ``status()``."""
         return [
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
+            *self._line.label_desk.notes(),
             *(note for door in (self.foreign, self.otlp) if door is not None for note in door.notes()),
         ]
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from spanscore.model.counted import Counted
 from spanscore.model.job import Decision, Job
+from spanscore.model.label import HumanLabel
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.sample import Sample, Samples
 from spanscore.model.score import Outcome, Scale, Score
@@ -25,6 +26,7 @@ __all__ = [
     "Embedder",
     "Filter",
     "Judge",
+    "LabelSink",
     "Metric",
     "PendingSpan",
     "Queue",
@@ -346,6 +348,18 @@ class Sink(Protocol):
 
     def shutdown(self) -> None:
         """Let go of what the sink holds. Twice is as good as once; a scorer emits nothing after it."""
+
+
+@runtime_checkable
+class LabelSink(Protocol):
+    """A sink that takes what people say of units, too. Span thread; what it raises is logged."""
+
+    def label(self, label: HumanLabel) -> None:
+        """Publish a label, once; a changed one comes again, with the next revision.
+
+        ``unit`` is None where this process knows none that has the ``key``. ``comment`` is there only where content may leave,
+        and what can name a person has been redacted.
+        """
 
 
 class Counts(Protocol):

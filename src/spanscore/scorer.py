@@ -9,8 +9,8 @@ from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from uuid import UUID
 
+from spanscore.by_id import UnitsById
 from spanscore.dialects.extract import Extract
 from spanscore.doors import Doors
 from spanscore.errors import ConfigurationError
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["OnlineScorer"]
 
 
-class OnlineScorer:
+class OnlineScorer(UnitsById):
     """Scores a sampled fraction of live runs, off the request path, and puts the scores onto their spans.
 
     Attach ``scorer.handler`` per call (``config={"callbacks": [scorer.handler]}``) or per chain (``with_config``), or call
@@ -106,6 +106,8 @@ class OnlineScorer:
         queue_bytes: of their content, roughly; more are ``queue_full`` too.
         inbox_size: events waiting; past it new units are ``refused``; past four times it events are lost, units ``incomplete``.
         inbox_bytes: of their content, roughly, likewise.
+        labels: name → the words that ``feedback()`` takes under it, worst first (``{"user_feedback": ["bad", "ok", "good"]}``).
+            Under a name without a scale it takes True, False and numbers from 0 to 1.
         segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
         scopes: beginnings of instrumentation scopes whose spans a ``ScoringSpanProcessor`` reads beside those it knows; what
@@ -158,6 +160,7 @@ class OnlineScorer:
         queue_bytes: int = 256_000_000,
         inbox_size: int = 10_000,
         inbox_bytes: int = 64_000_000,
+        labels: Mapping[str, Sequence[str]] | None = None,
         segments: Mapping[str, Sequence[str]] | None = None,
         scopes: Sequence[str] = (),
         ignore_scopes: Sequence[str] = (),
@@ -282,23 +285,6 @@ class OnlineScorer:
             return None
         self._ready()
         return self._doors.submitted.submit(item, sampled=sample)
-
-    def trace_id(self, run_id: UUID) -> str | None:
-        """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
-        known = None if self._doors.attachment is None else self._doors.attachment.handler.trace_id(run_id)
-        return None if known is None else f"{known:032x}"
-
-    def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
-        """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, else ``[]``.
-
-        Per metric: its own rate (``base``) and those of the rules that matched, the rule that won, R (``randomness``), the T
-        that it met, the T of the probability (hex digits), upstream's probability, the outcome, None until it is there, and why
-        it is no score (``reason``), None where it is one or says all. No content. Any thread.
-
-        Raises:
-            ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
-        """
-        return self._line.units.explain(trace_id)
 
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""

@@ -82,6 +82,7 @@ UNUSUAL: dict[str, Any] = {
     "alerts.*.runbook": "https://unusual/runbook",
     "alerts.*.baseline.hour_of_week": str(Path(__file__).parents[1] / "data" / "baseline.yaml"),
     "alerts.*.baseline.offset": 172_800.0,
+    "labels": {"mood": ["bad", "unusual"]},
     "monitoring.segments": {"tier": ["unusual"]},
     "monitoring.services": ["unusual"],
     "monitoring.windows": [4321.0],

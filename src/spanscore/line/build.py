@@ -20,6 +20,7 @@ from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts, models_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
+from spanscore.line.label_desk import LabelDesk
 from spanscore.line.options import Options
 from spanscore.line.screens import check_screens
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -51,6 +52,8 @@ from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
 from spanscore.units.keeping import Keeping
+from spanscore.units.known import KnownUnits
+from spanscore.units.labels import LabelScales
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.revisions import Revisions
@@ -150,9 +153,12 @@ class Line:
             workers=options.workers,
         )
         self.keeping = Keeping(self.queue)
+        self.known = KnownUnits()
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
         self.units = self._units()
+        self.label_desk = self._label_desk()
+        self.receivers.append(self.label_desk)
         self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
 
     def _declare(self, telemetry: Telemetry) -> None:
@@ -255,9 +261,22 @@ class Line:
             revisions=self.revisions,
             keeping=self.keeping,
             shadows=self.shadow_ledger,
+            known=self.known,
             attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
+        )
+
+    def _label_desk(self) -> LabelDesk:
+        return LabelDesk(
+            self.inbox,
+            scales=LabelScales(self.options.labels, self.metrics),
+            known=self.known,
+            hold=self.hold,
+            sinks=self.sinks,
+            content=self.content,
+            redactor=self.hooks.redactor,
+            box=self.box,
         )
 
     def _revisions(self) -> Revisions:

@@ -109,6 +109,9 @@ class Options:
     queue_bytes: Annotated[Size, Key("limits.queue_bytes")] = 256_000_000
     inbox_size: Annotated[Count, Key("limits.inbox")] = 10_000
     inbox_bytes: Annotated[Size, Key("limits.inbox_bytes")] = 64_000_000
+    labels: Annotated[Mapping[str, Sequence[str]], Key("labels", dict[str, list[str | int]])] = field(
+        default_factory=dict
+    )
     segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
     scopes: Annotated[Sequence[str], Key("units.scopes", list[str])] = ()
     ignore_scopes: Annotated[Sequence[str], Key("units.ignore_scopes", list[str])] = ()

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from spanscore import semconv
 from spanscore.model.sample import Sample
 from spanscore.model.score import Label
 from spanscore.model.span import UnitKey
 
-__all__ = ["HumanLabel", "HumanValue", "Judged", "LabelledSample"]
+__all__ = ["HumanLabel", "HumanValue", "Judged", "LabelledSample", "UnitId"]
 
 HumanValue: TypeAlias = bool | float | str
 """Passes or not; a number on a metric's scale; or a word of a declared scale."""
+
+
+class UnitId(NamedTuple):
+    """What names a unit outside of this process: hex digits, 32 of its trace and 16 of its span."""
+
+    trace_id: str
+    span_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +35,37 @@ class HumanLabel:
         when_ns: when it was said, since 1970; None where nobody knows.
         unit: what was labelled; None where only ``key`` tells.
         key: the unit's own key in the application (``spanscore.feedback_key``); None where ids tell.
-        revision: 0, or how often the same annotator changed the same label of the unit.
+        revision: 0, or how often the same annotator changed the same label of the unit, as far as the process knows.
+        quality: [0, 1], 1 is good; None where no scale tells.
     """
 
     name: str
     value: HumanValue
-    annotator: str = "HUMAN"
+    annotator: str = semconv.ANNOTATOR_HUMAN
     comment: str | None = None
     when_ns: int | None = None
     unit: UnitKey | None = None
     key: str | None = None
     revision: int = 0
+    quality: float | None = None
+
+    @property
+    def text(self) -> str | None:
+        """What it says in a word: ``pass`` or ``fail``, or that of its scale; None of a number."""
+        if isinstance(self.value, bool):
+            return "pass" if self.value else "fail"
+        return self.value if isinstance(self.value, str) else None
+
+    @property
+    def id(self) -> str:
+        """32 hex digits, the same for the same label in any process; the span's id is the first 16 of them.
+
+        A time of its own tells two equal votes apart; where nobody gave one the revision does, as far as it is known.
+        """
+        whose = self.key if self.unit is None else f"{self.unit.trace_id:032x}/{self.unit.span_id:016x}"
+        said = f"{self.name}/{self.annotator}/{self.value!r}"
+        when = f"r{self.revision}" if self.when_ns is None else str(self.when_ns)
+        return blake2b(f"label/{whose}/{said}/{when}".encode(), digest_size=16).hexdigest()
 
 
 class Judged(NamedTuple):

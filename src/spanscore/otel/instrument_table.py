@@ -36,8 +36,10 @@ SUMS: Mapping[str, Instrument] = {
     semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
     semconv.JUDGE_UNMETERED: Instrument("counter", "{call}", "Answers without a credible count of their tokens"),
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
+    semconv.LABELS: Instrument("counter", "{label}", "Units that people labelled, by their first word"),
+    semconv.LABELS_CHANGED: Instrument("counter", "{label}", "Labels that were changed, by the word that came instead"),
 }
-"""What is added up of scores."""
+"""What is added up of scores and labels."""
 MOMENTS = (
     semconv.WEIGHT,
     semconv.WEIGHT_QUALITY,

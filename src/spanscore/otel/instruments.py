@@ -157,6 +157,10 @@ class Telemetry:
         elif score.error_type == _DECLINED and not score.stratum:
             self._sums.add(semconv.DECLINED, labels_of_metric(score.metric), 1)
 
+    def count(self, name: str, labels: Labels, amount: float = 1) -> None:
+        """Add to a sum that is of no score."""
+        self._sums.add(name, labels, amount)
+
     def close(self) -> None:
         """Let go of the ledger and the gauges; what was counted stays exported, as a counter must not go back.
 

@@ -8,9 +8,10 @@ from functools import partial
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 
 from spanscore.model.foreign import type_name
+from spanscore.model.label import HumanLabel
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
-from spanscore.protocols import Sink
+from spanscore.protocols import LabelSink, Sink
 from spanscore.runtime.log import log_internal_error
 
 __all__ = ["CompositeSink"]
@@ -34,6 +35,12 @@ class CompositeSink:
         """Publish the scores through every sink; one that raises does not keep the others from theirs."""
         for sink in self._sinks:
             _safely(f"publish scores through {type_name(sink)}", partial(sink.emit, unit, scores))
+
+    def label(self, label: HumanLabel) -> None:
+        """Publish a label through every sink that takes labels, likewise."""
+        for sink in self._sinks:
+            if isinstance(sink, LabelSink):
+                _safely(f"publish a label through {type_name(sink)}", partial(sink.label, label))
 
     def shutdown(self) -> None:
         """Let every sink go, once: what is emitted after it goes nowhere."""

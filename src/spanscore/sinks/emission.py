@@ -8,10 +8,20 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, set_span_in_context
 
 from spanscore import semconv
+from spanscore.model.label import HumanLabel
 from spanscore.model.score import Score
-from spanscore.model.span import SpanData
+from spanscore.model.span import SpanData, UnitKey
 
-__all__ = ["EXPLANATION_MAX_CHARS", "context_of", "error_type_of", "result_attributes", "span_context_of"]
+__all__ = [
+    "EXPLANATION_MAX_CHARS",
+    "context_above",
+    "context_of",
+    "error_type_of",
+    "label_attributes",
+    "result_attributes",
+    "span_context_above",
+    "span_context_of",
+]
 
 EXPLANATION_MAX_CHARS = 2000
 """Some backends cut, some refuse long attributes; the counts behind a score come first and survive the cut."""
@@ -31,6 +41,30 @@ def span_context_of(span: SpanData) -> SpanContext:
 def context_of(span: SpanData) -> Context:
     """Return a context in which that span is the current one, and nothing else is set."""
     return set_span_in_context(NonRecordingSpan(span_context_of(span)), Context())
+
+
+def span_context_above(unit: UnitKey) -> SpanContext:
+    """Return the identity of a unit's span of which nothing is known but its ids: taken to be sampled, in another process."""
+    return SpanContext(*unit, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def context_above(unit: UnitKey) -> Context:
+    """Return a context in which that span is the current one, and nothing else is set."""
+    return set_span_in_context(NonRecordingSpan(span_context_above(unit)), Context())
+
+
+def label_attributes(label: HumanLabel) -> dict[str, Any]:
+    """Return what a label's span and its event both say; None is left out later."""
+    return {
+        semconv.EVALUATION_NAME: label.name,
+        semconv.EVALUATION_SCORE_VALUE: label.quality,
+        semconv.EVALUATION_SCORE_LABEL: label.text,
+        semconv.EVALUATION_EXPLANATION: None if label.comment is None else _cut(label.comment),
+        semconv.ANNOTATOR: label.annotator,
+        semconv.FEEDBACK_KEY: label.key,
+        semconv.SCORE_ID: label.id,
+        semconv.SCORE_REVISION: label.revision,
+    }
 
 
 def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
@@ -55,6 +89,10 @@ def error_type_of(score: Score) -> str | None:
 def _explanation_of(score: Score) -> str | None:
     """Return the explanation, or why there is no value, cut to what a backend takes. It may quote content."""
     text = score.explanation or score.reason
-    if text is None or len(text) <= EXPLANATION_MAX_CHARS:
+    return None if text is None else _cut(text)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= EXPLANATION_MAX_CHARS:
         return text
     return text[: EXPLANATION_MAX_CHARS - 1] + "…"

@@ -13,12 +13,14 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text, wire_values
+from spanscore.model.label import HumanLabel
 from spanscore.model.score import Score, Usage, id_of, score_attributes
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.providers import Providers
 from spanscore.otel.scope import scope
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.sinks.emission import context_of, error_type_of, result_attributes, span_context_of
+from spanscore.sinks.label_span import LabelSpans
 
 __all__ = ["EvaluationSpans"]
 
@@ -41,6 +43,7 @@ class EvaluationSpans:
     def __init__(self, providers: Providers, content: bool = False) -> None:
         self._providers = providers
         self._content = content
+        self._labels = LabelSpans(providers)
         self._chosen: PresetSpanFactory | None = None
         self._latest: tuple[Any, Any] = (None, None)
 
@@ -58,6 +61,10 @@ class EvaluationSpans:
             else:
                 resource = self._resource_of(root.resource)
                 tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes, resource))
+
+    def label(self, label: HumanLabel) -> None:
+        """Write a span for what somebody said; none where nobody knows of which unit."""
+        self._labels.write(label)
 
     def shutdown(self) -> None:
         """Hold nothing back: the spans are with the tracer provider."""

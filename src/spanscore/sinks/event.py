@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opentelemetry.context import Context
+
 from spanscore import semconv
 from spanscore.codec.text import wire_values
+from spanscore.model.label import HumanLabel
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.otel.providers import Providers
-from spanscore.sinks.emission import context_of, result_attributes
+from spanscore.sinks.emission import context_above, context_of, label_attributes, result_attributes
 
 __all__ = ["Events"]
 
@@ -49,6 +52,18 @@ class Events:
                 attributes=wire_values(result | own),
                 severity_number=SeverityNumber.WARN if score.outcome.failed else SeverityNumber.INFO,
             )
+
+    def label(self, label: HumanLabel) -> None:
+        """Write an event for what somebody said, in its unit's context where that is known; a changed one has its revision."""
+        from opentelemetry._logs import SeverityNumber
+
+        self._providers.logger().emit(
+            timestamp=label.when_ns,
+            context=Context() if label.unit is None else context_above(label.unit),
+            event_name=semconv.EVALUATION_EVENT,
+            attributes=wire_values(label_attributes(label)),
+            severity_number=SeverityNumber.INFO,
+        )
 
     def shutdown(self) -> None:
         """Hold nothing back: the events are with the logger provider."""

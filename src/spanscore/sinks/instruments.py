@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spanscore import semconv
+from spanscore.model.label import HumanLabel
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.otel.instruments import Telemetry
@@ -28,6 +30,12 @@ class Instruments:
         context = None if root is None else context_of(root)
         for score in scores:
             self._telemetry.record(unit, score, context)
+
+    def label(self, label: HumanLabel) -> None:
+        """Count a unit's label once, and each change of it."""
+        said = ((semconv.EVALUATION_SCORE_LABEL, label.text),) if label.text else ()
+        name = semconv.LABELS_CHANGED if label.revision else semconv.LABELS
+        self._telemetry.count(name, ((semconv.EVALUATION_NAME, label.name), *said))
 
     def shutdown(self) -> None:
         """Hold nothing back: the telemetry outlives it."""

@@ -15,6 +15,7 @@ from spanscore.model.job import BASE, Decision
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Facts, UnitKey
 from spanscore.protocols import Sampler
+from spanscore.units.known import KnownUnits
 from spanscore.units.ledger import Ledger
 
 __all__ = ["Decisions", "matched_rules"]
@@ -50,13 +51,23 @@ class Decisions:
 
     Args:
         metrics: names of all.
+        known: told of every unit on which is decided.
         kept: closed units that are remembered, and as many that sampling excluded when they began.
     """
 
-    def __init__(self, metrics: Sequence[str], sampler: Sampler, ledger: Ledger, *, kept: int = _KEPT) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        sampler: Sampler,
+        ledger: Ledger,
+        *,
+        known: KnownUnits | None = None,
+        kept: int = _KEPT,
+    ) -> None:
         self._metrics = tuple(metrics)
         self._sampler = sampler
         self._ledger = ledger
+        self._known = known or KnownUnits()
         self._kept = kept
         self.screens = sampler.screens
         self._rest = tuple(name for name in metrics if name not in self.screens) if self.screens else ()
@@ -66,6 +77,7 @@ class Decisions:
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
+        self._known.reset()
         self._lock = threading.RLock()
         self._closed: OrderedDict[UnitKey, _Closed] = OrderedDict()
         self._excluded: deque[Facts] = deque(maxlen=self._kept)
@@ -87,6 +99,7 @@ class Decisions:
     def skipped(self, facts: Facts) -> dict[str, Decision]:
         """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
         key = facts.key
+        self._known.closed(facts)
         decisions: dict[str, Decision] = {}
         if self._sampler.matches(facts):
             decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
@@ -99,11 +112,13 @@ class Decisions:
     def excluded(self, facts: Facts) -> None:
         """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
         self._ledger.record_rejected(Outcome.NOT_SAMPLED)
+        self._known.closed(facts)
         self._excluded.append(facts)
 
     def _decided(
         self, facts: Facts, names: Sequence[str], decide: Callable[[Facts, str], Decision]
     ) -> dict[str, Decision]:
+        self._known.closed(facts)
         decisions = {name: decide(facts, name) for name in names}
         taken = {name: decision for name, decision in decisions.items() if decision.take}
         if taken:

@@ -31,6 +31,7 @@ from spanscore.units.content_size import size_bytes_of
 from spanscore.units.decisions import Decisions, matched_rules
 from spanscore.units.failures import log_failures
 from spanscore.units.keeping import Keeping
+from spanscore.units.known import KnownUnits
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.notes import Notes
@@ -60,8 +61,8 @@ class Units:
         keeping: who wants samples beside their scores.
         shadows: counts what second judges are asked; None = there are none.
         attach: whether scores go onto the unit's own span, and so whether spans wait at all.
-        hold_root_ns: how long a unit that is its trace's root waits after its end.
-        hold_ns: how long any other unit waits.
+        known: told of every unit that closes.
+        hold_root_ns: how long a unit that is its trace's root waits after its end; any other waits for ``hold_ns``.
         clock: seconds, the loop's.
     """
 
@@ -81,6 +82,7 @@ class Units:
         revisions: Revisions,
         keeping: Keeping,
         shadows: Ledger | None = None,
+        known: KnownUnits | None = None,
         attach: bool = True,
         hold_root_ns: int = 10_000_000_000,
         hold_ns: int = 4_000_000_000,
@@ -88,7 +90,7 @@ class Units:
     ) -> None:
         self._metrics = tuple(metrics)
         self._ledger = ledger
-        self._decisions = Decisions(self._metrics, sampler, ledger)
+        self._decisions = Decisions(self._metrics, sampler, ledger, known=known)
         self._assembler = assembler
         self._queue = queue
         self._lanes = lanes
@@ -365,8 +367,7 @@ class Units:
         if not self._attach:
             pending.end()
             return -inf
-        root = unit.root
-        is_trace_root = root is not None and root.parent_id is None
+        is_trace_root = unit.root is not None and unit.root.parent_id is None
         hold_ns = self._hold_root_ns if is_trace_root else self._hold_ns
         self._hold.hold_root(unit.key, pending, now_ns + hold_ns)
         while (oldest := self._hold.superfluous()) is not None:
@@ -386,9 +387,8 @@ class Units:
 
     def _counted(self, result: JobResult) -> list[Score]:
         """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""
-        key = result.unit.key
-        scores = self._decisions.settle_scores(key, result.scores)
-        self.notes.scored(key, scores)
+        scores = self._decisions.settle_scores(result.unit.key, result.scores)
+        self.notes.scored(result.unit.key, scores)
         log_failures(scores)
         return scores
 

@@ -24,7 +24,7 @@ from spanscore.codec import snapshot as codec
 from spanscore.codec.glance import glance
 from spanscore.model.foreign import bases_of, class_name
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts
+from spanscore.model.span import Facts, UnitKey
 from spanscore.protocols import Admission, Receiver, Sampler
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
@@ -40,8 +40,8 @@ _REMEMBERED_NS: Final = 5_000_000_000
 """How long the runs of an ended root are remembered: a child that starts late (a task left behind) must not become a root."""
 _SWEEP_NS: Final = 100_000_000
 """How much longer the first of them waits for others: forgotten together they cost a third of what they cost one by one."""
-_MAX_TRACE_IDS: Final = 1_000
-"""Recent roots whose trace can be asked for: 0.3 kB each."""
+_MAX_KEYS: Final = 1_000
+"""Recent roots whose ids can be asked for: 0.4 kB each."""
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
 _HAND_OVER: Final = "ParentCommand"
@@ -101,14 +101,25 @@ class RunCapture:
         self._runs: dict[int, Run] = {}
         self._roots: OrderedDict[int, Root] = OrderedDict()
         self._recently_closed: deque[tuple[int, Root]] = deque()
-        self._trace_ids: OrderedDict[int, int] = OrderedDict()
+        self._keys: OrderedDict[int, UnitKey] = OrderedDict()
 
     def trace_id(self, run_id: UUID) -> int | None:
         """Return the trace of a recent root run; None when it is not known (any more)."""
         run = self._runs.get(run_id.int)
         if run is not None and run is run.root and run.id == run_id.int and run.root.key is not None:
             return run.root.key.trace_id
-        return self._trace_ids.get(run_id.int)
+        key = self._keys.get(run_id.int)
+        return None if key is None else key.trace_id
+
+    def unit(self, run_id: UUID) -> UnitKey | None:
+        """Return the unit of a run that is remembered, or of a recent root run; None when it is not known (any more)."""
+        run = self._runs.get(run_id.int)
+        return self._keys.get(run_id.int) if run is None else run.root.key
+
+    def units_of(self, trace_id: int) -> list[UnitKey]:
+        """Return the units of a trace whose runs are remembered. O(runs)."""
+        keys = dict.fromkeys(run.root.key for run in list(self._runs.values()) if not run.root.ignored)
+        return [key for key in keys if key is not None and key.trace_id == trace_id]
 
     def close(self) -> None:
         """Capture no further root."""
@@ -123,9 +134,9 @@ class RunCapture:
         for run_id in root.ids:  # nor its children's spans: whatever is late becomes a child of the root
             self._runs[run_id] = root
         if root.key is not None:
-            self._trace_ids[root.id] = root.key.trace_id
-            if len(self._trace_ids) > _MAX_TRACE_IDS:
-                self._trace_ids.popitem(last=False)
+            self._keys[root.id] = root.key
+            if len(self._keys) > _MAX_KEYS:
+                self._keys.popitem(last=False)
         now_ns = time_ns()
         self._recently_closed.append((now_ns, root))
         if now_ns - self._recently_closed[0][0] >= _REMEMBERED_NS + _SWEEP_NS:

@@ -52,8 +52,9 @@ _MAX_AGE_NS: Final = 3_600_000_000_000
 _SPAN_BYTES: Final = 2_000
 """A recorded span with its plain attributes, roughly."""
 _MAX_ERROR_CHARS: Final = 2_000
+_MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
 _IDS: Final = 1_000
-"""Conversations whose redacted id is remembered: a redactor may take as long as a small model does."""
+"""Conversations and keys whose redacted id is remembered: a redactor may take as long as a small model does."""
 _SPARE_ATTRIBUTES: Final = 32
 """Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
 
@@ -67,7 +68,7 @@ class Recorder:
     Args:
         capture: whose events they are; told of each finished root, to drop what it remembers. Its options are this one's, too.
         port: where finished spans go.
-        redactor: applied to exported content, and to the conversation's id; where it raises, gives no text or
+        redactor: applied to exported content, to the conversation's id and the feedback key; where it raises, gives no text or
             hangs, they are left out.
         box: where the redactor runs.
         scores: attributes that are set on a root when its scores are there, at most.
@@ -287,8 +288,8 @@ class Recorder:
     def _attributes(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
         """Return the attributes that are exported whether content is or not. Never raises."""
         attributes = attributes_of(run, output, error)
-        if self._redactor is not None and semconv.CONVERSATION_ID in attributes:
-            attributes |= self._conversation(attributes.pop(semconv.CONVERSATION_ID))
+        for name in () if self._redactor is None else _MAY_NAME_SOMEBODY & attributes.keys():
+            attributes |= self._redacted(name, attributes.pop(name))
         return attributes
 
     def _room(self, taken: int) -> int | None:
@@ -311,16 +312,16 @@ class Recorder:
             return {}
         return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
 
-    def _conversation(self, conversation: str) -> dict[str, str]:
-        """Return the conversation's attribute: applications name one by its user's address. Fails closed, as with content."""
+    def _redacted(self, name: str, given: str) -> dict[str, str]:
+        """Return an attribute: applications name a conversation by its user's address. Fails closed, as with content."""
         try:
-            return {semconv.CONVERSATION_ID: safe_text(self._redacted_id(conversation))}
+            return {name: safe_text(self._redacted_id(given))}
         except BaseException:  # noqa: BLE001
             return {}
 
-    def _redact_id(self, conversation: str) -> str:
+    def _redact_id(self, given: str) -> str:
         redactor = self._redactor
-        return conversation if redactor is None else self._box.run(lambda: redacted(conversation, redactor))
+        return given if redactor is None else self._box.run(lambda: redacted(given, redactor))
 
 
 def _wall_ns(root: Root) -> int:

@@ -16,6 +16,7 @@ from spanscore.model.foreign import is_a, plain_text, type_name
 from spanscore.model.span import Attributes, Facts, SpanData
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
 from spanscore.runtime.log import log_internal_error
+from spanscore.units.known import feedback_key_of
 
 __all__ = [
     "MODELS",
@@ -75,13 +76,21 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
         attributes[_NAMES[run.operation]] = safe_text(run.name)
     if run.operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
         attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
-    if run is run.root or run.operation in _CONVERSING:
-        conversation = conversation_id(_metadata(run))
-        if conversation is not None:
-            attributes[semconv.CONVERSATION_ID] = conversation
+    attributes.update(_whose(run))
     if error is not None and not was_stopped(error):
         attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
     return attributes
+
+
+def _whose(run: Run) -> dict[str, str]:
+    """Return what an application calls a run's conversation, and its unit."""
+    metadata, told = _metadata(run), dict[str, str]()
+    if run is run.root or run.operation in _CONVERSING:
+        conversation = conversation_id(metadata)
+        told = {} if conversation is None else {semconv.CONVERSATION_ID: conversation}
+    if run is run.root and (key := feedback_key_of(metadata)):
+        told[semconv.FEEDBACK_KEY] = safe_text(key)
+    return told
 
 
 def conversation_id(metadata: Any) -> str | None:

@@ -1,0 +1,110 @@
+"""UnitsById: what a scorer is asked, and told, about single units, by their ids; a base of OnlineScorer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from spanscore import semconv
+from spanscore.line.given import seconds_since_1970_ns, text_of, value_of
+from spanscore.model.label import HumanLabel, HumanValue, UnitId
+
+if TYPE_CHECKING:
+    from spanscore.doors import Doors
+    from spanscore.line.build import Line
+    from spanscore.line.closing import Closing
+
+__all__ = ["UnitsById"]
+
+
+class UnitsById:
+    """The methods of ``OnlineScorer`` that are about one unit."""
+
+    _doors: Doors
+    _line: Line
+    _closing: Closing
+
+    def trace_id(self, run_id: UUID) -> str | None:
+        """Return the trace id (32 hex digits) of a recent root run; None when it is unknown or was not recorded."""
+        known = None if self._doors.attachment is None else self._doors.attachment.handler.trace_id(run_id)
+        return None if known is None else f"{known:032x}"
+
+    def unit_id(self, run_id: UUID | str) -> UnitId | None:
+        """Return both ids of the unit that a run is of, for the page that shows its answer; None when it is not known.
+
+        By its root's run a unit is known while it runs, and then as one of the last 1,000; by any other run of it until five
+        seconds after its end.
+
+        Args:
+            run_id: as ``collect_runs``, ``astream_events``, a callback or ``config={"run_id": …}`` have it.
+
+        Raises:
+            ValueError: it is no UUID.
+        """
+        asked = run_id if isinstance(run_id, UUID) else UUID(run_id)
+        key = None if self._doors.attachment is None else self._doors.attachment.handler.unit(asked)
+        return None if key is None else UnitId(f"{key.trace_id:032x}", f"{key.span_id:016x}")
+
+    def feedback(
+        self,
+        trace_id: str | int | None = None,
+        value: HumanValue | None = None,
+        *,
+        name: str = "user_feedback",
+        span_id: str | int | None = None,
+        annotator: str = semconv.ANNOTATOR_HUMAN,
+        comment: str | None = None,
+        when: datetime | float | None = None,
+        key: str | None = None,
+    ) -> bool:
+        """Say what a person thought of a unit: a span under the unit's, an event, and a count. Does not block. Any thread.
+
+        Ids alone are enough: the unit need not have been scored, nor have run in this process. The same call again says
+        nothing new; another value under the same name by the same annotator is the label's next revision, and the last by time
+        is the one that holds.
+
+        Args:
+            trace_id: of the unit, 32 hex digits or the number; None with a ``key``.
+            value: True, False or a number from 0, worst, to 1; under a name with a scale (``labels``), one of its words.
+            name: of the question that was answered, in lower snake case, and no metric's.
+            span_id: of the unit's span, 16 hex digits or the number; None = the one unit of the trace that this process knows,
+                of the last 10,000.
+            annotator: who said so.
+            comment: content: exported only where content is.
+            when: it was said, a datetime with a time zone or seconds since 1970; None = now. To be given where a unit is
+                labelled from several processes: by it equal calls are known, and which of two votes is the last.
+            key: in place of the ids: what the run's metadata have as ``feedback_key``. Of no unit that this process knows, the
+                label is an event with that key.
+
+        Returns:
+            Whether it was taken; not when the scorer is closed, or has no room for more at the moment.
+
+        Raises:
+            ValueError: an id, the name, the value or the time is none, or without ``span_id`` the unit is not known; the
+                message says what is allowed.
+        """
+        if self._closing.begun:
+            return False
+        label = HumanLabel(
+            name=text_of("name", name),
+            value=value_of(value),
+            annotator=text_of("annotator", annotator),
+            comment=None if comment is None else text_of("comment", comment),
+            when_ns=None if when is None else seconds_since_1970_ns(when),
+            unit=self._doors.unit_of(trace_id, span_id, key),
+            key=None if key is None else text_of("key", key),
+        )
+        return self._doors.label(label)
+
+    def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
+        """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, else ``[]``.
+
+        Per metric: its own rate (``base``) and those of the rules that matched, the rule that won, R (``randomness``), the T
+        that it met, the T of the probability (hex digits), upstream's probability, the outcome, None until it is there, and why
+        it is no score (``reason``), None where it is one or says all. No content. Any thread.
+
+        Raises:
+            ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
+        """
+        return self._line.units.explain(trace_id)

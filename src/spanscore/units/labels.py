@@ -1,0 +1,142 @@
+"""Labels: what may be said of a unit, on which scale it counts, and what is said again, or changed."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+from spanscore.errors import ConfigurationError
+from spanscore.model.label import HumanLabel, HumanValue
+from spanscore.model.span import UnitKey
+
+__all__ = ["LabelBook", "LabelScales"]
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_MOST_NAMES: Final = 100
+"""Names of labels in one process: each is a value of an attribute, and a store of metrics pays for every one."""
+_KEPT: Final = 10_000
+"""Labels of which the last vote is remembered: some 0.5 kB each."""
+_VOTES: Final = 100
+"""Votes of one label that are known again."""
+
+
+class LabelScales:
+    """The scales that are declared, and how what people say counts on them. Pure, but for the names it has seen.
+
+    Args:
+        declared: name → its words, worst first.
+        metrics: names that no label may have.
+
+    Raises:
+        ConfigurationError: a name is none, or a metric's; or a scale has fewer than two words, or one of them twice.
+    """
+
+    def __init__(self, declared: Mapping[str, Sequence[Any]], metrics: Collection[str] = ()) -> None:
+        self._metrics = frozenset(metrics)
+        self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
+        self._seen = set(declared)
+        for name, words in self._words.items():
+            _check_scale(name, words)
+            if told := self._wrong_name(name):
+                raise ConfigurationError(f"labels: {told}")
+
+    @property
+    def declared(self) -> Mapping[str, Sequence[str]]:
+        """Name → its words, worst first."""
+        return self._words
+
+    def checked(self, label: HumanLabel) -> HumanLabel:
+        """Return a label with its quality, and its value as the scale writes it.
+
+        Raises:
+            ValueError: its name or its value is none; the message says what is allowed.
+        """
+        name = label.name
+        if name not in self._seen:
+            if told := self._wrong_name(name):
+                raise ValueError(told)
+            if len(self._seen) >= _MOST_NAMES:
+                raise ValueError(
+                    f"there are {_MOST_NAMES} names of labels already: a name is a question, not who is asked"
+                )
+            self._seen.add(name)
+        words = self._words.get(name)
+        value, quality = _number_of(name, label.value) if words is None else _word_of(name, label.value, words)
+        return replace(label, value=value, quality=quality)
+
+    def _wrong_name(self, name: str) -> str | None:
+        if not _NAME.fullmatch(name):
+            return f"{name!r} is no name of a label; allowed are lower case letters, digits and _, as in user_feedback"
+        return f"{name!r} is a metric of this scorer; give the label another name" if name in self._metrics else None
+
+
+def _check_scale(name: str, words: Sequence[str]) -> None:
+    if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
+        raise ConfigurationError(
+            f"labels.{name} is {list(words)}; allowed are two words or more, worst first, each once: [bad, ok, good]"
+        )
+
+
+def _number_of(name: str, value: HumanValue) -> tuple[HumanValue, float]:
+    if isinstance(value, bool):
+        return value, float(value)
+    if isinstance(value, int | float) and isfinite(value) and 0 <= value <= 1:
+        return float(value), float(value)
+    raise ValueError(
+        f"{value!r} is no value of {name}; allowed are True, False, and numbers from 0, worst, to 1. "
+        f"Words and stars are a declared scale, worst first: labels={{{name!r}: ['bad', 'ok', 'good']}}"
+    )
+
+
+def _word_of(name: str, value: HumanValue, words: Sequence[str]) -> tuple[HumanValue, float]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    word = f"{value:g}" if is_number else value
+    if not isinstance(word, str) or word not in words:
+        raise ValueError(f"{value!r} is no value of {name}; allowed are {', '.join(words)}")
+    return word, words.index(word) / (len(words) - 1)
+
+
+_Whose: TypeAlias = tuple[UnitKey | str | None, str, str]
+_Vote: TypeAlias = tuple[HumanValue, int | None]
+
+
+@dataclass(slots=True)
+class _Known:
+    last: _Vote
+    revision: int = 0
+    votes: set[_Vote] = field(default_factory=set)
+
+
+class LabelBook:
+    """The last vote of each label that this process has seen, in bounded room. One thread's.
+
+    Args:
+        kept: labels that are remembered; past them the one that was given longest ago is new when it comes again.
+    """
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept = kept
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all of them: in a forked child."""
+        self._of: OrderedDict[_Whose, _Known] = OrderedDict()
+
+    def note(self, label: HumanLabel) -> HumanLabel | None:
+        """Return a label with its revision; None: it says nothing new, as after the same call once more."""
+        whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
+        known = self._of.setdefault(whose, _Known(vote))
+        self._of.move_to_end(whose)
+        if len(self._of) > self._kept:
+            self._of.popitem(last=False)
+        is_first = not known.votes
+        if not is_first and (label.value == known.last[0] or (label.when_ns is not None and vote in known.votes)):
+            return None
+        known.last, known.revision = vote, known.revision + (not is_first)
+        if len(known.votes) < _VOTES:
+            known.votes.add(vote)
+        return replace(label, revision=known.revision)
