@@ -7,7 +7,7 @@ read labels read this one form. Errors name lines and keys, and quote no content
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from math import isfinite
@@ -21,7 +21,7 @@ from spanscore.model.label import HumanLabel, HumanValue, Judged, LabelledSample
 from spanscore.model.score import Label, Scale
 from spanscore.model.span import UnitKey
 
-__all__ = ["DEFAULT_NAME", "labelled_records", "passes", "read_labelled"]
+__all__ = ["DEFAULT_NAME", "labelled_records", "labels_in", "passes", "read_labelled"]
 
 DEFAULT_NAME = "user_feedback"
 """Of a label that has no ``name``."""
@@ -115,6 +115,26 @@ def _read(records: Iterable[tuple[int, Any]], place: str | Path) -> list[Labelle
     if faults or not read:
         raise _wrong_lines(place, faults)
     return read
+
+
+def labels_in(path: str | Path) -> Iterator[tuple[int, HumanLabel | ConfigurationError]]:
+    """Yield each label of a file of lines with its line, in order, or what is wrong with it; it needs to say whose it is.
+
+    Raises:
+        ConfigurationError: the file cannot be read. Raised when the first label is asked for.
+    """
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, _placed(_label(_record(line)))
+            except ConfigurationError as error:
+                yield number, error
+
+
+def _placed(label: HumanLabel) -> HumanLabel:
+    if label.unit is None and label.key is None:
+        raise ConfigurationError("it does not say of what: give trace_id and span_id, or key")
+    return label
 
 
 def _word(human: str) -> bool:

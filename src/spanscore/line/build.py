@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from spanscore.monitoring.estimates import MeanInterval
     from spanscore.monitoring.running_mean import ExcludedShare
 
-__all__ = ["Line"]
+__all__ = ["Line", "exports_content"]
 
 _REMEMBERED = 250
 """Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
@@ -87,7 +87,7 @@ class Line:
         self.shadowing = checked_shadows(options.shadows, self.metrics)
         self.options = replace(options, rates=_rates(options, self.metrics))
         self.providers = providers
-        self.content = _exports_content() if options.capture_content is None else options.capture_content
+        self.content = exports_content(options.capture_content)
         self._tracer: Tracer | None = None
         self.over = False
         self.sinks = CompositeSink(SINKS.each(options.sinks, content=self.content))
@@ -383,6 +383,9 @@ def _boxed(box: Timebox, dialect: Dialect) -> Any:
     )
 
 
-def _exports_content() -> bool:
+def exports_content(chosen: bool | None) -> bool:
+    """Whether prompts and answers are exported: as it was chosen, else as the environment says."""
+    if chosen is not None:
+        return chosen
     asked = os.environ.get(semconv.CAPTURE_CONTENT_ENV, "").strip().upper()
     return asked in {"SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1"}

@@ -83,7 +83,7 @@ class LabelDesk:
         Raises:
             ValueError: its name or its value is none.
         """
-        checked = self._scales.checked(label if self._content else replace(label, comment=None))
+        checked = self._scales.checked(label if self._content else label.without_comment())
         size = _LABEL_BYTES + len(checked.comment or "")
         return not self._closed and self._inbox.put(self, checked, size)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
@@ -48,6 +48,10 @@ class HumanLabel:
     key: str | None = None
     revision: int = 0
     quality: float | None = None
+
+    def without_comment(self) -> HumanLabel:
+        """Return the label as it leaves where content does not."""
+        return replace(self, comment=None)
 
     @property
     def text(self) -> str | None:
