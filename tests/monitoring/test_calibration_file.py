@@ -55,5 +55,5 @@ def test_two_files_of_one_metric_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"c\.json cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match=r"calibration .*c\.json cannot be read: No such file"):
         read_calibration(tmp_path / "c.json")

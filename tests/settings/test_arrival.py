@@ -85,6 +85,7 @@ UNUSUAL: dict[str, Any] = {
     "labels": {"mood": ["bad", "unusual"]},
     "monitoring.segments": {"tier": ["unusual"]},
     "monitoring.services": ["unusual"],
+    "monitoring.calibrations": [str(Path(__file__).parents[1] / "data" / "calibration.json")],
     "monitoring.windows": [4321.0],
     "monitoring.interval": 45.0,
     "units.scopes": ["unusual"],

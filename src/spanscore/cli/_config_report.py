@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from spanscore.cli._calibration_plan import calibration_problems
 from spanscore.cli._canary_plan import canary_problems
 from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._parts import part_problems
@@ -163,6 +164,7 @@ def _in_current_names(settings: Settings, metrics: Sequence[str]) -> Settings:
 
 def _alert_problems(settings: Settings, made: Sequence[Metric], *, judge: bool) -> Iterator[ConfigurationError]:
     yield from _baseline_problems(settings, made)
+    yield from calibration_problems(settings, made)
     if judge:
         yield from series_problems(_without_new_cache(settings))
 

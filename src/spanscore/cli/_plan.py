@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
+from spanscore.cli._calibration_plan import calibration_notes
 from spanscore.cli._canary_plan import canary_lines
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
@@ -318,6 +319,7 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     if not offline and price_in(settings, settings.judge) is None:
         yield f"judge.prices has no price of {asked_model(settings.judge)}: what its answers cost is not counted"
     yield from _hasty(settings.judge.timeout, options.timeout)
+    yield from calibration_notes(settings)
     for name, _, asked in shadow_settings(settings):
         paid = "as much again as judge.budget" if asked.budget is None else "a budget of its own"
         yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"

@@ -1,4 +1,4 @@
-"""A configuration → which of its alerts watch a series that no metric of it can have. No judge is asked for it."""
+"""A configuration → the series of its metrics, and which alerts watch one that no metric can have. No judge is asked for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanscore.protocols import Metric
 from spanscore.settings.judging import AskedSettings
 from spanscore.settings.tree import Settings
 
-__all__ = ["StandIn", "series_problems"]
+__all__ = ["StandIn", "present_series", "series_problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,14 @@ def series_problems(settings: Settings) -> Iterator[ConfigurationError]:
     except ConfigurationError:  # why is told where they are looked at
         metrics, shadows = _stand_ins(settings)
     yield from map(ConfigurationError, refused_series(settings.alerts, metrics, shadows))
+
+
+def present_series(settings: Settings) -> dict[str, str]:
+    """Return metric → the series of its scores; empty where its judge cannot be made here."""
+    try:
+        return {metric.name: metric.series for metric in metrics_of(settings)}
+    except ConfigurationError:
+        return {}
 
 
 def _stand_ins(settings: Settings) -> tuple[list[Metric], list[Metric]]:

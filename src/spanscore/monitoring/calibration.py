@@ -20,14 +20,16 @@ from typing import NamedTuple
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.estimates import Moments, interval, mean, n_eff, student
 
-__all__ = ["LEAST_J", "LEAST_LABELS", "Calibration", "Cell", "Estimated", "LabelledPair"]
+__all__ = ["LEAST_J", "LEAST_LABELS", "MORE", "Calibration", "Cell", "Estimated", "LabelledPair", "Proportion", "Z"]
 
 LEAST_LABELS = 5
 """Of either human class: with fewer, sensitivity or specificity is anybody's guess."""
 LEAST_J = 0.3
 """At or below it the correction divides by so little that its interval says nothing."""
 _ROUNDING = 1e-9
-_Z = NormalDist().inv_cdf(0.975)
+Z = NormalDist().inv_cdf(0.975)
+MORE = Z * Z / 2.0
+"""Units that passed, and as many that failed, which a window's interval counts besides those that were seen."""
 
 
 class LabelledPair(NamedTuple):
@@ -176,7 +178,7 @@ class Calibration:
         """
         value, _ = _kappa(self._cells())
         middle, variance = _kappa(self._cells(0.5))
-        half = _Z * sqrt(variance)
+        half = Z * sqrt(variance)
         return Estimated(value, max(-1.0, middle - half), min(1.0, middle + half))
 
     def corrected(self, raw: Moments) -> Estimated:
@@ -187,15 +189,14 @@ class Calibration:
         Args:
             raw: of the judge's verdicts in the window, 1 = passed; Σw > 0.
         """
-        right, wrong = self._one_more()
-        squared = _Z * _Z
+        right, wrong = self.smoothed()
         typical = raw.w2 / raw.w
-        seen = _Proportion.of(raw, squared / 2.0, typical, typical)
+        seen = Proportion.of(raw, MORE, typical, typical)
         j = right.share + wrong.share - 1.0
         middle = (seen.share + wrong.share - 1.0) / j
-        shift = 2.0 * squared * (middle * right.variance - (1.0 - middle) * wrong.variance)
+        shift = 4.0 * MORE * (middle * right.variance - (1.0 - middle) * wrong.variance)
         variance = seen.variance + middle**2 * right.variance + (1.0 - middle) ** 2 * wrong.variance
-        half = _Z * sqrt(variance) / j
+        half = Z * sqrt(variance) / j
         value = (mean(raw) + self.specificity.value - 1.0) / self.informedness.value
         return Estimated(_clipped(value), _clipped(middle + shift - half), _clipped(middle + shift + half))
 
@@ -223,12 +224,12 @@ class Calibration:
         unlabelled = max(0.0, 1.0 - self.labels / raw.n)
         return spread / (unlabelled * of_rest + spread / n_eff(raw))
 
-    def _one_more(self) -> tuple[_Proportion, _Proportion]:
+    def smoothed(self) -> tuple[Proportion, Proportion]:
         """Return sensitivity and specificity with one more label right and one wrong, each of its verdict's typical weight."""
         passed, failed = self._weights()
         return (
-            _Proportion.of(_class(self.true_pass, self.false_fail), 1.0, passed, failed),
-            _Proportion.of(_class(self.true_fail, self.false_pass), 1.0, failed, passed),
+            Proportion.of(_class(self.true_pass, self.false_fail), 1.0, passed, failed),
+            Proportion.of(_class(self.true_fail, self.false_pass), 1.0, failed, passed),
         )
 
     def _weights(self) -> tuple[float, float]:
@@ -259,14 +260,14 @@ class _Observed(NamedTuple):
     w2: float
 
 
-class _Proportion(NamedTuple):
-    """A share with the variance of its estimate."""
+class Proportion(NamedTuple):
+    """A share, [0, 1], with the variance of its estimate."""
 
     share: float
     variance: float
 
     @classmethod
-    def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> _Proportion:
+    def of(cls, sums: Moments, more: float, w_one: float, w_zero: float) -> Proportion:
         """Return the share of ones with so many ones and as many zeros more, of these weights: as Lang & Reiczigel have it."""
         w, ones = sums.w + more * (w_one + w_zero), sums.wy + more * w_one
         ones2, zeros2 = sums.w2y + more * w_one**2, sums.w2 - sums.w2y + more * w_zero**2

@@ -60,9 +60,9 @@ def read_calibration(path: str | Path) -> SavedCalibration:
     try:
         tree = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigurationError(f"calibration {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigurationError(f"{path} is {_WHAT}: not valid JSON") from error
+        raise ConfigurationError(f"calibration {path} is {_WHAT}: not valid JSON") from error
     try:
         read = _SAVED.validate_python(
             {"metric": tree["metric"], "series": tree["series"], "calibration": _counts(tree)}
@@ -71,7 +71,10 @@ def read_calibration(path: str | Path) -> SavedCalibration:
         raise ConfigurationError(
             f"{path} is {_WHAT}: metric, series, assumed_random and labels must be in it"
         ) from error
-    read.calibration.refuse_too_little()
+    try:
+        read.calibration.refuse_too_little()
+    except ConfigurationError as error:
+        raise ConfigurationError(f"calibration {path}: {error}") from error
     return read
 
 

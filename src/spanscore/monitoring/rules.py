@@ -9,7 +9,7 @@ grafana/alerting/spanscore.yaml               for those who alert in Grafana ins
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from typing import Any
@@ -19,6 +19,8 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import PATIENCE, SEGMENT, Alert, Figure, filled, literal, streams_of
 from spanscore.monitoring.alerts import alerts_of
 from spanscore.monitoring.baselines import baseline_records
+from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of
+from spanscore.monitoring.calibration_rules import corrected_records, refuse_unknown
 from spanscore.monitoring.canary import canary_plans
 from spanscore.monitoring.drops import DropPlan, drop_records, plans_of
 from spanscore.monitoring.grafana import provisioned
@@ -58,17 +60,19 @@ def rule_files(
         canary: that the scorer has; None = none.
 
     Raises:
-        ConfigurationError: an alert names no metric, a drop or threshold is asked of a metric without a quality, or there are
-            more metrics and segments than can be told apart.
+        ConfigurationError: an alert or a calibration names no metric, a file of either cannot be read, a drop or threshold is
+            asked of a metric without a quality, or there are more metrics and segments than can be told apart.
     """
     shared = shared or MonitoringSettings()
     _check(alerts, metrics)
     refuse_too_many(metrics, shared.segments)
+    calibrations = calibrations_of(shared.calibrations)
+    refuse_unknown(calibrations, metrics)
     canaries = canary_plans(canary, alerts, metrics, shared)
     plans = plans_of(alerts, metrics, shared, canaries)
     found = alerts_of(plans, alerts, metrics, shared, canaries)
     return {
-        RULES: as_yaml(_rules(found, plans, shared)),
+        RULES: as_yaml(_rules(found, plans, shared, calibrations.values())),
         RULES_TEST: as_yaml(unit_tests(RULES.rpartition("/")[2], plans, alerts, metrics, shared, canaries)),
         ALERTMANAGER: _ROUTE,
         GRAFANA: as_yaml(provisioned(found, shared)),
@@ -88,9 +92,16 @@ def _check(alerts: Mapping[str, AlertSettings], metrics: Sequence[Metric]) -> No
             )
 
 
-def _rules(found: Sequence[Alert], plans: Sequence[DropPlan], shared: MonitoringSettings) -> dict[str, Any]:
+def _rules(
+    found: Sequence[Alert],
+    plans: Sequence[DropPlan],
+    shared: MonitoringSettings,
+    calibrations: Iterable[SavedCalibration],
+) -> dict[str, Any]:
     """Return one group: its rules are evaluated one after the other, so each sees what those before it have recorded."""
     rules = [*_records(shared)]
+    for calibration in calibrations:
+        rules += corrected_records(calibration, shared)
     for plan in plans:
         rules += baseline_records(plan.metric, plan.baseline, plan.least, shared)
     rules += [*drop_records(plans, shared), *(_alert(one, shared) for one in found)]

@@ -131,6 +131,8 @@ class MonitoringSettings(SettingsPart):
         max_failed: highest acceptable share of failed evaluations.
         dashboard_url: what an alert links to; ``{metric}``, ``{service}``, ``{from}`` and ``{to}`` (Unix ms) are replaced.
         trace_url: where the traces of failed units are listed, with the same places. None = no link.
+        calibrations: files of ``spanscore calibrate``, one per metric: the pass rate of its series, and of no other, is
+            recorded as humans would tell it, too. Alerts are not corrected.
     """
 
     segments: dict[str, list[str]] = Field(default_factory=dict)
@@ -143,6 +145,7 @@ class MonitoringSettings(SettingsPart):
         "http://localhost:3000/d/spanscore-metric?var-metric={metric}&var-service={service}&from={from}&to=now"
     )
     trace_url: WebAddress | None = None
+    calibrations: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
 
     @field_validator("interval")
     @classmethod

@@ -1,0 +1,50 @@
+"""A configuration's calibrations → what ``check`` says of them: whose pass rate they correct, and how far alerts see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spanscore.cli._series import present_series
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring.calibration_file import SavedCalibration, calibrations_of
+from spanscore.monitoring.calibration_rules import refuse_unknown
+from spanscore.protocols import Metric
+from spanscore.settings.tree import Settings
+
+__all__ = ["calibration_notes", "calibration_problems"]
+
+
+def calibration_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    """Yield what is wrong with the files; ``metrics``: those that can be made."""
+    try:
+        found = calibrations_of(settings.monitoring.calibrations)
+        if len(metrics) == len(settings.metrics):  # else what a file is of may be what cannot be made
+            refuse_unknown(found, metrics)
+    except ConfigurationError as error:
+        yield error
+
+
+def calibration_notes(settings: Settings) -> Iterator[str]:
+    """Yield what each calibration of a configuration without a fault means."""
+    paths = settings.monitoring.calibrations
+    present = present_series(settings) if paths else {}
+    for metric, saved in calibrations_of(paths).items():
+        yield f"{metric}: {_note(saved, present.get(metric), settings)}"
+
+
+def _note(saved: SavedCalibration, series: str | None, settings: Settings) -> str:
+    if series is not None and series != saved.series:
+        return (
+            f"not calibrated: the labels are of series {saved.series}, and its scores are of {series}; its pass rate is not "
+            "corrected until `spanscore calibrate` has seen verdicts of that"
+        )
+    of = saved.calibration
+    told = f"its pass rate is corrected by {of.labels:,} labels (J {of.informedness.value:.2f})"
+    alert = settings.alerts.get(saved.metric)
+    if alert is None:
+        return told
+    j, drop = of.informedness.value, alert.min_drop
+    return (
+        f"{told}; alerts are not: a true drop shows as {j:.2f} × the drop. min_drop {drop:g}, as the judge sees it, is a true "
+        f"drop of {drop / j:.2g}; to see one of {drop:g} write min_drop: {j * drop:.2g}"
+    )

@@ -1,0 +1,67 @@
+"""``spanscore check`` says whose pass rate is corrected, and how much of a true drop an alert sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore.cli.main import app
+from spanscore.metrics import ExactMatch
+from spanscore.monitoring.calibration import Calibration, LabelledPair
+from spanscore.monitoring.calibration_file import SavedCalibration
+
+PAIRS = [(True, True)] * 90 + [(True, False)] * 10 + [(False, True)] * 6 + [(False, False)] * 14
+ALERT = "alerts: {exact_match: {baseline: 0.85, min_drop: 0.06}}"
+
+
+@pytest.fixture(autouse=True)
+def _calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept("c.json")
+
+
+def kept(name: str, metric: str = "exact_match", series: str = ExactMatch().series) -> None:
+    saved = SavedCalibration(metric, series, Calibration.of(LabelledPair(*one) for one in PAIRS))
+    Path(name).write_text(saved.text)
+
+
+def ran(*lines: str, file: str = "c.json") -> Any:
+    calibrated = f"monitoring: {{calibrations: [{file}]}}"
+    Path("spanscore.yaml").write_text("\n".join(["metrics: [exact_match]", calibrated, *lines]))
+    return CliRunner().invoke(app(), ["check", "spanscore.yaml"], env={"COLUMNS": "400"})
+
+
+def test_an_alert_is_not_corrected_and_what_it_sees_is_told() -> None:
+    told = ran(ALERT)
+
+    assert told.exit_code == 0, told.output
+    assert "exact_match: its pass rate is corrected by 120 labels (J 0.60); alerts are not" in told.stdout
+    assert "a true drop shows as 0.60 × the drop. min_drop 0.06" in told.stdout
+    assert "is a true drop of 0.1; to see one of 0.06 write min_drop: 0.036" in told.stdout
+
+
+def test_without_an_alert_nothing_is_said_of_drops() -> None:
+    told = ran().stdout
+
+    assert "exact_match: its pass rate is corrected by 120 labels (J 0.60)" in told
+    assert "min_drop" not in told
+
+
+def test_labels_of_another_series_are_no_calibration() -> None:
+    kept("c.json", series="another")
+
+    told = ran(ALERT)
+
+    assert told.exit_code == 0, told.output
+    assert "exact_match: not calibrated: the labels are of series another, and its scores are of" in told.stdout
+
+
+def test_what_is_wrong_with_a_file_is_a_fault() -> None:
+    kept("other.json", metric="polite")
+
+    assert "one is of 'polite', which is no metric of this scorer" in ran(file="other.json").output
+    assert "calibration none.json cannot be read: No such file" in ran(file="none.json").output
+    assert ran(file="none.json").exit_code == 2

@@ -1,0 +1,115 @@
+"""What Prometheus records of a calibrated metric: the corrected rate of its series, the same as Python's, and of no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from tests.monitoring import backfill
+from tests.sinks.builders import score
+from tests.sinks.memory import FixedCounts
+
+from spanscore import semconv
+from spanscore.errors import ConfigurationError
+from spanscore.metrics import ExactMatch, StringPresence
+from spanscore.monitoring import calibration_rules as rules
+from spanscore.monitoring import promql
+from spanscore.monitoring.calibration import Calibration, LabelledPair
+from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.monitoring.estimates import moments
+from spanscore.monitoring.names import series
+from spanscore.monitoring.rules import RULES, rule_files
+from spanscore.otel.instrument_table import MOMENTS
+from spanscore.otel.instruments import Telemetry
+from spanscore.settings.alerting import MonitoringSettings
+
+COUNTS = {(True, True): 150, (True, False): 12, (False, True): 9, (False, False): 29}
+CALIBRATION = Calibration.of(LabelledPair(*verdicts) for verdicts, count in COUNTS.items() for _ in range(count))
+METRIC = ExactMatch()
+SCORES = [(1.0, 0.1)] * 30 + [(1.0, 1.0)] * 20 + [(0.0, 0.25)] * 20
+"""Quality and probability."""
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> MonitoringSettings:
+    saved = SavedCalibration(METRIC.name, "calibrated", CALIBRATION)
+    (tmp_path / "c.json").write_text(saved.text)
+    return MonitoringSettings(interval=60, windows=[600, 3_600], calibrations=[str(tmp_path / "c.json")])
+
+
+@pytest.mark.server
+def test_python_and_promql_say_the_same(prometheus: ModuleType, tmp_path: Path) -> None:
+    told = Telemetry(None, FixedCounts())
+    for quality, probability in SCORES:
+        told.record(None, score(value=quality, probability=probability, metric="polite"))
+    backfill.write(prometheus, tmp_path, backfill.read({"a": told}, (semconv.SCORED, *MOMENTS)))
+    every, passed = (promql.increases("1h", f'{promql.METRIC}="polite"{more}') for more in ("", f",{PASSED}"))
+    share = f"({rules.smoothed_share(passed, every)})"
+    ends = rules.corrected_ends(CALIBRATION, share, rules.smoothed_variance(passed, every, share))
+
+    with prometheus.running(tmp_path) as server:
+        found = [
+            float(server.query(one, at=backfill.END)[0]["value"][1])
+            for one in (rules.corrected(CALIBRATION, passed, every), *ends)
+        ]
+
+    assert found == pytest.approx(list(CALIBRATION.corrected(moments(SCORES))), rel=1e-7)
+
+
+PASSED = 'gen_ai_evaluation_score_label="pass"'
+
+
+def sums(of: str, label: str, growth: str) -> list[Mapping[str, str]]:
+    labels = (
+        f'{promql.METRIC}="exact_match",gen_ai_evaluation_score_label="{label}",{promql.SERIES}="{of}",job="bot",'
+        'spanscore_stratum=""'
+    )
+    names = (semconv.SCORED, semconv.WEIGHT, semconv.WEIGHT2)
+    return [{"series": f"{series(name)}{{{labels}}}", "values": growth} for name in names]
+
+
+@pytest.mark.server
+def test_the_rate_is_recorded_until_another_series_is_written(
+    prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
+) -> None:
+    (tmp_path / "rules.yml").write_text(rule_files({}, [METRIC], shared)[RULES])
+    before, after = "0+{}x60 {}x60", "_x60 0+{}x60"
+    traffic = [
+        *sums("calibrated", "pass", before.format(79, 79 * 60)),
+        *sums("calibrated", "fail", before.format(21, 21 * 60)),
+        *sums("another", "pass", after.format(79)),
+        *sums("another", "fail", after.format(21)),
+    ]
+    labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.SERIES}="calibrated",window="1h"}}'
+    corrected = CALIBRATION.corrected(moments([(1.0, 1.0)] * 79 + [(0.0, 1.0)] * 21)).value
+    rate = {"labels": labels, "value": round(corrected, 6)}
+    asked = [
+        {"expr": f"round({rules.CORRECTED}, 1e-6)", "eval_time": "55m", "exp_samples": [rate]},
+        *({"expr": name, "eval_time": "90m", "exp_samples": []} for name in (rules.CORRECTED, rules.LOW, rules.HIGH)),
+    ]
+    test = {"interval": "1m", "input_series": traffic, "promql_expr_test": asked}
+    (tmp_path / "test.yml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]})
+    )
+
+    assert "SUCCESS" in prometheus.promtool("check", "rules", tmp_path / "rules.yml")
+    assert "SUCCESS" in prometheus.promtool("test", "rules", tmp_path / "test.yml")
+
+
+def records(shared: MonitoringSettings) -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(rule_files({}, [METRIC, StringPresence()], shared)[RULES])["groups"]
+    return [rule for rule in group["rules"] if str(rule.get("record", "")).startswith(rules.CORRECTED)]
+
+
+def test_only_what_is_calibrated_is_corrected(shared: MonitoringSettings) -> None:
+    assert [rule["record"] for rule in records(shared)] == [rules.CORRECTED, rules.LOW, rules.HIGH]
+    assert records(shared.model_copy(update={"calibrations": []})) == []
+
+
+def test_a_calibration_of_a_metric_that_there_is_not_is_refused(shared: MonitoringSettings) -> None:
+    with pytest.raises(ConfigurationError, match="one is of 'exact_match', which is no metric of this scorer"):
+        rule_files({}, [StringPresence()], shared)
