@@ -34,6 +34,7 @@ from panels import (
 
 from spanscore import semconv
 from spanscore.monitoring import promql
+from spanscore.monitoring.calibration_rules import CORRECTED, HIGH, LOW
 from spanscore.monitoring.names import series
 
 _SHOWN = (
@@ -124,6 +125,26 @@ def _now() -> list[Any]:
             *[over_time(end, f"{name} {q.NAMED}") for end, name in zip(highs, ("high", "at best"), strict=True)],
             unit=SHARE,
             width=24,
+        ),
+        number(
+            "Corrected pass rate",
+            "As humans would tell it, by the labels of `spanscore calibrate`, over the longest window of the rules. *Not"
+            " calibrated*: monitoring.calibrations names no file of the series that is written now; calibrate it.",
+            at_end(q.recorded(CORRECTED)),
+            unit=SHARE,
+            height=8,
+            empty="not calibrated",
+        ),
+        lines(
+            "Pass rate, and as humans would tell it",
+            "*Low* and *high* are the interval of the corrected rate; its window is the longest of the rules. It ends where the"
+            " series changes, as the labels are of one series. Wide: label more, of what the judge failed above all.",
+            over_time(q.pass_rate(), f"as the judge says {q.NAMED}"),
+            over_time(q.recorded(CORRECTED), f"corrected {q.NAMED}"),
+            over_time(q.recorded(LOW), f"low {q.NAMED}"),
+            over_time(q.recorded(HIGH), f"high {q.NAMED}"),
+            unit=SHARE,
+            width=20,
         ),
     ]
 

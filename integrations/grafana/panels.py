@@ -112,10 +112,17 @@ def bars(title: str, about: str, *queries: prometheus.Dataquery, unit: str = COU
 
 
 def number(
-    title: str, about: str, query: prometheus.Dataquery, *, unit: str = COUNT, steps: Sequence[Threshold] = ()
+    title: str,
+    about: str,
+    query: prometheus.Dataquery,
+    *,
+    unit: str = COUNT,
+    steps: Sequence[Threshold] = (),
+    height: int = 4,
+    empty: str = "no data",
 ) -> Panel:
-    """Return one number, coloured by thresholds where there are any."""
-    panel = _with(stat.Panel(), title, about, [query], width=4, height=4).unit(unit).no_value("no data")
+    """Return one number, coloured by thresholds where there are any; ``empty`` is what stands there where there is none."""
+    panel = _with(stat.Panel(), title, about, [query], width=4, height=height).unit(unit).no_value(empty)
     chosen = list(steps) or [Threshold(color=GREY, value=None)]
     colours = dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(chosen)
     return panel.thresholds(colours).color_mode(BigValueColorMode.VALUE)

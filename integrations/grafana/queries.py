@@ -58,6 +58,11 @@ def pass_rate(over: str = MOVING, *, by: Sequence[str] = EACH) -> str:
     return f"{passed} / {counted(semconv.WEIGHT, over, by=by)}"
 
 
+def recorded(name: str) -> str:
+    """Return what the rules have recorded of the chosen metrics under a name, of whichever series is written now."""
+    return f"max by ({', '.join(EACH)}) ({name}{{{WHERE}}})"
+
+
 def coverage(over: str = MOVING) -> str:
     """Return the share of eligible units that got a score, [0, 1]."""
     return f"{counted(semconv.SCORED, over)} / {counted(semconv.ELIGIBLE, over)}"
