@@ -57,6 +57,50 @@ def evaluations(span: SpanData, *scores: Score, content: bool = True) -> list[Sp
     return [replace(span_data(one), resource=span.resource) for one in memory.spans]
 
 
+def a_turn(conversation: str, *scores: Score, minute: float = 0.0, **attributes: Any) -> list[SpanData]:
+    """Return a unit of a conversation, with its evaluation spans."""
+    span = a_unit_span(*scores, minute=minute, **{semconv.CONVERSATION_ID: conversation, **attributes})
+    return [span, *evaluations(span, *scores)]
+
+
+def a_whole(last: SpanData, score: Score, *, turns: int, end: str = "idle") -> SpanData:
+    """Return the evaluation span of the conversation of which this was the last turn."""
+    (span,) = evaluations(last, score)
+    whole = {semconv.SESSION_TURNS: turns, semconv.SESSION_END: end}
+    return replace(span, attributes={**span.attributes, **whole})
+
+
+def a_label(
+    unit: SpanData,
+    value: float,
+    word: str | None = None,
+    *,
+    minute: float = 60.0,
+    annotator: str = "HUMAN",
+    **other: Any,
+) -> SpanData:
+    """Return the evaluation span of what a person said of a unit, at a time of their own."""
+    when = TEN_O_CLOCK + int(minute * MINUTE)
+    attributes = {
+        semconv.EVALUATION_NAME: "user_feedback",
+        semconv.EVALUATION_SCORE_VALUE: value,
+        semconv.EVALUATION_SCORE_LABEL: word,
+        semconv.OPENINFERENCE_EVALUATION + "annotator_kind": semconv.ANNOTATOR_HUMAN,
+        semconv.ANNOTATOR: annotator,
+        **other,
+    }
+    return SpanData(
+        trace_id=unit.trace_id,
+        span_id=next(_ids) << 32,
+        parent_id=unit.span_id,
+        name="evaluation user_feedback",
+        start_ns=when,
+        end_ns=when,
+        scope=semconv.SCOPE,
+        attributes={name: held for name, held in attributes.items() if held is not None},
+    )
+
+
 def rows(
     *values: float | None, metric: str = "faithfulness", every_s: float = 1.0, **fields: Any
 ) -> Iterator[ReportRow]:

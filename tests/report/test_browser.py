@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.report.builders import a_score, a_unit_span, evaluations
+from tests.report.builders import a_label, a_score, a_unit_span, a_whole, evaluations
 from tests.servers.chromium import Browser, Tab
 
 from spanscore import semconv
@@ -33,11 +33,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         scores = [a_score(None if at % 20 == 0 else 0.2 if bad else 0.8, name, scale=scale, explanation="<img src=x>")
                   for name, scale in METRICS.items()]  # fmt: skip
         content = {
+            semconv.CONVERSATION_ID: f"{at // 4} {LONG_WORD}",
             semconv.INPUT_VALUE: {"question": f"Why {LONG_WORD}?"},
             semconv.OUTPUT_VALUE: {"answer": "<script>document.title='owned'</script>"},
         }
         span = a_unit_span(*scores, minute=at / 10, **content)
-        spans += [span, *evaluations(span, *scores)]
+        spans += [
+            span,
+            *evaluations(span, *scores),
+            a_label(span, at % 2, LONG_WORD, **{semconv.EVALUATION_EXPLANATION: "<b>"}),
+        ]
+        spans += [a_whole(span, a_score(0.1, "goal"), turns=4)] if at % 4 == 3 else []
     write(spans, path)
     return path.as_uri()
 
@@ -146,17 +152,19 @@ def test_the_link_to_the_unit_to_open_first_opens_it(tab: Tab, page: str) -> Non
 
     tab.evaluate("document.querySelector('.first a').click()")
 
-    tab.until("document.querySelector('#unit-1').open")
+    tab.until("document.querySelector(document.querySelector('.first a').hash).open")
 
 
 def test_worst_units_can_be_filtered_by_metric(tab: Tab, page: str) -> None:
     opened(tab, page)
-    shown = "[...document.querySelectorAll('.unit')].filter((unit) => !unit.hidden).length"
+    shown = "[...document.querySelectorAll('#worst .unit')].filter((unit) => !unit.hidden).length"
     all_of_them = tab.evaluate(shown)
 
     tab.evaluate("document.querySelectorAll('#filter input')[1].click()")
 
-    low_on_first = "[...document.querySelectorAll('.unit')].filter((unit) => unit.dataset.low.includes('m0')).length"
+    low_on_first = (
+        "[...document.querySelectorAll('#worst .unit')].filter((unit) => unit.dataset.low.includes('m0')).length"
+    )
     assert 0 < tab.evaluate(shown) == tab.evaluate(low_on_first) <= all_of_them
 
 

@@ -343,7 +343,7 @@ def test_tree_that_bites_its_tail_is_drawn_once() -> None:
     root, *evaluated = a_scored_unit("fine")
     loop = [
         replace(root, span_id=own, parent_id=parent, name=f"{own}", attributes={})
-        for own, parent in ((71, root.span_id), (72, 71), (73, 74), (74, 73))
+        for own, parent in ((9071, root.span_id), (9072, 9071), (9073, 9074), (9074, 9073))
     ]
     spans = Spans.read([root, *loop, *evaluated])
 
@@ -351,8 +351,8 @@ def test_tree_that_bites_its_tail_is_drawn_once() -> None:
 
     assert [(branch.name, branch.depth) for branch in story.branches] == [
         ("invoke_workflow guide", 0),
-        ("71", 1),
-        ("72", 2),
+        ("9071", 1),
+        ("9072", 2),
     ]
 
 

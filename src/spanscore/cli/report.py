@@ -43,7 +43,7 @@ def report(
     calibrations = calibrations_of(calibration or [])
     with stored_spans(file) as spans, writing(f"--out {out}"):
         found = write(spans, out, title=title, calibrations=calibrations)
-    if not found.units:
+    if not (found.units or found.conversations):
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(printable_lines(findings.headline(found)))
     typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}")

@@ -43,6 +43,7 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
     if not metric.buckets:
         return None
     shapes, annotations = _stretch(metric)
+    counts = "count" if metric.of_conversations else "units"  # the longer word has no room there
     return {
         "data": [_band(metric.buckets), _line(metric, summary), *_counts(metric, summary)],
         "layout": {
@@ -54,7 +55,7 @@ def trend(metric: MetricSummary, summary: ReportSummary) -> Chart | None:
                            anchor="y2", showgrid=False, **_times(metric, summary)),
             "yaxis": _axis(domain=_MEANS_DOMAIN, title=_titled(_QUALITY if metric.on_quality else "value"),
                            **({"range": [-0.02, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1]} if metric.on_quality else {})),
-            "yaxis2": _axis(domain=_COUNTS_DOMAIN, title=_titled("units"), nticks=3, rangemode="tozero"),
+            "yaxis2": _axis(domain=_COUNTS_DOMAIN, title=_titled(counts), nticks=3, rangemode="tozero"),
             "shapes": [*_gaps(metric.buckets), *shapes],
             "annotations": annotations,
         },
@@ -67,11 +68,12 @@ def histograms(metric: MetricSummary) -> list[Chart]:
         return []
     charts = []
     if metric.on_quality:
-        spread = _histogram([(w, y) for w, y, _ in metric.points], _bins(metric, (0.0, 1.0)), _QUALITY)
+        spread = _histogram([(w, y) for w, y, _ in metric.points], _bins(metric, (0.0, 1.0)), _QUALITY, metric.noun)
         charts.append(_with_thresholds(spread, metric))
     if not metric.on_quality or metric.range != (0.0, 1.0) or metric.direction == "lower":
         bounds = metric.range or _bounds([value for _, _, value in metric.points])
-        charts.append(_histogram([(w, v) for w, _, v in metric.points], _bins(metric, bounds), _own_scale(metric)))
+        values = [(weight, value) for weight, _, value in metric.points]
+        charts.append(_histogram(values, _bins(metric, bounds), _own_scale(metric), metric.noun))
     return charts
 
 
@@ -212,13 +214,15 @@ def _place(x: Sequence[Any], y: Sequence[float], yref: str) -> Chart:
 # --- histograms -------------------------------------------------------------------------------------------------
 
 
-def _histogram(pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]], title: str) -> Chart:
+def _histogram(
+    pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float, float, str]], title: str, noun: str
+) -> Chart:
     weights, values = np.array(pairs).T
     # What rounding or another revision put outside counts at the ends.
     inside = np.searchsorted([low for low, *_ in bins[1:]], values + _HAIR, side="right")
     counts = np.bincount(inside, minlength=len(bins))
     shares = 100 * np.bincount(inside, weights, len(bins)) / weights.sum()
-    told = [f"{name}: {share:.1f} % of units ({scored:,} scored)"
+    told = [f"{name}: {share:.1f} % of {noun}s ({scored:,} scored)"
             for (_, _, name), share, scored in zip(bins, shares, counts, strict=True)]  # fmt: skip
     middles, widths = [(low + high) / 2 for low, high, _ in bins], [0.9 * (high - low) for low, high, _ in bins]
     return {
@@ -226,7 +230,7 @@ def _histogram(pairs: Sequence[tuple[float, float]], bins: Sequence[tuple[float,
         "layout": {
             **_layout(_HISTOGRAM_PX),
             "xaxis": _axis(title=_titled(title), range=[bins[0][0], bins[-1][1]], showgrid=False, **_ticks(bins)),
-            "yaxis": _axis(title=_titled("units, %"), rangemode="tozero", nticks=4),
+            "yaxis": _axis(title=_titled(f"{noun}s, %"), rangemode="tozero", nticks=4),
         },
     }  # fmt: skip
 

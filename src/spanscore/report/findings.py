@@ -89,7 +89,8 @@ def metric_finding(metric: MetricSummary, summary: ReportSummary) -> str:
     """Return what happened to a metric, in a sentence with numbers."""
     name = readable(metric.metric) or "All metrics"
     if metric.mean is None:
-        return f"{name}: no score among {counted(sum(metric.outcomes.values()), 'unit')} ({outcome_words(metric.outcomes)})"
+        among = counted(sum(metric.outcomes.values()), metric.noun)
+        return f"{name}: no score among {among} ({outcome_words(metric.outcomes)})"
     stretch = metric.stretch
     if stretch is None:
         held = "held at" if _several_times(metric) else "is"

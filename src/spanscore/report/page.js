@@ -51,7 +51,7 @@
     unit.scrollIntoView();
   };
   addEventListener("hashchange", show);
-  document.querySelectorAll('a[href^="#unit-"]').forEach((link) => link.addEventListener("click", () => setTimeout(show)));
+  document.querySelectorAll('a[href^="#unit-"], a[href^="#talk-"]').forEach((link) => link.addEventListener("click", () => setTimeout(show)));
   show();
 
   const filter = document.getElementById("filter");
@@ -59,7 +59,7 @@
     filter.hidden = false;
     filter.addEventListener("change", (event) => {
       const wanted = event.target.value;
-      document.querySelectorAll(".unit").forEach((unit) => {
+      document.querySelectorAll("#worst .unit").forEach((unit) => {
         unit.hidden = wanted !== "" && !unit.dataset.low.split(" ").includes(wanted);
       });
     });

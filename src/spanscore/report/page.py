@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,45 +14,48 @@ from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.otel.scope import version
 from spanscore.report import charts, jinja2_page, plotly_js
 from spanscore.report import findings as say
+from spanscore.report.cells import Chip, chip, comments, cut, cut_contexts, label_chip, rough, score_row, when
+from spanscore.report.conversation_cards import ConversationCard, cards
+from spanscore.report.conversations import Conversation
+from spanscore.report.funnel import FunnelStep
+from spanscore.report.people import people
 from spanscore.report.ranking import Case, Worst, as_low, cases, failing, some_of_each
 from spanscore.report.rows import ReportRow
-from spanscore.report.story import Branch, Story
+from spanscore.report.story import Branch, Story, UnitBook
 from spanscore.report.stretch import MIN_DROP, MIN_EVIDENCE
-from spanscore.report.summaries import Bucket, FunnelStep, MetricSummary, ReportSummary
+from spanscore.report.summaries import Bucket, MetricSummary, ReportSummary
 
 __all__ = ["page"]
 
-MAX_CHARS = 4_000
-"""Of a question, an answer or a context; what is longer is cut, and says so."""
-MAX_CONTEXTS = 20
 MAX_OTHERS = 10
 """Units that failed on the same question as one that is shown."""
-_ROUGH_CHARS = 140
 _EXPLAINED_CHARS = 280
 _NO_TITLE = "(question not captured)"
 
 
-def page(summary: ReportSummary, tell: Callable[[Worst], Story], *, title: str) -> str:
+def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: Sequence[Conversation] = ()) -> str:
     """Return the page as one HTML text.
 
     Args:
-        tell: gives the story of a unit; called for those that fail a metric only.
+        units: what is known of each beside the summary; of those that are shown the story is asked for.
         title: names what was scored, beside the finding.
+        conversations: in any order.
 
     Raises:
         MissingExtraError: jinja2 or plotly is not installed.
     """
     metrics = [metric for metric in summary.metrics if metric.metric]
-    every = cases(summary.ranking, lambda worst: tell(worst).question)
+    every = cases(summary.ranking, lambda worst: units.tell(worst.unit).question)
     shown = some_of_each(every, summary.falls)
-    units = [_unit(case, tell(case.worst), summary, metrics) for case in shown]
+    worst = [_unit(case, units, summary, metrics) for case in shown]
+    talks = cards(conversations, units, summary)
     return jinja2_page.render(
         plotly_js.source(),
         title=safe_text(title),
         headline=say.headline(summary),
         period=say.period(summary),
         lede=_lede(summary),
-        first=_open_first(units, summary),
+        first=_open_first(worst, talks, summary),
         metrics=[_metric(metric, at, summary) for at, metric in enumerate(metrics)],
         width=say.width_words(summary.width_ns),
         funnel_finding=_funnel_finding(summary.steps),
@@ -61,7 +64,12 @@ def page(summary: ReportSummary, tell: Callable[[Worst], Story], *, title: str) 
                   for metric in metrics for one in metric.unscored],
         worst_finding=_worst_finding(summary),
         worst_note=_worst_note(shown, every),
-        units=units,
+        units=worst,
+        empty=not (summary.units or summary.conversations or talks),
+        talks=talks,
+        talks_note=_talks_note(talks, conversations),
+        talks_finding=_talks_finding(summary, talks),
+        people=people(units, summary),
         duration=_duration,
         min_drop=say.figure(MIN_DROP, 1),
         min_evidence=say.figure(MIN_EVIDENCE, 1),
@@ -70,7 +78,8 @@ def page(summary: ReportSummary, tell: Callable[[Worst], Story], *, title: str) 
 
 
 def _lede(summary: ReportSummary) -> str:
-    scored = f"{say.counted(summary.units, 'unit')} of work, {say.counted(summary.scores, 'score')}"
+    whole = f", {say.counted(summary.conversations, 'conversation')}" if summary.conversations else ""
+    scored = f"{say.counted(summary.units, 'unit')} of work{whole}, {say.counted(summary.scores, 'score')}"
     judges = sorted({judge for metric in summary.metrics for judge in metric.judges})
     tokens = sum(metric.tokens for metric in summary.metrics)
     cost_usd = known_sum(metric.cost_usd for metric in summary.metrics)
@@ -88,6 +97,7 @@ def _metric(metric: MetricSummary, at: int, summary: ReportSummary) -> dict[str,
     drawn = charts.histograms(metric)
     return {
         "key": f"m{at}",
+        "of_conversations": metric.of_conversations,
         "name": say.readable(metric.metric),
         "mean": "–" if metric.mean is None else say.level(metric, metric.mean),
         "unit": _unit_of(metric),
@@ -117,7 +127,7 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
         yield f"{metric.pass_share * 100:.0f}\u00a0% {known or 'pass'}"
     if metric.corrected is not None:
         yield metric.corrected.line
-    yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), 'unit')} scored"
+    yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), metric.noun)} scored"
 
 
 def _fell(metric: MetricSummary, summary: ReportSummary) -> str:
@@ -193,24 +203,29 @@ def _step(step: FunnelStep, steps: Sequence[FunnelStep]) -> dict[str, Any]:
 # --- the worst units --------------------------------------------------------------------------------------------
 
 
-def _open_first(units: Sequence[_UnitCard], summary: ReportSummary) -> dict[str, Any] | None:
-    """Return what is said of the unit at the top, and why it is bad; None where it passes all that it has."""
-    if not units:
-        return None
+def _open_first(
+    units: Sequence[_UnitCard], talks: Sequence[ConversationCard], summary: ReportSummary
+) -> dict[str, Any] | None:
+    """Return what is said of the unit or conversation at the top, and why it is bad; None where all pass all that they have."""
     fallen = [fall.metric for fall in summary.falls]
-    failed = failing(summary.ranking[0].rows)
+    whole = {metric.metric for metric in summary.metrics if metric.of_conversations}
+    if summary.failed and (not units or (fallen and fallen[0] in whole)):
+        first, title, href = summary.failed[0], talks[0].title, "#talk-1"
+        said = {"answer": "", "when": talks[0].about, "trace_id": summary.failed[0].rows[0].trace_id}
+    elif units:
+        first, title, href = summary.ranking[0], units[0].title, "#unit-1"
+        said = {"answer": rough(units[0].story.answer), "when": units[0].when, "trace_id": units[0].trace_id}
+    else:
+        return None
+    failed = failing(first.rows)
     failed.sort(key=lambda row: fallen.index(row.metric) if row.metric in fallen else len(fallen))
-    return {
-        "unit": units[0],
-        "answer": _rough(units[0].story.answer),
-        "reasons": [_reason(row, summary) for row in failed],
-    }
+    return {"title": title, "href": href, **said, "reasons": [_reason(row, summary) for row in failed]}
 
 
 def _reason(row: ReportRow, summary: ReportSummary) -> dict[str, str]:
     return {
         "metric": f"{say.readable(row.metric)} {say.figure(row.value)}{_beside(row, summary)}",
-        "explanation": _rough(row.explanation, _EXPLAINED_CHARS),
+        "explanation": rough(row.explanation, _EXPLAINED_CHARS),
     }
 
 
@@ -220,7 +235,7 @@ def _beside(row: ReportRow, summary: ReportSummary) -> str:
     fall = next((one for one in summary.falls if one.metric == row.metric), None)
     if metric is None or metric.stretch is None or fall is None or row.value is None:
         return ""
-    alike = as_low(summary.ranking, fall, row.value)
+    alike = as_low(summary.failed if metric.of_conversations else summary.ranking, fall, row.value)
     among = f"{say.value_among(row.value, alike)}; " if alike > 1 else ""
     return f" ({among}usual: {say.level(metric, metric.stretch.usual)})"
 
@@ -231,7 +246,8 @@ class _UnitCard:
     times: str
     when: str
     low: str
-    chips: Sequence[dict[str, str]]
+    chips: Sequence[Chip]
+    comments: Sequence[str]
     story: Story
     question: str | None
     answer: str | None
@@ -256,20 +272,22 @@ class _UnitCard:
         return max((branch.after_ms + branch.took_ms for branch in self.story.branches), default=0.0) or 1.0
 
 
-def _unit(case: Case, story: Story, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
-    first = case.worst.rows[0]
+def _unit(case: Case, units: UnitBook, summary: ReportSummary, metrics: Sequence[MetricSummary]) -> _UnitCard:
+    first, story = case.worst.rows[0], units.tell(case.worst.unit)
+    said = units.labels.get(case.worst.unit, ())
     own = [row for row in case.worst.rows if row.metric]
     return _UnitCard(
-        title=_rough(story.question) or safe_text(first.name) or _NO_TITLE,
+        title=rough(story.question) or safe_text(first.name) or _NO_TITLE,
         times=f"×{len(case.units):,}" if case.others else "",
-        when=", ".join(filter(None, [_when(first, summary), safe_text(first.name) if story.question else ""])),
+        when=", ".join(filter(None, [when(first.time_ns, summary), safe_text(first.name) if story.question else ""])),
         low=_failed_keys(case, metrics),
-        chips=[_chip(row) for row in own if row.value is not None],
+        chips=[*(chip(row) for row in own if row.value is not None), *map(label_chip, said)],
+        comments=comments(said),
         story=story,
-        question=_cut(story.question),
-        answer=_cut(story.answer),
-        contexts=_contexts(story.contexts),
-        rows=[_row(row) for row in own],
+        question=cut(story.question),
+        answer=cut(story.answer),
+        contexts=cut_contexts(story.contexts),
+        rows=[score_row(row) for row in own],
         trace_id=first.trace_id,
         stands_for=_stands_for(own),
         others=[_other(worst, summary) for worst in case.others[:MAX_OTHERS]],
@@ -282,13 +300,9 @@ def _failed_keys(case: Case, metrics: Sequence[MetricSummary]) -> str:
 
 
 def _other(worst: Worst, summary: ReportSummary) -> dict[str, str]:
-    scores = ", ".join(_chip(row)["text"] for row in failing(worst.rows))
+    scores = ", ".join(chip(row).text for row in failing(worst.rows))
     first = worst.rows[0]
-    return {"told": ": ".join(filter(None, [_when(first, summary), scores])), "trace_id": first.trace_id or ""}
-
-
-def _when(row: ReportRow, summary: ReportSummary) -> str:
-    return "" if row.time_ns is None else f"{say.clock(row.time_ns, summary)} UTC"
+    return {"told": ": ".join(filter(None, [when(first.time_ns, summary), scores])), "trace_id": first.trace_id or ""}
 
 
 def _stands_for(rows: Sequence[ReportRow]) -> str:
@@ -297,50 +311,25 @@ def _stands_for(rows: Sequence[ReportRow]) -> str:
     return f"stands for {weight:,.0f} units" if weight >= 1.5 else ""  # noqa: PLR2004  (rounds to two)
 
 
-def _scored(row: ReportRow) -> str:
-    return say.scored(row.value, row.quality, row.pass_at)
-
-
-def _chip(row: ReportRow) -> dict[str, str]:
-    return {"text": f"{say.readable(row.metric)} {_scored(row)}", "label": row.label or ""}
-
-
-def _row(row: ReportRow) -> dict[str, str]:
-    score = say.outcome_name(row.outcome) if row.value is None else _scored(row)
-    if row.label:
-        score += f" ({row.label})"
-    if row.value is not None and row.quality is not None and abs(row.quality - row.value) > 1e-9:  # noqa: PLR2004
-        score += f", quality {say.figure(row.quality)}"
-    why = row.explanation or row.reason or ("not captured" if row.value is not None else "–")
-    return {"metric": say.readable(row.metric), "score": score, "explanation": safe_text(why)}
-
-
-def _contexts(contexts: Sequence[str] | None) -> list[str] | None:
-    if contexts is None:
-        return None
-    shown = [_cut(text) or "" for text in contexts[:MAX_CONTEXTS]]
-    left_out = len(contexts) - len(shown)
-    return [*shown, f"… and {left_out:,} more"] if left_out else shown
-
-
-def _cut(text: str | None) -> str | None:
-    if text is None:
-        return None
-    text = safe_text(text)
-    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}… (cut; {len(text):,} characters in all)"
-
-
-def _rough(text: str | None, most: int = _ROUGH_CHARS) -> str:
-    line = " ".join(safe_text(text or "").split())
-    return line if len(line) <= most else f"{line[:most]}…"
-
-
 def _worst_finding(summary: ReportSummary) -> str:
     number = len(summary.ranking)
     if not number:
         return "No unit fails a metric" if summary.scores else "There are no scores to rank"
     first = ", those of the bad stretch first" if number > 1 and summary.ranking[0].fell else ""
     return f"{say.counted(number, 'unit')} {'fails' if number == 1 else 'fail'} a metric{first}"
+
+
+def _talks_finding(summary: ReportSummary, talks: Sequence[ConversationCard]) -> str:
+    judged = say.counted(summary.conversations, "conversation")
+    if not summary.conversations:
+        return f"{say.counted(len(talks), 'conversation')}, none judged as a whole"
+    return (
+        f"{judged} judged as a whole, {len(summary.failed):,} of them {'fails' if len(summary.failed) == 1 else 'fail'}"
+    )
+
+
+def _talks_note(talks: Sequence[ConversationCard], every: Sequence[Conversation]) -> str:
+    return f"Shown: {len(talks)} of {len(every):,}, what failed first." if len(talks) < len(every) else ""
 
 
 def _worst_note(shown: Sequence[Case], every: Sequence[Case]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from spanscore.metrics.response_relevancy import NONCOMMITTAL
-from spanscore.report.rows import ReportRow
+from spanscore.report.rows import ReportRow, by_unit
 
 __all__ = ["Case", "Fall", "Worst", "as_low", "cases", "failing", "ranked", "some_of_each"]
 
@@ -74,10 +74,7 @@ def ranked(rows: Iterable[ReportRow], falls: Sequence[Fall]) -> tuple[Worst, ...
         rows: in any order.
         falls: the clearest first.
     """
-    of_unit: dict[str, list[ReportRow]] = {}
-    for row in rows:
-        of_unit.setdefault(row.unit, []).append(row)
-    found = [_worst(own, falls) for own in of_unit.values() if failing(own)]
+    found = [_worst(own, falls) for own in by_unit(rows).values() if failing(own)]
     return tuple(sorted(found, key=lambda worst: _rank(worst, falls)))
 
 

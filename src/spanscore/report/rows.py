@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from spanscore.codec.text import as_text
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Direction, Kind, Label, Outcome
 from spanscore.model.span import UnitKey
 
-__all__ = ["PENDING", "ReportRow", "default_threshold", "name_within", "unit_name"]
+__all__ = ["PENDING", "ReportRow", "by_unit", "default_threshold", "name_within", "unit_name"]
 
 PENDING = "pending"
 """The outcome of a score that had not arrived when its span left, nor in the file since."""
@@ -20,7 +21,7 @@ class ReportRow:
     """One (unit × metric): a score, or why there is none. Also what judged data sets hand in.
 
     Attributes:
-        unit: what the rows of one unit share: trace id and span id in hex, or a sample's own name.
+        unit: what the rows of one unit share: trace id and span id in hex, or a sample's own name; of a conversation its id.
         metric: empty where a unit has an outcome and nothing tells for which metric. What a fallback judged is a metric of its
             own (``name_within``): in no mean of the configured judge.
         outcome: one of ``Outcome``, ``pending``, or several joined by " or " where the span cannot tell them apart.
@@ -36,6 +37,7 @@ class ReportRow:
         trace_id: 32 hex digits.
         question: None where it was not captured; likewise ``answer`` and ``contexts``.
         contexts: in rank order.
+        of_conversation: what was judged is a whole conversation, not a turn of it.
     """
 
     unit: str
@@ -62,6 +64,7 @@ class ReportRow:
     question: str | None = None
     answer: str | None = None
     contexts: tuple[str, ...] | None = None
+    of_conversation: bool = False
 
     @property
     def weight(self) -> float:
@@ -87,3 +90,11 @@ def name_within(metric: str, stratum: Any) -> str:
 def unit_name(key: UnitKey) -> str:
     """Return how rows call a unit of spans."""
     return f"{key.trace_id:032x}/{key.span_id:016x}"
+
+
+def by_unit(rows: Iterable[ReportRow]) -> dict[str, list[ReportRow]]:
+    """Return unit → its rows, both in the order in which they came."""
+    found: dict[str, list[ReportRow]] = {}
+    for row in rows:
+        found.setdefault(row.unit, []).append(row)
+    return found

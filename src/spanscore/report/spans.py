@@ -8,21 +8,25 @@ nothing accounts for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from spanscore import semconv
 from spanscore.codec.text import as_text, plain_number, safe_text
 from spanscore.model.score import Label, Outcome, Scale
-from spanscore.model.span import SpanData, UnitKey
+from spanscore.model.span import SessionEnd, SpanData, UnitKey
 from spanscore.report.rows import PENDING, ReportRow, name_within, unit_name
 from spanscore.sampling.threshold import decode_threshold, probability
 
-__all__ = ["Spans"]
+__all__ = ["Spans", "turns_of"]
 
+_K = TypeVar("_K")
+_N = TypeVar("_N")
 _PAIR = 2
+_OPEN: SessionEnd = "open"
+_ANNOTATOR_KIND = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
 _TURNS: Mapping[str, str] = {"multi_turn": "a conversation", "single_turn": "a single turn"}
 """What a metric may need in the place of a field."""
 
@@ -35,12 +39,20 @@ class Spans:
         units: the spans that carry scores or a status, by key; a span that comes twice counts once.
         evaluations: unit → metric → its evaluation span, the highest revision.
         shadows: the same of second judges.
+        after_feedback: the same of what was judged because somebody said something of the unit.
+        conversations: id of a conversation → metric → its evaluation span, the highest revision of those that count.
+        going_on: the same of conversations that went on when they were judged: provisional.
+        labels: unit → name and annotator → what a person said of it last.
         by_trace: everything that was traced, evaluations and what judges were asked aside.
     """
 
     units: dict[UnitKey, SpanData] = field(default_factory=dict)
     evaluations: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
     shadows: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
+    after_feedback: dict[UnitKey, dict[str, SpanData]] = field(default_factory=dict)
+    conversations: dict[str, dict[str, SpanData]] = field(default_factory=dict)
+    going_on: dict[str, dict[str, SpanData]] = field(default_factory=dict)
+    labels: dict[UnitKey, dict[tuple[str, str], SpanData]] = field(default_factory=dict)
     by_trace: dict[int, dict[int, SpanData]] = field(default_factory=dict)
 
     @classmethod
@@ -67,6 +79,7 @@ class Spans:
         scales, metrics = self._scales(), self._metrics_of_services()
         keys = {**self.units, **dict.fromkeys(self.evaluations)}
         rows = [row for key in keys for row in self._of_unit(key, scales, metrics)]
+        rows += self._of_conversations({row.metric for row in rows})
         return sorted(rows, key=lambda row: (row.time_ns or 0, row.unit, row.metric))
 
     def shadow_rows(self) -> list[ReportRow]:
@@ -77,6 +90,20 @@ class Spans:
             for metric, span in of_unit.items()
         ]
 
+    def feedback_rows(self) -> list[ReportRow]:
+        """Return one row per score of a unit that was judged because somebody said something of it: it speaks for no other."""
+        return [
+            _from_evaluation(key, metric, span, self.units.get(key))
+            for key, of_unit in self.after_feedback.items()
+            for metric, span in of_unit.items()
+        ]
+
+    def whole(self, conversation: str, metric: str, span: SpanData) -> ReportRow:
+        """Return what an evaluation span of a whole conversation says; its time is that of the last turn."""
+        key = UnitKey(span.trace_id, span.parent_id or 0)
+        last = self.by_trace.get(key.trace_id, {}).get(key.span_id)
+        return replace(_from_evaluation(key, metric, span, last), unit=conversation, of_conversation=True)
+
     def unit(self, name: str) -> tuple[UnitKey, tuple[SpanData, ...]]:
         """Return a unit's key and its spans, root included, in start order; empty where the file has none of them."""
         trace_id, _, span_id = name.partition("/")
@@ -85,13 +112,20 @@ class Spans:
         return key, tuple(sorted(_under(within, key.span_id), key=lambda span: (span.start_ns, -span.end_ns)))
 
     def _add_evaluation(self, span: SpanData) -> None:
-        metric = as_text(span.attributes[semconv.EVALUATION_NAME])
-        is_shadow = span.attributes.get(semconv.STRATUM) == semconv.STRATUM_SHADOW
-        kept = self.shadows if is_shadow else self.evaluations
-        of_unit = kept.setdefault(UnitKey(span.trace_id, span.parent_id or 0), {})
-        known = of_unit.get(metric)
-        if known is None or _revision(span) > _revision(known):
-            of_unit[metric] = span
+        held, unit = span.attributes, UnitKey(span.trace_id, span.parent_id or 0)
+        name, stratum = as_text(held[semconv.EVALUATION_NAME]), as_text(held.get(semconv.STRATUM) or "")
+        if held.get(_ANNOTATOR_KIND) == semconv.ANNOTATOR_HUMAN:
+            whose = as_text(held.get(semconv.ANNOTATOR) or semconv.ANNOTATOR_HUMAN)
+            _keep_last(self.labels, unit, (name, whose), span, by=_when_said)
+        elif semconv.SESSION_END in held:
+            conversation = safe_text(as_text(held.get(semconv.CONVERSATION_ID) or unit_name(unit)))
+            if held[semconv.SESSION_END] == _OPEN:
+                _keep_last(self.going_on, conversation, name, span, by=turns_of)
+            else:
+                _keep_last(self.conversations, conversation, name, span)
+        elif stratum != semconv.STRATUM_CANARY:
+            apart = {semconv.STRATUM_SHADOW: self.shadows, semconv.STRATUM_FEEDBACK: self.after_feedback}
+            _keep_last(apart.get(stratum, self.evaluations), unit, name, span)
 
     def _scales(self) -> dict[str, Scale]:
         """Return each metric's scale as its evaluation spans say; a score that stands on unit spans alone borrows it."""
@@ -112,6 +146,13 @@ class Spans:
             for metric, span in of_unit.items():
                 found.setdefault(_service(span), {})[metric] = None
         return found
+
+    def _of_conversations(self, taken: Set[str]) -> Iterator[ReportRow]:
+        """Yield a row per score of a whole conversation; a metric that also judged single turns is here one of its own."""
+        for conversation, of_metric in self.conversations.items():
+            for metric, span in of_metric.items():
+                row = self.whole(conversation, metric, span)
+                yield replace(row, metric=name_within(row.metric, "conversations")) if row.metric in taken else row
 
     def _of_unit(
         self, key: UnitKey, scales: Mapping[str, Scale], metrics: Mapping[Any, Mapping[str, None]]
@@ -140,6 +181,29 @@ def _on_span_alone(
     if left is not None:
         others = [metric for metric in metrics if metric not in known] if known or metrics else [""]
         yield from (_without_score(key, span, metric, left) for metric in others)
+
+
+def _revision(span: SpanData) -> float:
+    return _finite(span.attributes.get(semconv.SCORE_REVISION)) or 0.0
+
+
+def turns_of(span: SpanData) -> int:
+    """Return how many turns an evaluation of a conversation saw; 0 where its span does not tell."""
+    return int(_finite(span.attributes.get(semconv.SESSION_TURNS)) or 0)
+
+
+def _when_said(span: SpanData) -> tuple[int, float]:
+    """Return what orders labels: another process than that of the first one knows of no revision, but what time it is."""
+    return span.end_ns, _revision(span)
+
+
+def _keep_last(
+    kept: dict[_K, dict[_N, SpanData]], of: _K, name: _N, span: SpanData, by: Callable[[SpanData], Any] = _revision
+) -> None:
+    """Keep a span unless a later one is there; of equal ones the first that came."""
+    known = kept.setdefault(of, {}).setdefault(name, span)
+    if by(span) > by(known):
+        kept[of][name] = span
 
 
 def _under(within: Mapping[int, SpanData], top: int) -> Iterator[SpanData]:
@@ -269,10 +333,6 @@ def _probability(held: Mapping[str, Any], metric: str) -> float | None:
 
 def _label(value: Any) -> Label | None:
     return value if value in ("pass", "fail") else None
-
-
-def _revision(span: SpanData) -> float:
-    return _finite(span.attributes.get(semconv.SCORE_REVISION)) or 0.0
 
 
 def _finite(value: Any) -> float | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.dialects import GenAIDialect
 from spanscore.model.span import SpanData, SpanStatus, Unit, UnitKey
+from spanscore.report.labels import PersonLabel
 from spanscore.report.rows import ReportRow
 from spanscore.report.spans import Spans
 
-__all__ = ["Branch", "Story", "story_of_rows", "story_of_spans"]
+__all__ = ["Branch", "Story", "UnitBook", "story_of_rows", "story_of_spans"]
 
 MAX_BRANCHES = 200
 MAX_DEPTH = 12
@@ -56,6 +58,20 @@ class Story:
     captured: bool = True
     branches: tuple[Branch, ...] = ()
     more: int = 0
+
+
+class UnitBook(NamedTuple):
+    """What is known of units beside the summary, by their names.
+
+    Attributes:
+        rows: scores and why there are none, also of what was judged after feedback.
+        labels: what people said.
+        tell: gives a unit's story.
+    """
+
+    rows: Mapping[str, Sequence[ReportRow]]
+    labels: Mapping[str, Sequence[PersonLabel]]
+    tell: Callable[[str], Story]
 
 
 def story_of_rows(rows: Sequence[ReportRow]) -> Story:

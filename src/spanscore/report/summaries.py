@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,12 +15,13 @@ from spanscore.monitoring import estimates
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.corrected import CorrectedRate, corrected_rate
+from spanscore.report.funnel import FunnelStep, funnel
 from spanscore.report.ranking import Fall, Worst, ranked
 from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.stretch import Stretch, worst_stretch
 from spanscore.report.unscored import TURNED_AWAY, Unscored, unscored
 
-__all__ = ["Bucket", "FunnelStep", "MetricSummary", "ReportSummary", "summarize"]
+__all__ = ["Bucket", "MetricSummary", "ReportSummary", "summarize"]
 
 MAX_BUCKETS = 48
 SCORES_PER_BUCKET = 5
@@ -38,8 +39,6 @@ _Z = 1.96
 _Pair: TypeAlias = tuple[float, float]  # weight, quality
 _Scale: TypeAlias = Literal["binary", "unit", "open"]
 
-_NOT_CHOSEN = TURNED_AWAY | {"refused"}
-_NO_SAMPLE = frozenset({"no_sample", "missing_field", "incomplete", "too_late"})
 _NOTHING_TO_SCORE = frozenset({"no_sample", "missing_field", "undefined", "pending"})
 """These are no fault: an agent's turn without retrieval has no faithfulness."""
 _HARMLESS = TURNED_AWAY | _NOTHING_TO_SCORE
@@ -107,6 +106,7 @@ class MetricSummary:
         excluded: share of the chosen units that should have a score and have none, and the bounds of the mean of all; None
             where none lacks one, or the scale is open.
         corrected: the pass rate by human labels; None where the metric has no calibration.
+        of_conversations: each score is of a whole conversation, not of a unit.
     """
 
     metric: str
@@ -131,26 +131,17 @@ class MetricSummary:
     shadows: tuple[str, ...] = ()
     excluded: tuple[float, float, float] | None = None
     corrected: CorrectedRate | None = None
+    of_conversations: bool = False
 
     @property
     def scores(self) -> int:
         """How many units have a score."""
         return len(self.points)
 
-
-@dataclass(frozen=True, slots=True)
-class FunnelStep:
-    """One step of the funnel.
-
-    Attributes:
-        name: what the evaluations that came this far have.
-        left: how many came this far.
-        lost: outcome → how many ended just before.
-    """
-
-    name: str
-    left: int
-    lost: Mapping[str, int]
+    @property
+    def noun(self) -> str:
+        """What each score is of."""
+        return "conversation" if self.of_conversations else "unit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +149,18 @@ class ReportSummary:
     """What there is to say about a file of scores.
 
     Attributes:
-        units: how many have a score, or an outcome that says why not.
+        units: how many have a score, or an outcome that says why not; conversations are no units.
+        conversations: how many were judged as a whole.
         metrics: those with the clearest bad stretch first, then by name.
-        steps: the funnel, over all (unit × metric).
+        steps: the funnel, over all (unit × metric), conversations not among them.
         falls: the bad stretches, in the order of the metrics.
         ranking: every unit that fails a metric, the one to open first at the top.
+        failed: every conversation that does, likewise.
         width_ns: of a bucket; 0 when no row has a time.
     """
 
     units: int
+    conversations: int
     start_ns: int | None
     end_ns: int | None
     width_ns: int
@@ -174,6 +168,7 @@ class ReportSummary:
     steps: tuple[FunnelStep, ...]
     falls: tuple[Fall, ...]
     ranking: tuple[Worst, ...]
+    failed: tuple[Worst, ...]
 
     @property
     def scores(self) -> int:
@@ -193,14 +188,40 @@ def summarize(
         calibrations: metric → what human labels say of its judge.
     """
     rows = list(rows)
-    compared = _compared(rows, shadows)
+    whole, single = ([row for row in rows if row.of_conversation is wanted] for wanted in (True, False))
+    times = [row.time_ns for row in rows if row.time_ns is not None]
+    edges = _edges(times, max(Counter(row.metric for row in rows if row.value is not None).values(), default=0))
+    metrics = _metrics(rows, edges, _compared(rows, shadows), calibrations)
+    metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
+    falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
+    return ReportSummary(
+        units=_units(single),
+        conversations=_units(whole),
+        start_ns=min(times, default=None),
+        end_ns=max(times, default=None),
+        width_ns=edges[1] - edges[0] if edges else 0,
+        metrics=tuple(metrics),
+        steps=funnel(single),
+        falls=falls,
+        ranking=ranked(single, falls),
+        failed=ranked(whole, falls),
+    )
+
+
+def _units(rows: Iterable[ReportRow]) -> int:
+    return len({row.unit for row in rows})
+
+
+def _metrics(
+    rows: Iterable[ReportRow],
+    edges: Sequence[int],
+    compared: Mapping[str, Sequence[str]],
+    calibrations: Mapping[str, SavedCalibration],
+) -> list[MetricSummary]:
     of_metric: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_metric.setdefault(row.metric, []).append(row)
-    times = [row.time_ns for row in rows if row.time_ns is not None]
-    most = max(Counter(row.metric for row in rows if row.value is not None).values(), default=0)
-    edges = _edges(times, most)
-    metrics = [
+    return [
         replace(
             _metric(name, own, edges),
             shadows=tuple(compared.get(name, ())),
@@ -209,18 +230,6 @@ def summarize(
         )
         for name, own in sorted(of_metric.items())
     ]
-    metrics.sort(key=lambda one: -one.stretch.evidence if one.stretch else 0.0)
-    falls = tuple(fall for metric in metrics if (fall := _fall(metric)) is not None)
-    return ReportSummary(
-        units=len({row.unit for row in rows}),
-        start_ns=min(times, default=None),
-        end_ns=max(times, default=None),
-        width_ns=edges[1] - edges[0] if edges else 0,
-        metrics=tuple(metrics),
-        steps=_steps(rows),
-        falls=falls,
-        ranking=ranked(rows, falls),
-    )
 
 
 def _compared(rows: Iterable[ReportRow], shadows: Iterable[ReportRow]) -> dict[str, list[str]]:
@@ -288,6 +297,7 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
         judges=_judges(rows),
         tokens=sum(row.input_tokens + row.output_tokens for row in rows),
         cost_usd=known_sum(row.cost_usd for row in rows),
+        of_conversations=example.of_conversation,
     )
 
 
@@ -370,23 +380,3 @@ def _buckets(
         for (start, end), own, counts in zip(pairwise(edges), pairs, outcomes, strict=True)
     ]
     return tuple(made), pairs
-
-
-def _steps(rows: Sequence[ReportRow]) -> tuple[FunnelStep, ...]:
-    ended = Counter(row.outcome for row in rows if row.value is None)
-    failed = {"failed the metric's threshold": sum(row.label == "fail" for row in rows)}
-    left = len(rows)
-    steps = [FunnelStep("came in", left, {})]
-    for name, lost in (
-        ("chosen by sampling", _only(ended, lambda outcome: outcome in _NOT_CHOSEN)),
-        ("had what the metric needs", _only(ended, lambda outcome: outcome in _NO_SAMPLE)),
-        ("scored", _only(ended, lambda outcome: outcome not in _NOT_CHOSEN | _NO_SAMPLE)),
-        ("passed", {key: count for key, count in failed.items() if count}),
-    ):
-        left -= sum(lost.values())
-        steps.append(FunnelStep(name, left, lost))
-    return tuple(steps if any(row.label for row in rows) else steps[:-1])
-
-
-def _only(counts: Mapping[str, int], wanted: Callable[[str], bool]) -> dict[str, int]:
-    return {outcome: count for outcome, count in sorted(counts.items()) if wanted(outcome)}

@@ -10,10 +10,12 @@ from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData
 from spanscore.monitoring.calibration_file import SavedCalibration
+from spanscore.report.conversations import conversations
+from spanscore.report.labels import labels
 from spanscore.report.page import page
-from spanscore.report.rows import ReportRow
+from spanscore.report.rows import ReportRow, by_unit
 from spanscore.report.spans import Spans
-from spanscore.report.story import story_of_rows, story_of_spans
+from spanscore.report.story import UnitBook, story_of_rows, story_of_spans
 from spanscore.report.summaries import ReportSummary, summarize
 
 __all__ = ["summary", "write", "write_scores"]
@@ -45,16 +47,20 @@ def write(
         OSError: the file cannot be written.
     """
     read = Spans.read(spans)
-    found = summarize(read.rows(), read.shadow_rows(), calibrations)
-    html = page(found, lambda worst: story_of_spans(worst.unit, read), title=title or _services(read))
+    rows = read.rows()
+    found = summarize(rows, read.shadow_rows(), calibrations)
+    units = UnitBook(by_unit([*rows, *read.feedback_rows()]), labels(read), lambda unit: story_of_spans(unit, read))
+    html = page(found, units, title=title or _services(read), conversations=conversations(read))
     path.write_text(html, encoding="utf-8")
     return found
 
 
 def write_scores(rows: Iterable[ReportRow], path: Path, *, title: str = "Scores of a data set") -> ReportSummary:
     """Write the report on scores that come from no spans, and return what it says. Raises as ``write`` does."""
-    found = summarize(rows)
-    path.write_text(page(found, lambda worst: story_of_rows(worst.rows), title=title), encoding="utf-8")
+    rows = list(rows)
+    found, of_unit = summarize(rows), by_unit(rows)
+    units = UnitBook(of_unit, {}, lambda unit: story_of_rows(of_unit[unit]))
+    path.write_text(page(found, units, title=title), encoding="utf-8")
     return found
 
 
