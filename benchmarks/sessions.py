@@ -1,0 +1,286 @@
+"""Conversations, simulated: what their mean is worth where long ones are worse, with one process and with several.
+
+    python -m benchmarks.sessions [--visits 20000] [--months 100] [--report FILE]
+
+Visitors talk to an application; long conversations go wrong more often, and early on. The judge sees whatever messages
+``SessionTable`` puts together and finds a conversation good in which no answer is wrong. What is counted is compared with the
+same visitors' whole conversations. Then the false alarms of the drop alert, as ``benchmarks.alerts`` counts them, on turns that
+are alike within a conversation, and on one score of each. Takes seven minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import alerts
+from benchmarks.alerts import DAY, MONTH, PASS_FAIL, SETS, TOLERATED, Flags, Floats, Sums
+from spanscore.model.sample import AIMessage, HumanMessage, Message, MultiTurnSample, Samples, SingleTurnSample
+from spanscore.model.span import SpanData, UnitKey
+from spanscore.units.sessions import EndedSession, SessionBounds, SessionTable, Turn
+
+S = 1_000_000_000
+TURNS = 8
+"""Of a conversation, on average: geometric, as many stay for one."""
+BEST, WORSE = 0.983, 0.03
+"""Good are ``BEST`` - ``WORSE`` · turns of the conversations, and at least a twentieth: .747 of them."""
+BREAK_S = 3_600
+
+
+@dataclass(frozen=True)
+class World:
+    """How visitors talk, and where their turns go.
+
+    Attributes:
+        brings: whether each turn brings the whole conversation along.
+        pods: processes, of which any may get a turn.
+        replicas: what they are told of each other.
+        ends: the share of conversations that the application ends by ``end_session``.
+        ends_anywhere: not in the process that had the last turn, but in any.
+        breaks: the share of pauses that are longer than ``idle``.
+    """
+
+    brings: bool = False
+    pods: int = 1
+    replicas: str = "one"
+    ends: float = 0.3
+    ends_anywhere: bool = False
+    breaks: float = 0.0
+
+
+class Visit(NamedTuple):
+    """A conversation as it happened.
+
+    Attributes:
+        times: when its turns ended, in seconds.
+        wrong: which of them is answered wrongly; 0 = none.
+    """
+
+    id: str
+    times: Floats
+    wrong: int
+
+    def messages(self) -> list[Message]:
+        """Return what is said in it."""
+        numbers = range(1, len(self.times) + 1)
+        said = (
+            (HumanMessage(content=f"{n}"), AIMessage(content="wrong" if n == self.wrong else "right")) for n in numbers
+        )
+        return list(chain.from_iterable(said))
+
+
+class Found(NamedTuple):
+    """What came of conversations.
+
+    Attributes:
+        mean: of those that are counted.
+        true: the mean of all, each whole.
+        by_turns: the mean of a score of each turn with all before it.
+        counted: observations, of each conversation.
+        incomplete: ends that were told to be so, of each conversation.
+    """
+
+    mean: float
+    true: float
+    by_turns: float
+    counted: float
+    incomplete: float
+
+    @property
+    def bias(self) -> float:
+        """Of the mean."""
+        return self.mean - self.true
+
+
+def visits(count: int, world: World, dice: np.random.Generator) -> Iterator[Visit]:
+    """Return so many conversations, begun over a day."""
+    for number, turns in enumerate(dice.geometric(1 / TURNS, count)):
+        pauses = np.minimum(dice.exponential(60.0, turns), 240.0)
+        pauses[1:] += BREAK_S * (dice.random(turns - 1) < world.breaks)
+        times = dice.uniform(0, 86_400.0) + np.cumsum(pauses)
+        is_good = dice.random() < max(0.05, BEST - WORSE * turns)
+        yield Visit(f"visit {number}", times, 0 if is_good else int(dice.integers(1, 1 + -(-turns // 4))))
+
+
+def found(world: World, count: int, seed: int = 0) -> Found:
+    """Return what is counted of so many conversations."""
+    dice = np.random.default_rng([seed, 22])
+    came = list(visits(count, world, dice))
+    ended = list(played(came, world, dice))
+    scores = [score(one) for one in ended if one.revision == 0 and one.whole is None and one.end != "open"]
+    good = [visit.wrong == 0 for visit in came]
+    by_turns = [(visit.wrong or len(visit.times) + 1) - 1 for visit in came]
+    return Found(
+        mean=float(np.mean(scores)) if scores else float("nan"),
+        true=float(np.mean(good)),
+        by_turns=sum(by_turns) / sum(len(visit.times) for visit in came),
+        counted=len(scores) / count,
+        incomplete=sum(one.whole is not None for one in ended if one.revision == 0) / count,
+    )
+
+
+def score(ended: EndedSession) -> float:
+    """Return what a judge says of the conversation that it is shown."""
+    shown = ended.samples.multi
+    assert shown is not None
+    return float(all(message.content != "wrong" for message in shown.user_input))
+
+
+def played(came: Sequence[Visit], world: World, dice: np.random.Generator) -> Iterator[EndedSession]:
+    """Have processes gather conversations; give what ends, in order."""
+    bounds = SessionBounds(replicas=world.replicas, max_open=len(came), max_bytes=1 << 40)  # type: ignore[arg-type]
+    pods = [SessionTable(bounds) for _ in range(world.pods)]
+    said = [visit.messages() for visit in came]
+    is_ended = dice.random(len(came)) < world.ends
+    events = sorted(
+        (at, which, n) for which, visit in enumerate(came) for n, at in enumerate(visit.times.tolist(), start=1)
+    )
+    for at, which, n in events:
+        now_ns, pod = int(at * S), pods[dice.integers(world.pods)]
+        yield from chain.from_iterable(one.due(now_ns) for one in pods)
+        turn = _turn(came[which].id, which, n, said[which][0 if world.brings else 2 * n - 2 : 2 * n])
+        yield from pod.take(turn._replace(end_ns=now_ns), now_ns)
+        if is_ended[which] and n == len(came[which].times):
+            ending = pods[dice.integers(world.pods)] if world.ends_anywhere else pod
+            yield from filter(None, [ending.end(came[which].id, now_ns)])
+    end_ns = now_ns + 10 * BREAK_S * S
+    for one in pods:
+        yield from (*one.due(end_ns), *one.close_all(end_ns))
+
+
+def _turn(id: str, which: int, n: int, messages: list[Message]) -> Turn:
+    unit = UnitKey(which + 1, n)
+    root = SpanData(trace_id=which + 1, span_id=n, parent_id=None, name="chat", start_ns=0, end_ns=0)
+    if len(messages) > 2:
+        return Turn(id, unit, root, 0, Samples(multi=MultiTurnSample(user_input=messages)))
+    asked, answered = (message.content for message in messages)
+    return Turn(id, unit, root, 0, Samples(single=SingleTurnSample(user_input=asked, response=answered)))
+
+
+ALIKE = 0.5
+"""The correlation of two turns of a conversation."""
+OF_FIVE = 5
+IDLE_MINUTES = 5
+
+
+def false_alarms(
+    per_minute: float, months: int, observed: Callable[[Flags, Floats], Iterator[tuple[Floats, Flags]]]
+) -> float:
+    """Return the drop alerts that begin in 30 days in which nothing drops, at the edge of what is tolerated.
+
+    Args:
+        per_minute: conversations of five turns that begin.
+        observed: turns of conversations, conversations × 5 → what is scored, and when.
+    """
+    null = 0.85 - TOLERATED
+    rules = alerts.rules_of(SETS[1], null)
+    begun = 0
+    for month in range(months):
+        sums = _sums(per_minute, observed, null, np.random.default_rng([month, 13]))
+        on = alerts.firing(alerts.windows_of(sums, PASS_FAIL, SETS[1]), rules)
+        begun += sum(map(alerts.begun, on.values()))
+    return begun / months
+
+
+def turns(good: Flags, at: Floats) -> Iterator[tuple[Floats, Flags]]:
+    """Score each turn, when it ends."""
+    yield at.ravel(), good.ravel()
+
+
+def conversations(good: Flags, at: Floats) -> Iterator[tuple[Floats, Flags]]:
+    """Score each conversation once, when it has been silent: what the judge says of it is as good as its last turn."""
+    yield at[:, -1] + IDLE_MINUTES, good[:, -1]
+
+
+def of_five(per_minute: float, minutes: int, mean: float, dice: np.random.Generator) -> tuple[Flags, Floats]:
+    """Return conversations of five turns, alike in quality: which turns are good, and the minutes in which they end."""
+    count = dice.poisson(per_minute * minutes)
+    begins = dice.uniform(0, minutes, (count, 1))
+    at = begins + np.cumsum(np.minimum(dice.exponential(1.0, (count, OF_FIVE)), 4.0), axis=1)
+    is_as_all = dice.random((count, OF_FIVE)) < np.sqrt(ALIKE)
+    good: Flags = np.where(is_as_all, dice.random((count, 1)) < mean, dice.random((count, OF_FIVE)) < mean)
+    return good, at
+
+
+def _sums(
+    per_minute: float,
+    observed: Callable[[Flags, Floats], Iterable[tuple[Floats, Flags]]],
+    mean: float,
+    dice: np.random.Generator,
+) -> Sums:
+    minutes = MONTH + DAY
+    n, y = np.zeros((1, minutes)), np.zeros((1, minutes))
+    for at, good in observed(*of_five(per_minute, minutes, mean, dice)):
+        minute = at.astype(np.int64)
+        within = minute < minutes
+        n[0] += np.bincount(minute[within], minlength=minutes)
+        y[0] += np.bincount(minute[within], good[within], minutes)
+    return Sums(n, y, y)
+
+
+ONE = World()
+ANY = World(brings=True, pods=4, replicas="any", ends=1.0)
+WORLDS = {
+    "one process, turns bring no history": ONE,
+    "one process, turns bring the history": replace(ONE, brings=True),
+    "one process, one pause in fifty is longer than `idle`": replace(ONE, breaks=0.02),
+    "4 pods that think they are one, no history": replace(ONE, pods=4, ends=0.0),
+    "4 pods that think they are one, history": replace(ONE, pods=4, ends=0.0, brings=True),
+    "4 pods, `any`, history, ended with the last turn": ANY,
+    "4 pods, `any`, history, six in ten ended with the last turn": replace(ANY, ends=0.6),
+    "4 pods, `any`, history, ended in any pod": replace(ANY, ends_anywhere=True),
+    "4 pods, `any`, no history, ended with the last turn": replace(ANY, brings=False),
+}
+
+
+def _mean_rows(count: int) -> Iterator[str]:
+    yield "| world | true | by turns | counted mean | bias | counted, of each | incomplete, of each |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, world in WORLDS.items():
+        one = found(world, count)
+        means = f"{one.true:.3f} | {one.by_turns:.3f} | {one.mean:.3f} | {one.bias:+.3f}"
+        yield f"| {name} | {means} | {one.counted:.2f} | {one.incomplete:.2f} |".replace("nan", "–").replace("+–", "–")
+
+
+def _alarm_rows(months: int) -> Iterator[str]:
+    yield "| conversations a minute | by turns | one score each |"
+    yield "|---|---|---|"
+    for per_minute in (1.0, 10.0, 60.0):
+        rates = (false_alarms(per_minute, months, observed) for observed in (turns, conversations))
+        yield f"| {per_minute:g} | " + " | ".join(f"{rate:.2f}" for rate in rates) + " |"
+
+
+HEAD = """# Conversations, simulated
+
+By `python -m benchmarks.sessions`: what is scored is what `SessionTable` puts together, with fixed seeds. No model was asked: a
+conversation is good in which no answer is wrong."""
+MEANS = """## The mean of conversations
+
+20,000 visitors, eight turns on average; long conversations go wrong more often. *By turns* is each turn scored with all that
+came before. *Counted* and *incomplete* are ends, of each conversation: of four pods each may tell one."""
+ALARMS = """## False alarms in 30 days, where one is allowed
+
+Conversations of five turns; two of the same are alike with a correlation of 0.5; pass/fail 0.85, at the lowest mean that is
+tolerated; windows 1h, 6h, 1d. What is scored of a conversation is as good as its last turn."""
+
+
+def main() -> None:
+    """Print the tables, or write them to a file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--visits", type=int, default=20_000, help="of each row of the first table")
+    parser.add_argument("--months", type=int, default=100, help="of each cell of the second")
+    parser.add_argument("--report", type=Path, help="a file for the tables")
+    asked = parser.parse_args()
+    tables = {MEANS: _mean_rows(asked.visits), ALARMS: _alarm_rows(asked.months)}
+    text = "\n\n".join([HEAD, *(f"{words}\n\n" + "\n".join(rows) for words, rows in tables.items())]) + "\n"
+    asked.report.write_text(text, encoding="utf-8") if asked.report else print(text)
+
+
+if __name__ == "__main__":
+    main()
