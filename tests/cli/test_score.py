@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.progress import Progress
 from tests.judges.models import openai_server
 from typer.testing import CliRunner
 
+from spanscore.cli._score_run import WhoIsAway
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError, SampleError
+from spanscore.judges.effects.account import Account, AccountState
 from spanscore.metrics import AnswerAccuracy
 
 ROOT = Path(__file__).parents[2]
@@ -261,3 +264,28 @@ def test_samples_at_once_are_bounded(samples: Path) -> None:
     told = ran(samples, "-m", "exact_match", "--concurrency", "1000000000")
 
     assert told.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            AccountState(Account("openai", "m"), breaker="open", because="no route"),
+            "openai m does not answer: no route",
+        ),
+        (AccountState(Account("openai", "m"), breaker="half_open"), "openai m does not answer; it is asked again"),
+        (AccountState(Account("openai", "m")), ""),
+    ],
+)
+def test_a_bar_that_stands_still_says_who_does_not_answer(state: AccountState, said: str) -> None:
+    class Known:
+        def states(self) -> list[AccountState]:
+            return [state]
+
+    progress = Progress()
+    progress.add_task("scored", total=200)
+
+    told = WhoIsAway(Known()).render(progress.tasks[0]).plain  # type: ignore[arg-type]
+
+    assert told.startswith(said)
+    assert bool(told) == bool(said)

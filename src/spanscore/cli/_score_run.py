@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.dataset import Result, Scoring, read_samples
@@ -21,6 +31,7 @@ from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges import judge as make_judge
 from spanscore.judges.lexical.judge import is_offline
+from spanscore.line.accounts import Accounts
 from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_of
@@ -69,7 +80,8 @@ class ScoreRun:
         notes = Terminal(stderr=True, highlight=False, markup=False)
         if configured is None and not self.judge and any(is_offline(getattr(one, "_judge", None)) for one in metrics):
             notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
-        scoring = _scored(partial(self._scoring, metrics, configured), self.file, total, notes)
+        bar = _bar(notes, Accounts(metrics))
+        scoring = _scored(partial(self._scoring, metrics, configured), self.file, total, bar)
         result = scoring.result()
         self._tell(result)
         for note in self._notes(result, scoring):
@@ -120,10 +132,31 @@ class ScoreRun:
             )
 
 
-def _scored(make: Callable[..., Scoring], file: str, total: int | None, console: Terminal) -> Scoring:
+class WhoIsAway(ProgressColumn):
+    """Which accounts are not asked now, and why: a bar that stands still says nothing."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        super().__init__()
+        self._accounts = accounts
+
+    def render(self, task: Task) -> Text:
+        """Return it; empty where all answer, and at the end."""
+        away = [one for one in self._accounts.states() if one.breaker != "closed" and not task.finished]
+        told = (
+            f"{one.account!r} does not answer{f': {one.because}' if one.because else ''}; it is asked again"
+            for one in away
+        )
+        return Text("; ".join(told), style="yellow")
+
+
+def _bar(console: Terminal, accounts: Accounts) -> Progress:
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), WhoIsAway(accounts), console=console)
+
+
+def _scored(make: Callable[..., Scoring], file: str, total: int | None, shown: Progress) -> Scoring:
     """Score a file behind a bar, until its end or Ctrl-C."""
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
+    with shown as bar:
         task = bar.add_task("scored", total=total)
         scoring = make(progress=lambda done, _: bar.update(task, completed=done))
         try:
