@@ -162,7 +162,7 @@ def test_a_library_that_is_missing_is_told_once_with_its_pip_line(
     told = plan(tmp_path, "metrics: [response_relevancy]\njudge: {model: 'openai:x'}\nembeddings: 'openai:y'")
 
     assert (told["ok"], told["ready"], told["faults"]) == (True, False, [])
-    assert told["gaps"] == ["langchain-openai is not installed. Install it with: pip install 'spanscore[openai]'"]
+    assert told["gaps"] == ['langchain-openai is not installed. Install it with: pip install "spanscore[openai]"']
 
 
 def test_a_configuration_with_all_it_needs_is_ready(tmp_path: Path) -> None:
@@ -536,3 +536,11 @@ def test_it_says_what_keeps_serve_from_listening(given: str, code: int, words: s
     told = CliRunner().invoke(app("check"), ["check", "--ready", str(tmp_path / "spanscore.yaml")])
 
     assert (told.exit_code, words in told.output) == (code, True)
+
+
+def test_what_sums_and_alerts_are_told_apart_by_is_told(tmp_path: Path) -> None:
+    segments = "monitoring: {segments: {user_tier: [gold, free]}}"
+
+    told = ran(tmp_path, f"judge: {{model: lexical}}\nmetrics: [exact_match]\n{segments}\n").stdout
+
+    assert "sums and alerts are told apart by user_tier: gold, free; of any other value only the sums, as other" in told

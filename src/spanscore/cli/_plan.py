@@ -324,6 +324,8 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
         paid = "as much again as judge.budget" if asked.budget is None else "a budget of its own"
         yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"
     yield from sampling_notes(options)
+    for key, values in settings.monitoring.segments.items():
+        yield f"sums and alerts are told apart by {key}: {', '.join(values)}; of any other value only the sums, as other"
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if "span" not in options.attach:
