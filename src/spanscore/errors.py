@@ -58,13 +58,13 @@ class NotReadyError(ConfigurationError):
 
 
 class MissingExtraError(NotReadyError):
-    """An optional library is missing: the message holds the ``pip install`` line that adds it.
+    """An optional library is missing: the message holds the ``pip install`` line that adds it, quoted as every shell takes it.
 
     What to do: run that line; in a checkout, ``pip install '.[extra]'``.
     """
 
     def __init__(self, library: str, extra: str) -> None:
-        super().__init__(f"{library} is not installed. Install it with: pip install 'spanscore[{extra}]'")
+        super().__init__(f'{library} is not installed. Install it with: pip install "spanscore[{extra}]"')
 
 
 class SampleError(SpanscoreError, ValueError):

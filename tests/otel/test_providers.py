@@ -424,7 +424,7 @@ def test_flush_is_false_after_a_failed_export_and_true_again_after_a_good_one(
 
     assert (failed, still, own.force_flush(DEADLINE_S)) == (False, False, True)
     assert words.startswith("failed at ")
-    assert words.endswith(": HTTP 400; 1 spans not delivered")
+    assert words.endswith(": HTTP 400; 1 span not delivered")
     assert caplog.messages == [
         f"spanscore: nothing can be exported to {receiver.endpoint} (HTTP 400): see scorer.status() for what is lost"
     ]
@@ -450,7 +450,7 @@ def test_nobody_waits_for_a_collector_that_is_not_there(
     flushed = providers.force_flush(DEADLINE_S)
 
     assert not flushed
-    assert rows(providers)["traces"].last == "connection refused, trying again; 1 spans waiting"
+    assert rows(providers)["traces"].last == "connection refused, trying again; 1 span waiting"
     assert caplog.messages.count(refused(endpoint)) == 1
     assert not providers.shutdown(DEADLINE_S)
 
@@ -501,7 +501,7 @@ def test_a_flush_is_true_again_when_nothing_is_rejected_any_more(own: Providers,
     own.tracer().start_span("root").end()
 
     assert (flushed, own.force_flush(DEADLINE_S)) == (False, True)
-    assert rows(own)["traces"].last.endswith("UTC; 1 spans not delivered")
+    assert rows(own)["traces"].last.endswith("UTC; 1 span not delivered")
 
 
 def test_points_and_events_that_are_rejected_are_counted(own: Providers, receiver: OtlpReceiver) -> None:
@@ -512,8 +512,8 @@ def test_points_and_events_that_are_rejected_are_counted(own: Providers, receive
     Events(own).emit(unit(), [score()])
 
     assert not own.force_flush(DEADLINE_S)
-    assert "1 points not delivered" in rows(own)["metrics"].last
-    assert rows(own)["logs"].last.endswith("UTC: 1 of 1 events rejected; 1 events not delivered")
+    assert "1 point not delivered" in rows(own)["metrics"].last
+    assert rows(own)["logs"].last.endswith("UTC: 1 of 1 events rejected; 1 event not delivered")
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"<html>", b"\xff\xff"])

@@ -368,7 +368,7 @@ def test_the_charts_code_keeps_its_notice_and_loses_its_wrapper() -> None:
 def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
 
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'spanscore[report]'")):
+    with pytest.raises(MissingExtraError, match=re.escape('pip install "spanscore[report]"')):
         write_scores([], tmp_path / "report.html")
 
 

@@ -115,7 +115,7 @@ def test_scores_that_could_not_be_sent_are_told_at_the_end(tmp_path: Path) -> No
         assert stopped(running) == 0
 
     assert ended_as(running, "answered") == (1, {"scored": 1})
-    assert [line for line in running.lines if re.match(r"traces to \S+: failed .*; 1 spans not delivered", line)]
+    assert [line for line in running.lines if re.match(r"traces to \S+: failed .*; 1 span not delivered", line)]
 
 
 def test_langchain_is_not_loaded_where_no_judge_needs_it(tmp_path: Path, backend: OtlpReceiver) -> None:
@@ -189,7 +189,7 @@ def test_a_library_that_is_not_there_is_named_with_its_extra(tmp_path: Path, mon
     (tmp_path / "spanscore.yaml").write_text("metrics: [exact_match]")
 
     with pytest.raises(
-        ConfigurationError, match=re.escape("uvloop is not installed. Install it with: pip install 'spanscore[serve]'")
+        ConfigurationError, match=re.escape('uvloop is not installed. Install it with: pip install "spanscore[serve]"')
     ):
         serve(tmp_path / "spanscore.yaml", {}, print)
 

@@ -154,5 +154,5 @@ def _next(config: Path, report: ConfigReport, backend: Backend) -> Iterator[str]
     yield f'  scorer = OnlineScorer.from_config("{config}")'
     yield "  scorer.install()     in your application: every chain from then on; or attach scorer.handler to one"
     if backend is Backend.PROMETHEUS:
-        yield "  let Prometheus scrape http://localhost:9464/metrics; needs pip install 'spanscore[prometheus]'"
+        yield '  let Prometheus scrape http://localhost:9464/metrics; needs pip install "spanscore[prometheus]"'
     yield f"  spanscore rules {config} --out monitoring     alerts and dashboards, when you know what is normal"

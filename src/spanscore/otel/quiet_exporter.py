@@ -245,9 +245,12 @@ class QuietExporter:
         return self.endpoint.removesuffix(f"/v1/{self._what}")
 
     def _losses(self, waiting: int = 0) -> str:
+        lost = f"; {self._counted(self.undelivered)} not delivered" if self.undelivered else ""
+        return (f"; {self._counted(waiting)} waiting" if waiting else "") + lost
+
+    def _counted(self, number: int) -> str:
         things = _THINGS[self._what]
-        lost = f"; {self.undelivered} {things} not delivered" if self.undelivered else ""
-        return (f"; {waiting} {things} waiting" if waiting else "") + lost
+        return f"{number} {things.removesuffix('s') if number == 1 else things}"
 
 
 def _shortened(words: str) -> str:
