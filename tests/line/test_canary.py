@@ -17,6 +17,7 @@ from tests.servers.server import poll
 
 from spanscore import Canary, ConfigurationError, OnlineScorer
 from spanscore.judges import judge
+from spanscore.judges.asker import asker
 from spanscore.line.canary import CanaryRuns
 from spanscore.line.canary_cases import CanaryCase
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
@@ -186,6 +187,30 @@ def test_of_several_metrics_those_that_ask_a_judge_are_watched(tmp_path: Path) -
     with a_line(critic, Grounded(), canary=labelled(tmp_path, metrics=())) as (scorer, _):
         assert [state.metric for state in scorer.status().canary] == ["polite"]
         assert "polite canary: no run yet" in str(scorer.status())
+
+
+def test_a_fallbacks_answer_says_nothing_of_the_judge(tmp_path: Path) -> None:
+    class FellBack(Says):
+        async def measure(self, sample: Any) -> Finding:
+            asker().stratum = "fallback"
+            return await super().measure(sample)
+
+    with a_line(FellBack(), canary=labelled(tmp_path)) as (scorer, _):
+        run(scorer)
+        (state,) = scorer.status().canary
+
+    assert state.last is not None
+    assert state.last.answered == 0
+    assert not (tmp_path / "labelled.baseline.json").exists()
+
+
+def test_a_scorer_that_is_shut_down_tells_of_no_next_run(tmp_path: Path) -> None:
+    with a_line(Says(), canary=labelled(tmp_path)) as (scorer, _):
+        score_one(scorer)
+        poll(lambda: "next in" in str(scorer.status().canary[0]), deadline_s=10, what="the schedule")
+        scorer.shutdown(5)
+
+        poll(lambda: "next in" not in str(scorer.status().canary[0]), deadline_s=10, what="the end of it")
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,10 @@ class CanaryStatus:
     Attributes:
         last: the last run beside the first; None before the first has ended.
         ran_s: seconds since it ended; None likewise.
-        next_s: seconds until the next one begins; None while one runs, and where none will.
+        next_s: seconds until the next one begins; None while one runs, before the first unit and after the end.
         reason: why a sample had no score in the last run, the latest; empty where each had one.
         stands_by: whether another process of this machine has the runs.
+        runs: whether one is under way.
     """
 
     metric: str
@@ -73,12 +74,13 @@ class CanaryStatus:
     next_s: float | None
     reason: str
     stands_by: bool = False
+    runs: bool = False
 
     def __str__(self) -> str:
         if self.stands_by:
             return f"{self.metric} canary: another process of this machine has its runs"
         why = f" (latest {self.reason})" if self.reason else ""
-        return f"{self.metric} canary: {self._said()}{why}; {', '.join(self._times())}"
+        return f"{self.metric} canary: {self._said()}{why}{''.join(self._times())}"
 
     def _said(self) -> str:
         run = self.last
@@ -92,8 +94,11 @@ class CanaryStatus:
 
     def _times(self) -> Iterator[str]:
         if self.ran_s is not None:
-            yield f"ran {_told(self.ran_s)} ago"
-        yield "runs now" if self.next_s is None else f"next in {_told(self.next_s)}"
+            yield f"; ran {_told(self.ran_s)} ago"
+        if self.runs:
+            yield "; runs now"
+        if self.next_s is not None:
+            yield f"; next in {_told(self.next_s)}"
 
 
 def _told(seconds: float) -> str:
@@ -151,7 +156,7 @@ class CanaryRuns:
     def reset(self) -> None:
         """Be as new: in a forked child, which stands by from its first unit on while its parent has the runs."""
         self._lock.reset()
-        self._stands_by = False
+        self._stands_by = self._runs = False
         self._running: Future[None] | None = None
         self._last: Mapping[str, PairedRuns] = {}
         self._reasons: dict[str, str] = {}
@@ -179,15 +184,16 @@ class CanaryRuns:
                 wait_s = _STAND_BY_S if self._stands_by else await self._run_in_turn()
         finally:
             self._lock.let_go()
+            self._due_s, self._runs = None, False
 
     async def _run_in_turn(self) -> float:
         """Run, and return in how many seconds the next run begins."""
-        began_s, self._due_s = self._clock(), None
+        began_s, self._due_s, self._runs = self._clock(), None, True
         try:
             await self.run()
         except Exception as error:  # noqa: BLE001  (the next run is another one)
             log_internal_error("ask a judge about labelled samples", error)
-        self._ended_s = self._clock()
+        self._ended_s, self._runs = self._clock(), False
         return max(0.0, began_s + self._every_s - self._ended_s)
 
     async def run(self) -> None:
@@ -241,6 +247,7 @@ class CanaryRuns:
                 next_s=None if due_s is None else max(0.0, due_s - now_s),
                 reason=self._reasons.get(name, ""),
                 stands_by=self._stands_by,
+                runs=self._runs,
             )
             for name, metric in self._metrics.items()
         ]

@@ -1,0 +1,73 @@
+"""What a judge said first, kept over restarts: the first wins, whoever wrote it, and nothing in the file quotes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring.first_answers import FirstAnswers
+
+
+def test_the_first_answer_stays_the_first_over_restarts(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    FirstAnswers(file).keep("faithfulness", "1/m/1", {"a": 1.0})
+
+    later = FirstAnswers(file)
+    later.keep("faithfulness", "1/m/1", {"a": 0.0, "b": 0.5})
+
+    assert FirstAnswers(file).of("faithfulness", "1/m/1") == later.of("faithfulness", "1/m/1") == {"a": 1.0, "b": 0.5}
+    assert later.of("faithfulness", "2/m/1") == {}
+
+
+def test_what_another_process_wrote_meanwhile_was_first(tmp_path: Path) -> None:
+    one, other = FirstAnswers(tmp_path / "b.json"), FirstAnswers(tmp_path / "b.json")
+
+    one.keep("faithfulness", "1/m/1", {"a": 1.0})
+    other.keep("faithfulness", "1/m/1", {"a": 0.0})
+
+    assert other.of("faithfulness", "1/m/1") == {"a": 1.0}
+
+
+def test_without_a_place_to_write_they_are_kept_in_memory_and_that_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = FirstAnswers(tmp_path / "none" / "b.json")
+
+    first.keep("faithfulness", "1/m/1", {"a": 1.0})
+    first.keep("faithfulness", "1/m/1", {"b": 1.0})
+
+    assert first.of("faithfulness", "1/m/1") == {"a": 1.0, "b": 1.0}
+    (said,) = caplog.messages
+    assert "cannot be written" in said
+    assert "canary.baseline" in said
+
+
+def test_a_file_that_breaks_while_it_runs_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = FirstAnswers(tmp_path / "b.json")
+    (tmp_path / "b.json").write_text("{")
+
+    first.keep("faithfulness", "1/m/1", {"a": 1.0})
+
+    assert first.of("faithfulness", "1/m/1") == {"a": 1.0}
+    assert (tmp_path / "b.json").read_text() == "{"
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        json.dumps({"format": 2, "first": {}}),
+        json.dumps({"format": 1, "first": {"m": {"s": {"a": 2}}}}),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "b.json").write_text(text)
+
+    with pytest.raises(ConfigurationError, match=r"b\.json is no baseline of a canary.*canary\.baseline"):
+        FirstAnswers(tmp_path / "b.json")
