@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.judges.models import PlainModel
 from tests.live import QUESTION, Grounded, a_line, identity_holds, rag
+from tests.runtime.test_fork import in_child
 from tests.servers.server import poll
 
 from spanscore import Canary, ConfigurationError, OnlineScorer
@@ -211,6 +213,31 @@ def test_a_scorer_that_is_shut_down_tells_of_no_next_run(tmp_path: Path) -> None
         scorer.shutdown(5)
 
         poll(lambda: "next in" not in str(scorer.status().canary[0]), deadline_s=10, what="the end of it")
+
+
+def test_of_a_file_with_labels_of_several_names_those_of_one_are_taken(tmp_path: Path) -> None:
+    file, says = tmp_path / "labelled.jsonl", Says()
+    lines = [{"human": True, "name": name, "response": name} for name in ("polite", "user_feedback")]
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+
+    with a_line(says, canary=Canary(file, metrics=["says"], name="polite")) as (scorer, _):
+        run(scorer)
+
+    assert says._asked == ["polite"]
+    with pytest.raises(ConfigurationError, match="choose one: polite, user_feedback"):
+        OnlineScorer([says], canary=Canary(file, metrics=["says"]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_is_as_new_and_its_parent_has_the_runs(tmp_path: Path) -> None:
+    with a_line(Says(), canary=labelled(tmp_path)) as (scorer, _):
+        run(scorer)
+        runs = scorer._line.canary
+        assert runs is not None
+        assert runs._lock.take()
+
+        assert in_child(lambda: f"{scorer.status().canary[0].last} {runs._lock.take()}") == "None False"
+        assert scorer.status().canary[0].last is not None
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ BASE: dict[str, Any] = {
         "rules": [{"when": {"score": {"metric": "exact_match", "below": 0.5}}, "rate": 0.9}],
     },
     "alerts": {"faithfulness": {"baseline": 0.85}},
-    "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl")},
+    "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
 }
 """An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
 UNUSUAL: dict[str, Any] = {
@@ -75,6 +75,7 @@ UNUSUAL: dict[str, Any] = {
     "capture.retrieved_contexts": "output.unusual",
     "canary.file": str(Path(__file__).parents[1] / "data" / "labelled_other.jsonl"),
     "canary.metrics": ["faithfulness"],
+    "canary.name": "unusual",
     "monitoring.dashboard_url": "https://unusual/",
     "monitoring.trace_url": "https://unusual/traces",
     "alerts.*.labels": {"team": "unusual"},

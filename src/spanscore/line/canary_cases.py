@@ -34,7 +34,7 @@ def cases_of(canary: Canary, watched: Mapping[str, Metric]) -> tuple[CanaryCase,
     Raises:
         ConfigurationError: it cannot be read, holds no sample, or a label that says nothing of one of the metrics.
     """
-    read = [(one.line, one.sample, one.human) for one in read_labelled(canary.path)]
+    read = [(one.line, one.sample, one.human) for one in read_labelled(canary.path, name=canary.name)]
     cases = {
         key: CanaryCase(key, sample, human) for _, sample, human in read if sample and (key := content_hash(sample))
     }

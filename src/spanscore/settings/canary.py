@@ -30,6 +30,7 @@ class Canary:
         every: from the start of one run to that of the next, ``"1m"`` to ``"30d"``, or its seconds. The first run is within a
             minute of the first unit.
         metrics: names of those that are watched; none = each that asks a judge.
+        name: of the labels; None = the file has but one.
         baseline: file in which the first answers of each series are kept; None = beside ``file``, ending in
             ``.baseline.json``. A judge is compared with them, so it must outlive the process. Of the processes of a machine
             that share it, one has runs.
@@ -42,6 +43,7 @@ class Canary:
     every: str | float = EVERY_S
     metrics: Sequence[str] = ()
     baseline: str | Path | None = None
+    name: str | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -82,6 +84,7 @@ class CanarySettings(SettingsPart):
         file: of labels, JSON lines: each with ``human`` and the fields of a sample, seen from the working directory. Read once.
         every: from the start of one run to that of the next; the first is within a minute of the first unit.
         metrics: those that are watched; none = each that asks a judge.
+        name: of the labels; None = the file has but one.
         baseline: file in which the first answers of each series are kept, with which later runs are compared; None = beside
             ``file``, ending in ``.baseline.json``. It must outlive the process: where it cannot be written, each
             process compares with its own first run. Of the processes of a machine that share it, one has runs.
@@ -90,9 +93,10 @@ class CanarySettings(SettingsPart):
     file: Annotated[str, Field(min_length=1)]
     every: Annotated[PositiveSeconds, Field(ge=SHORTEST_S, le=LONGEST_S)] = EVERY_S
     metrics: list[str] = Field(default_factory=list)
+    name: str | None = None
     baseline: Annotated[str, Field(min_length=1)] | None = None
 
 
 def canary_in(given: CanarySettings | None) -> Canary | None:
     """Return the canary of a configuration."""
-    return None if given is None else Canary(given.file, given.every, tuple(given.metrics), given.baseline)
+    return None if given is None else Canary(given.file, given.every, tuple(given.metrics), given.baseline, given.name)
