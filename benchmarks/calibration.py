@@ -1,0 +1,230 @@
+"""Corrected pass rates, by how often their intervals hold the true one: what ``monitoring/calibration.py`` promises.
+
+    python -m benchmarks.calibration --markdown benchmarks/calibration.md    # one minute; --runs 200 for a look
+
+Each run judges two windows of 5,000 units with a judge of known sensitivity and specificity, draws labels from the first one,
+and corrects the second by them (Rogan-Gladen); the first one's own rate is told by its fresh labels (PPI++). In *weighted*
+windows a fifth of the units has errors, passes less often (by .2) and is judged ten times as often. Judges are coins here:
+what a real one's errors hang on, such as the length of an answer, is not simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanscore.errors import ConfigurationError
+from spanscore.monitoring.calibration import Calibration, Cell, Estimated
+from spanscore.monitoring.estimates import Moments, moments
+
+Counts: TypeAlias = NDArray[np.int64]
+
+__all__ = ["Judge", "Result", "results", "table"]
+
+SEED = 22
+RUNS = 4_000
+WINDOW = 5_000
+LABELS = (50, 200, 800)
+TRUE = (0.85, 0.95)
+DRAWN = ("random", "by verdict")
+RARE, OFTEN = 0.05, 0.5
+"""Probability of being judged in a weighted window."""
+LEAST_SEEN = 200
+"""Runs that are not refused, below which a coverage says nothing."""
+
+
+class Judge(NamedTuple):
+    """How often it is right, on what humans pass and on what they fail."""
+
+    sensitivity: float
+    specificity: float
+
+
+JUDGES = (Judge(0.95, 0.90), Judge(0.90, 0.70), Judge(0.85, 0.50))
+
+
+class Result(NamedTuple):
+    """What came of the runs of one cell.
+
+    Attributes:
+        refused: share of the runs.
+        bias: of the corrected rate; its coverage, then that in a weighted window, of the fresh rate, of κ and of J.
+    """
+
+    labels: int
+    judge: Judge
+    true: float
+    drawn: str
+    refused: float
+    bias: float
+    corrected: float
+    weighted: float
+    fresh: float
+    kappa: float
+    j: float
+
+
+def results(runs: int) -> Iterator[Result]:
+    """Yield every cell of the grid."""
+    for labels, drawn, judge, true in product(LABELS, DRAWN, JUDGES, TRUE):
+        yield _result(np.random.default_rng(SEED), runs, labels, judge, true, drawn)
+
+
+def table(found: list[Result], runs: int) -> str:
+    """Return the page."""
+    lines = [
+        "| labels | drawn | se ⁄ sp | true | refused | bias | corrected | weighted | fresh | κ | J |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in found:
+        shown = (one.corrected, one.weighted, one.fresh, one.kappa, one.j)
+        few = (1 - one.refused) * runs < LEAST_SEEN
+        told = " | ".join("–" if few else f"{coverage:.3f}".removeprefix("0") for coverage in shown)
+        bias = "–" if few else f"{one.bias:+.3f}"
+        judge = f"{one.judge.sensitivity:g} ⁄ {one.judge.specificity:g}"
+        lines.append(f"| {one.labels} | {one.drawn} | {judge} | {one.true:g} | {one.refused:.2f} | {bias} | {told} |")
+    return "\n".join(lines)
+
+
+def _result(dice: np.random.Generator, runs: int, labels: int, judge: Judge, true: float, drawn: str) -> Result:
+    kappa, j = _kappa(judge, true), sum(judge) - 1.0
+    held: list[tuple[bool, ...]] = []
+    values: list[float] = []
+    for _ in range(runs):
+        units = dice.multinomial(WINDOW, _cells(judge, true))
+        try:
+            made = _calibration(dice, units, labels, by_verdict=drawn == "by verdict")
+        except ConfigurationError:
+            continue
+        plain, weighted = _window(dice, judge, true), _weighted_window(dice, judge, true)
+        corrected = made.corrected(plain)
+        own = int(units[0] + units[2])
+        fresh = made.fresh(_sums(own))
+        pairs = (
+            (corrected, true),
+            (made.corrected(weighted), true),
+            (fresh, true),
+            (made.kappa, kappa),
+            (made.informedness, j),
+        )
+        held.append(tuple(_holds(one, value) for one, value in pairs))
+        values.append(corrected.value)
+    covered = np.mean(held, axis=0) if held else np.full(5, np.nan)
+    bias = float(np.mean(values)) - true if values else float("nan")
+    return Result(labels, judge, true, drawn, 1.0 - len(held) / runs, bias, *map(float, covered))
+
+
+def _cells(judge: Judge, true: float) -> list[float]:
+    """Return the shares of both pass, human alone, judge alone, neither."""
+    return [
+        true * judge.sensitivity,
+        true * (1 - judge.sensitivity),
+        (1 - true) * (1 - judge.specificity),
+        (1 - true) * judge.specificity,
+    ]
+
+
+def _kappa(judge: Judge, true: float) -> float:
+    both, _, alone, neither = _cells(judge, true)
+    passed = both + alone
+    chance = true * passed + (1 - true) * (1 - passed)
+    return (both + neither - chance) / (1 - chance)
+
+
+def _calibration(dice: np.random.Generator, units: Counts, labels: int, *, by_verdict: bool) -> Calibration:
+    """Return what labels of a window say: a random part, or as many of each verdict."""
+    if by_verdict:
+        made = _by_verdict(dice, units, labels // 2)
+    else:
+        both, human, alone, neither = (_cell(n, 1.0) for n in dice.multivariate_hypergeometric(units, labels))
+        made = Calibration(both, human, alone, neither, assumed_random=True)
+    made.refuse_too_little()
+    return made
+
+
+def _by_verdict(dice: np.random.Generator, units: Counts, each: int) -> Calibration:
+    passed, failed = int(units[0] + units[2]), int(units[1] + units[3])
+    of_passed, of_failed = min(each, passed), min(each, failed)
+    both = int(dice.hypergeometric(units[0], units[2], of_passed))
+    human = int(dice.hypergeometric(units[1], units[3], of_failed))
+    return Calibration(
+        true_pass=_cell(both, passed / of_passed),
+        false_fail=_cell(human, failed / of_failed),
+        false_pass=_cell(of_passed - both, passed / of_passed),
+        true_fail=_cell(of_failed - human, failed / of_failed),
+        assumed_random=False,
+    )
+
+
+def _cell(n: int, w: float) -> Cell:
+    return Cell(int(n), n * w, n * w * w)
+
+
+def _sums(passed: int) -> Moments:
+    return Moments(WINDOW, WINDOW, passed, WINDOW, passed, passed)
+
+
+def _window(dice: np.random.Generator, judge: Judge, true: float) -> Moments:
+    cells = _cells(judge, true)
+    return _sums(int(dice.binomial(WINDOW, cells[0] + cells[2])))
+
+
+def _weighted_window(dice: np.random.Generator, judge: Judge, true: float) -> Moments:
+    """Return the sums of a window of ten times the units, of which those with errors are judged more often."""
+    errors = int(dice.binomial(10 * WINDOW, 0.2))
+    sums = Moments()
+    for units, rate, chance in ((errors, true - 0.16, OFTEN), (10 * WINDOW - errors, true + 0.04, RARE)):
+        judged = int(dice.binomial(units, chance))
+        cells = _cells(judge, rate)
+        passed = int(dice.binomial(judged, cells[0] + cells[2]))
+        one, zero = moments([(1.0, chance)]), moments([(0.0, chance)])
+        sums += _times(one, passed) + _times(zero, judged - passed)
+    return sums
+
+
+def _times(one: Moments, n: int) -> Moments:
+    return Moments(n * one.n, n * one.w, n * one.wy, n * one.w2, n * one.w2y, n * one.w2y2)
+
+
+def _holds(one: Estimated, value: float) -> bool:
+    return one.low <= value <= one.high
+
+
+def main() -> None:
+    """Print the table, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--markdown", type=Path)
+    asked = parser.parse_args()
+    text = table([*results(asked.runs)], asked.runs)
+    if asked.markdown is None:
+        print(text)
+    else:
+        asked.markdown.write_text(_PAGE.format(runs=asked.runs, seed=SEED, table=text), encoding="utf-8")
+
+
+_PAGE = """\
+# Corrected pass rates
+
+`python -m benchmarks.calibration`: {runs:,} runs per cell, seed {seed}. How often the 95 % intervals of `spanscore calibrate`
+hold what is true, where the labels are not refused (fewer than 5 of either human class, or J at most .3).
+
+{table}
+
+- *corrected*: another window's rate by Rogan–Gladen, with the interval of Lang & Reiczigel; *weighted*: where units with errors
+  pass less often, by .2, and are judged ten times as often. *fresh*: the rate of the labels' own window by PPI++.
+- *by verdict*: as many labels of what the judge failed as of what it passed, with their probabilities.
+- Where nine in ten are refused, those that are not have drawn more failures than there are: κ and the fresh rate, which need
+  the labels' own share of them, hold less often there.
+- Judges are coins here. What a real judge's errors hang on is not simulated, nor that labellers differ among themselves.
+"""
+
+
+if __name__ == "__main__":
+    main()
