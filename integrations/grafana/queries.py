@@ -17,6 +17,7 @@ REASON = "reason"
 ACCOUNT = (label(semconv.PROVIDER_NAME), MODEL, SERVICE)
 OF_ACCOUNT = " ".join(f"{{{{{name}}}}}" for name in ACCOUNT)
 """A legend: who judges, and the service that asks it."""
+RESULT = label(semconv.RESULT)
 UNIT, OVER = label(semconv.BUDGET_UNIT), label(semconv.BUDGET_WINDOW)
 OF_SERVICE = f'{SERVICE}=~"$service"'
 WHERE = f'{OF_SERVICE},{promql.METRIC}=~"$metric"'

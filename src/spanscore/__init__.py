@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from spanscore.scorer import OnlineScorer as OnlineScorer
     from spanscore.settings.budget import Budget as Budget
     from spanscore.settings.canary import Canary as Canary
+    from spanscore.settings.feedback import FeedbackSampling as FeedbackSampling
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
@@ -41,6 +42,7 @@ _PUBLIC = {
     "Canary": "spanscore.settings.canary",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",
+    "FeedbackSampling": "spanscore.settings.feedback",
     "HumanMessage": "spanscore.model.sample",
     "JudgeError": "spanscore.errors",
     "MultiTurnSample": "spanscore.model.sample",

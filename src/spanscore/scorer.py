@@ -28,6 +28,7 @@ from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget
 from spanscore.settings.canary import Canary
+from spanscore.settings.feedback import FeedbackSampling
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -58,6 +59,8 @@ class OnlineScorer(UnitsById):
         sampling_key: of the sampling hash, at most 64 bytes; None = a published one, so that replicas agree.
         upstream_probability: share of the traffic that comes here at all, (0, 1], for traces whose head sampler does not say so
             itself (``ot=th``): what is scored stands for the rest, too.
+        feedback_sampling: ``FeedbackSampling(rate=0.5)``: that share of units is kept for a while, and a unit is judged where
+            ``feedback()`` says that it was no good. These scores are a stratum of their own, ``feedback``, and in no mean.
         budget: what judges may be paid, ``[Budget(usd=2, per="1h")]``, several at once: the rates are lowered so that it lasts.
         share: of every budget, this process's, (0, 1]: 0.25 for one of four replicas.
         trace_judges: whether each call of a judge is a span of the scope ``spanscore.judge``: in a trace of its score, whose id
@@ -129,6 +132,7 @@ class OnlineScorer(UnitsById):
         rules: Sequence[Rule] = (),
         sampling_key: bytes | None = None,
         upstream_probability: float = 1.0,
+        feedback_sampling: FeedbackSampling | None = None,
         budget: Sequence[Budget] = (),
         share: float = 1.0,
         trace_judges: bool = False,

@@ -20,7 +20,8 @@ from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts, models_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
-from spanscore.line.label_desk import LabelDesk
+from spanscore.line.feedback import feedback_of
+from spanscore.line.label_desk import label_desk_of
 from spanscore.line.options import Options
 from spanscore.line.screens import check_screens
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -53,7 +54,6 @@ from spanscore.sinks.registry import SINKS
 from spanscore.units.assembly import Assembler
 from spanscore.units.keeping import Keeping
 from spanscore.units.known import KnownUnits
-from spanscore.units.labels import LabelScales
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.revisions import Revisions
@@ -123,7 +123,12 @@ class Line:
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
         self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
         self.sampler = RateSampler(
-            rates, rules=options.rules, key=key, pacer=self.pacer, upstream_probability=options.upstream_probability
+            rates,
+            rules=options.rules,
+            key=key,
+            pacer=self.pacer,
+            feedback_rate=0.0 if options.feedback_sampling is None else options.feedback_sampling.rate,
+            upstream_probability=options.upstream_probability,
         )
         self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = self._evaluation(self.metrics, self.purse)
@@ -157,12 +162,14 @@ class Line:
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
         self.units = self._units()
-        self.label_desk = self._label_desk()
-        self.receivers.append(self.label_desk)
         self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
+        self.feedback = feedback_of(self)
+        self.label_desk = label_desk_of(self, self.feedback)
+        self.receivers.append(self.label_desk)
 
     def _declare(self, telemetry: Telemetry) -> None:
-        refuse_too_many([*self.metrics.values()], checked_segments(self.options.segments), len(self.shadowing))
+        beside = 0 if self.options.feedback_sampling is None else len(self.metrics)
+        refuse_too_many([*self.metrics.values()], checked_segments(self.options.segments), len(self.shadowing) + beside)
         telemetry.declare(self.metrics.values())
         telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
         for name, metric in (*self.metrics.items(), *self.shadowing.items()):
@@ -200,15 +207,19 @@ class Line:
             return
         self.pairs.settled(result)
         self.units.settled(result)
+        if self.feedback is not None:
+            self.feedback.settled(result)
 
     def _settled_beside(self, result: JobResult) -> None:
         self.pairs.settled_beside(result)
         self.units.settled_beside(result)
 
     def counted(self) -> Counted:
-        """Return how units stand, with what second judges were asked beside it."""
+        """Return how units stand, with what was asked beside it: second judges, and those that labels are about."""
         own = self.ledger.counted()
-        return own.beside(semconv.STRATUM_SHADOW, self.shadow_ledger.counted()) if self.shadowing else own
+        if self.shadowing:
+            own = own.beside(semconv.STRATUM_SHADOW, self.shadow_ledger.counted())
+        return own if self.feedback is None else own.beside(semconv.STRATUM_FEEDBACK, self.feedback.ledger.counted())
 
     @property
     def most_scores(self) -> int:
@@ -265,18 +276,6 @@ class Line:
             attach="span" in self.options.attach,
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
-        )
-
-    def _label_desk(self) -> LabelDesk:
-        return LabelDesk(
-            self.inbox,
-            scales=LabelScales(self.options.labels, self.metrics),
-            known=self.known,
-            hold=self.hold,
-            sinks=self.sinks,
-            content=self.content,
-            redactor=self.hooks.redactor,
-            box=self.box,
         )
 
     def _revisions(self) -> Revisions:

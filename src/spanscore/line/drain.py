@@ -41,6 +41,8 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     for ledger in (line.ledger, line.shadow_ledger):
         for key in ledger.open_units():
             ledger.settle_all(key, Outcome.SHUTDOWN)
+    if line.feedback is not None:
+        line.feedback.give_up()
     line.inbox.abandon()
     for _ in range(sum(receiver.unread() for receiver in line.receivers)):
         line.ledger.record_rejected(Outcome.SHUTDOWN)  # a stuck span thread has not even read that they began

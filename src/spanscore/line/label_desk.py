@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spanscore import semconv
 from spanscore.codec.redaction import redacted
@@ -20,13 +20,48 @@ from spanscore.units.known import KnownUnits
 from spanscore.units.labels import LabelBook, LabelScales
 from spanscore.units.span_buffer import SpanBuffer
 
-__all__ = ["LabelDesk"]
+if TYPE_CHECKING:
+    from spanscore.line.feedback import FeedbackJudging
+    from spanscore.line.options import Options
+    from spanscore.protocols import Metric
+    from spanscore.scoring.hooks import Hooks
+
+__all__ = ["LabelDesk", "label_desk_of"]
 
 _LABEL_BYTES: Final = 1_000
 _CLOSES_NS: Final = 1_000_000_000
 """How long the unit of a key is waited for: what has just answered closes half a second later at the latest."""
 _PERSONAL: Final = ("annotator", "comment", "key")
 """What may name a person, or quote one."""
+
+
+class LabelParts(Protocol):
+    """Of a line, the parts that it takes."""
+
+    metrics: dict[str, Metric]
+    options: Options
+    content: bool
+    inbox: Inbox[Receiver]
+    known: KnownUnits
+    hold: SpanBuffer
+    sinks: CompositeSink
+    hooks: Hooks
+    box: Timebox
+
+
+def label_desk_of(line: LabelParts, feedback: FeedbackJudging | None) -> LabelDesk:
+    """Return the desk of a line; ``feedback``: has units judged that labels are about."""
+    return LabelDesk(
+        line.inbox,
+        scales=LabelScales(line.options.labels, line.metrics),
+        known=line.known,
+        hold=line.hold,
+        sinks=line.sinks,
+        content=line.content,
+        redactor=line.hooks.redactor,
+        box=line.box,
+        feedback=feedback,
+    )
 
 
 class LabelDesk:
@@ -40,6 +75,7 @@ class LabelDesk:
         content: whether comments, which are content, may leave.
         redactor: applied to comments, keys and annotators; what it fails on is left out.
         box: where it runs.
+        feedback: has the units judged that labels are about; None = nobody does.
 
     Attributes:
         unplaced: labels that came for a key of no known unit.
@@ -56,6 +92,7 @@ class LabelDesk:
         content: bool = False,
         redactor: Redactor | None = None,
         box: Timebox | None = None,
+        feedback: FeedbackJudging | None = None,
     ) -> None:
         self._inbox = inbox
         self._scales = scales
@@ -65,6 +102,7 @@ class LabelDesk:
         self._content = content
         self._redactor = redactor
         self._box = box or Timebox()
+        self._feedback = feedback
         self._closed = False
         self._book = LabelBook()
         self.reset()
@@ -76,6 +114,8 @@ class LabelDesk:
         self._keyed: list[tuple[int, UnitKey, HumanLabel]] = []
         self._taken = 0
         self.unplaced = 0
+        if self._feedback is not None:
+            self._feedback.reset()
 
     def take(self, label: HumanLabel) -> bool:
         """Take a label; False: there is no room for it. Does not block. Any thread.
@@ -114,14 +154,17 @@ class LabelDesk:
                 continue
             self.unplaced += unit is None
             self._let_go(serial, replace(label, unit=unit))
+        if self._feedback is not None:
+            self._feedback.look()
 
     def next_due_ns(self) -> int | None:
         """Return when the first of these waits is over."""
         return self._keyed[0][0] if self._keyed else None
 
     def in_flight(self) -> set[UnitKey]:
-        """Return a number for each label that has not left."""
-        return set(self._inside)
+        """Return a number for each label that has not left, and the units that are judged because of one."""
+        judged = [] if self._feedback is None else self._feedback.ledger.open_units()
+        return {*self._inside, *judged}
 
     def detach(self, now_ns: int) -> list[UnitKey]:
         """Let every label go; return nothing, as no unit is this one's."""
@@ -141,6 +184,8 @@ class LabelDesk:
         if label is None:
             self._inside.discard(serial)
             return
+        if self._feedback is not None:
+            self._feedback.said(label)
         self._hold.enqueue(_Leaving(self._sinks, self._clean(label), lambda: self._inside.discard(serial)))
 
     def _clean(self, label: HumanLabel) -> HumanLabel:

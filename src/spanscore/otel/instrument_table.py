@@ -38,6 +38,9 @@ SUMS: Mapping[str, Instrument] = {
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
     semconv.LABELS: Instrument("counter", "{label}", "Units that people labelled, by their first word"),
     semconv.LABELS_CHANGED: Instrument("counter", "{label}", "Labels that were changed, by the word that came instead"),
+    semconv.FEEDBACK: Instrument(
+        "counter", "{unit}", "Units that somebody found no good: whether they could be judged"
+    ),
 }
 """What is added up of scores and labels."""
 MOMENTS = (

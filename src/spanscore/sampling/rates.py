@@ -30,6 +30,8 @@ __all__ = ["DEFAULT_KEY", "RateSampler"]
 
 BUDGET: Final = "budget"
 """The rule of a unit that only a budget kept from being taken."""
+FEEDBACK: Final = "feedback"
+"""The rule of a unit that is judged because of what was said of it."""
 SUBMITTED: Final = "submitted"
 """The rule of a unit that is scored because somebody asked for it."""
 _KEY_BYTES: Final = 64
@@ -66,6 +68,7 @@ class RateSampler:
         rules: the largest matching rate wins; the metric's own is the floor.
         key: of the hash; at most 64 bytes.
         pacer: lowers the rate that comes out so that budgets last; None = there are none.
+        feedback_rate: at which units are kept for feedback, [0, 1].
         upstream_probability: with which a trace without ``ot=th`` came here at all, (0, 1].
 
     Raises:
@@ -79,6 +82,7 @@ class RateSampler:
         rules: Sequence[Rule] = (),
         key: bytes = DEFAULT_KEY,
         pacer: BudgetPacer | None = None,
+        feedback_rate: float = 0.0,
         upstream_probability: float = 1.0,
     ) -> None:
         for name, rate in [*rates.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
@@ -96,7 +100,8 @@ class RateSampler:
         self._pacer = pacer
         self._upstream = threshold(upstream_probability)
         self._hash = blake2b(key=key)
-        self._most = max(self._rates.values(), default=0.0)
+        self._feedback_rate = feedback_rate
+        self._most = max([feedback_rate, *self._rates.values()])
         self._most_threshold = threshold(self._most)
 
     def may(self, facts: Facts) -> bool:
@@ -137,6 +142,11 @@ class RateSampler:
     def certain(self, facts: Facts, metric: str) -> Decision:
         """Decide for a unit that was submitted to be scored, whatever the rate: it stands for what upstream left out."""
         return _decision(self._draw(facts), True, 1.0, SUBMITTED, ())
+
+    def for_feedback(self, facts: Facts) -> Decision:
+        """Decide whether a unit is kept for what somebody may say of it, by the same dice."""
+        draw, rate = self._draw(facts), self._feedback_rate
+        return _decision(draw, draw.r >= draw.met(threshold(rate)), rate, FEEDBACK, ())
 
     def _draw(self, facts: Facts) -> _Draw:
         upstream = upstream_of(facts.trace_state) if facts.trace_state else None

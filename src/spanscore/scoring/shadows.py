@@ -30,6 +30,7 @@ class Shadows:
         ledger: of them alone: a unit is eligible from the moment in which its metrics are begun.
         room: holds the units of which their scores are to come; those past it are ``queue_full``.
         post: gives their scores to the span thread.
+        sign: makes a score one of their stratum.
     """
 
     def __init__(
@@ -40,17 +41,20 @@ class Shadows:
         ledger: Ledger,
         room: MemoryQueue,
         post: Callable[[JobResult], None],
+        sign: Callable[[Score, UnitKey], Score] | None = None,
     ) -> None:
         self._metrics = frozenset(metrics)
         self._evaluation = evaluation
         self._ledger = ledger
         self._room = room
         self._post = post
+        self._sign = sign or _as_shadow
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._at_work: set[JobAtWork] = set()
+        self._stopped = False
         self._evaluation.reset()
         self._room.reset()
 
@@ -61,14 +65,18 @@ class Shadows:
         if not asked or not self._ledger.enter(key, asked.keys()):
             return
         self._ledger.choose(key, asked)
-        if not self._room.reserve(job.size_bytes):
-            self._ledger.settle_all(key, Outcome.QUEUE_FULL)
+        self.ask(replace(job, decisions=asked, held_until_s=-inf))  # no span waits for them
+
+    def ask(self, job: Job) -> None:
+        """Begin the metrics of a job whose unit has entered the ledger. Never raises."""
+        if self._stopped or not self._room.reserve(job.size_bytes):
+            self._end(job, Outcome.SHUTDOWN if self._stopped else Outcome.QUEUE_FULL)
             return
         try:
-            self._begin(replace(job, decisions=asked, held_until_s=-inf))  # no span waits for them
+            self._begin(job)
         except Exception as error:  # noqa: BLE001  (the job's own scores go on)
             log_internal_error("ask a second judge", error)
-            self._ledger.settle_all(key, Outcome.METRIC_ERROR)
+            self._end(job, Outcome.METRIC_ERROR)
 
     def give_up(self) -> None:
         """Let all of them go: no score will use their answers."""
@@ -76,7 +84,8 @@ class Shadows:
             at_work.give_up()
 
     def stop(self) -> None:
-        """Tell what they have asked for in vain."""
+        """Tell what they have asked for in vain, and begin no more."""
+        self._stopped = True
         for at_work in list(self._at_work):
             at_work.scores += at_work.unused()
             self._changed(at_work)
@@ -86,9 +95,13 @@ class Shadows:
         self._at_work.add(at_work)
         self._changed(at_work)
 
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        for name in job.decisions:
+            self._ledger.settle(job.unit.key, name, outcome)
+
     def _changed(self, at_work: JobAtWork) -> None:
         unit = at_work.job.unit
-        if scores := [_as_shadow(score, unit.key) for score in at_work.take()]:
+        if scores := [self._sign(score, unit.key) for score in at_work.take()]:
             self._post(JobResult(unit, scores, over=at_work.is_over))
         if at_work.is_over:
             self._leave(at_work)

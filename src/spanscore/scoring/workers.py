@@ -48,6 +48,9 @@ class Engine:
         made: likewise the samples of a unit that somebody wants, as soon as they are there.
         shadows: asked about every job that is begun; None = nobody is.
         workers: jobs at the same time of which something computes; as many more are made ahead.
+
+    Attributes:
+        beside: whose work ends with it, too.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Engine:
         self._post = post
         self._made = made
         self._shadows = shadows
+        self.beside = [] if shadows is None else [shadows]
         self._workers = workers
         self.reset()
 
@@ -80,8 +84,8 @@ class Engine:
         self._ahead = 0
         self._slow = 0
         self._stopped = False
-        if self._shadows is not None:
-            self._shadows.reset()
+        for shadows in self.beside:
+            shadows.reset()
 
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
@@ -104,15 +108,15 @@ class Engine:
             task.cancel()
         for begun in self._begun:
             begun.job.give_up()
-        if self._shadows is not None:
-            self._shadows.give_up()
+        for shadows in self.beside:
+            shadows.give_up()
         await cancelled_tell()
         for begun in list(self._begun):
             begun.job.scores += begun.job.unused()
             self._post_scores(begun)
             self._leave(begun)
-        if self._shadows is not None:
-            self._shadows.stop()
+        for shadows in self.beside:
+            shadows.stop()
         self._queue.close()
         self._make_jobs()  # no more jobs are made: gives back the places of units that wait
         await asyncio.wait(tasks, timeout=timeout_s)

@@ -1,0 +1,207 @@
+"""FeedbackJudging: a unit that somebody was not content with → its scores in a stratum of their own.
+
+Whoever complains is no random draw: beside the scores of the population theirs would pull every mean down. What the stratum
+says is how the judge sees those units, each standing for 1/rate of its like.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from spanscore import semconv
+from spanscore.model.job import Decision, Job, JobResult
+from spanscore.model.label import HumanLabel
+from spanscore.model.score import Outcome, Score, score_id
+from spanscore.model.span import Unit, UnitKey
+from spanscore.runtime import loop
+from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.scoring.shadows import Shadows
+from spanscore.units.kept_samples import KeptSamples, KeptUnit
+from spanscore.units.ledger import Ledger
+from spanscore.units.score_batch import ShadowBatch, has_span
+
+if TYPE_CHECKING:
+    from spanscore.line.options import Options
+    from spanscore.line.span_thread import SpanThread
+    from spanscore.otel.instruments import Telemetry
+    from spanscore.protocols import Metric
+    from spanscore.sampling.rates import RateSampler
+    from spanscore.scoring.evaluation import Evaluation
+    from spanscore.scoring.workers import Engine
+    from spanscore.settings.feedback import FeedbackSampling
+    from spanscore.sinks.composite import CompositeSink
+    from spanscore.units.keeping import Keeping
+    from spanscore.units.span_buffer import SpanBuffer
+    from spanscore.units.tracker import Units
+
+__all__ = ["FeedbackJudging", "feedback_of"]
+
+_MOST: Final = 10_000
+"""Units that are remembered as judged, and that were spoken of before they were done."""
+JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
+
+
+class FeedbackParts(Protocol):
+    """Of a line, the parts that it takes."""
+
+    metrics: dict[str, Metric]
+    options: Options
+    sampler: RateSampler
+    ledger: Ledger
+    keeping: Keeping
+    evaluation: Evaluation
+    engine: Engine
+    hold: SpanBuffer
+    sinks: CompositeSink
+    units: Units
+    span_thread: SpanThread
+    telemetry: Telemetry | None
+
+
+def feedback_of(line: FeedbackParts) -> FeedbackJudging | None:
+    """Return what judges the units that labels are about; None where none is kept."""
+    asked = line.options.feedback_sampling
+    if asked is None:
+        return None
+    made = FeedbackJudging(line, asked)
+    line.keeping.keepers.append(made.kept)
+    line.engine.beside.append(made.asked)
+    if line.telemetry is not None:
+        line.telemetry.declare(line.metrics.values(), semconv.STRATUM_FEEDBACK)
+        for result in (JUDGED, TOO_LATE, NOT_KEPT):
+            line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),), 0)
+    return made
+
+
+class FeedbackJudging:
+    """Has units judged of which a label says that they were no good, each once. Span thread.
+
+    Attributes:
+        ledger: of the stratum.
+        kept: the samples.
+        asked: the metrics, beside their other work.
+    """
+
+    def __init__(self, line: FeedbackParts, settings: FeedbackSampling) -> None:
+        options = line.options
+        self._line = line
+        self._metrics = tuple(line.metrics)
+        self._below = settings.below
+        self.ledger = Ledger(self._metrics)
+        self.kept = KeptSamples(
+            line.sampler.for_feedback,
+            within_ns=int(settings.within * 1e9),
+            max_bytes=settings.max_bytes,
+            on_kept=self.changed,
+        )
+        self.asked = Shadows(
+            self._metrics,
+            line.evaluation,
+            ledger=self.ledger,
+            room=MemoryQueue(options.queue_size, options.queue_bytes),
+            post=lambda settled: line.span_thread.leave(lambda: self.settled_beside(settled)),
+            sign=as_feedback,
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self.ledger.reset()
+        self.kept.reset()
+        self._early: OrderedDict[UnitKey, None] = OrderedDict()
+        self._done: OrderedDict[UnitKey, None] = OrderedDict()
+
+    def said(self, label: HumanLabel) -> None:
+        """Have the unit of a label judged, where that is low enough; one whose scores are to come, when they are there."""
+        key = label.unit
+        if key is None or label.quality is None or label.quality >= self._below or key in self._done:
+            return
+        if self._is_under_way(key):
+            _keep(self._early, key)
+        else:
+            self._judge(key)
+
+    def changed(self, key: UnitKey) -> None:
+        """Have a unit judged that was spoken of too early: its samples were made, or its own scores are in."""
+        if key in self._early and not self._is_under_way(key):
+            del self._early[key]
+            self._judge(key)
+
+    def settled(self, result: JobResult) -> None:
+        """Note the population's scores of a unit."""
+        key = result.unit.key
+        self.kept.scored(key, [score for score in result.scores if score.stratum is None])
+        if result.over:
+            self.changed(key)
+
+    def settled_beside(self, result: JobResult) -> None:
+        """Let scores of the stratum leave: each is counted when it is out."""
+        self._line.units.notes.costs(result.scores)
+        self._publish(result.unit, result.scores)
+
+    def look(self) -> None:
+        """Let go of what is too old, and of what was waited for in vain."""
+        self.kept.make_room()
+        for key in list(self._early):
+            self.changed(key)
+
+    def give_up(self) -> None:
+        """End what is open: at the end of the scorer."""
+        while self._early:
+            self._early.popitem()
+            self._count(NOT_KEPT)
+        for key in self.ledger.open_units():
+            self.ledger.settle_all(key, Outcome.SHUTDOWN)
+
+    def _is_under_way(self, key: UnitKey) -> bool:
+        return self._line.ledger.is_open(key) or key in self._line.keeping.making()
+
+    def _judge(self, key: UnitKey) -> None:
+        _keep(self._done, key)
+        kept = self.kept.take(key)
+        if kept is None:
+            self._count(TOO_LATE if self.kept.was_kept(key) else NOT_KEPT)
+            return
+        self._count(JUDGED)
+        decisions = dict.fromkeys(self._metrics, kept.decision)
+        self.ledger.enter(key, self._metrics)
+        self.ledger.choose(key, decisions)
+        self._publish(kept.unit, [as_feedback(_drawn(score, kept.decision), key) for score in kept.scores.values()])
+        self._ask(kept, {name: one for name, one in decisions.items() if name not in kept.scores})
+
+    def _ask(self, kept: KeptUnit, decisions: Mapping[str, Decision]) -> None:
+        if decisions:
+            job = Job(kept.unit, kept.samples, decisions, kept.size_bytes)
+            loop.running().call_soon_threadsafe(self.asked.ask, job)
+
+    def _publish(self, unit: Unit, scores: Sequence[Score]) -> None:
+        for score in scores:
+            beside = ShadowBatch(self._line.sinks, unit, [score], self.ledger)
+            if has_span(score):
+                self._line.hold.enqueue(beside, beside.spans)
+            else:
+                beside.count()
+
+    def _count(self, result: str) -> None:
+        if self._line.telemetry is not None:
+            self._line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),))
+
+
+def as_feedback(score: Score, key: UnitKey) -> Score:
+    """Return a score as one of the stratum; its id is none that the unit's own score has."""
+    beside = f"{semconv.STRATUM_FEEDBACK}/{score.series}"
+    own_id = score_id(key, score.metric, score.version, score.revision, beside=beside)
+    return replace(score, stratum=semconv.STRATUM_FEEDBACK, id=own_id)
+
+
+def _drawn(score: Score, decision: Decision) -> Score:
+    return replace(score, probability=decision.probability, threshold=decision.threshold, rule=decision.rule)
+
+
+def _keep(of: OrderedDict[UnitKey, None], key: UnitKey) -> None:
+    of[key] = None
+    if len(of) > _MOST:
+        of.popitem(last=False)
