@@ -105,7 +105,7 @@ def test_the_page_shows_a_conversation_as_turns_with_its_score_and_labels(tmp_pa
         "goal accuracy 0.20",
         "2 turns, ended by silence",
         "user feedback: fail",
-        "HUMAN: No help.",
+        "No help.",
         "order-4711",
     ):
         assert told in page

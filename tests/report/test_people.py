@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
+from tests.live import QUESTION, a_line, rag
 from tests.report.builders import a_label, a_score, a_turn, evaluations
 
 from spanscore import semconv
+from spanscore.codec.sdk import span_data
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData
 from spanscore.report import summary, write
@@ -67,6 +70,28 @@ def test_a_label_is_shown_where_its_unit_is_not_in_the_file(tmp_path: Path) -> N
     page = _page(tmp_path, [a_label(unit, 0.0, "bad")])
 
     assert f"trace <code>{unit.trace_id:032x}</code>" in page
+
+
+def test_the_page_shows_what_feedback_writes(tmp_path: Path) -> None:
+    with a_line(capture_content=True, labels={"mood": ["bad", "good"]}) as (scorer, trace):
+        run_id = uuid4()
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler], "run_id": run_id})
+        ids = scorer.unit_id(run_id)
+        for value, name in ((True, "user_feedback"), (False, "user_feedback"), ("good", "mood")):
+            assert scorer.feedback(
+                ids.trace_id, value, name=name, span_id=ids.span_id, annotator="anna", comment="So so."
+            )
+        assert scorer.flush(10)
+        page = _page(tmp_path, [span_data(span) for span in trace.spans])
+
+    assert "People said something of 1 unit<" in page
+    assert {
+        chip for chip in ("user feedback: fail (anna)", "mood: good (anna)", "user feedback: pass") if chip in page
+    } == {
+        "user feedback: fail (anna)",
+        "mood: good (anna)",
+    }
+    assert "anna: So so." in page
 
 
 def test_nothing_is_said_of_labels_where_there_are_none(tmp_path: Path) -> None:

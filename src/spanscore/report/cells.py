@@ -52,8 +52,12 @@ def label_chip(label: PersonLabel) -> Chip:
 
 
 def comments(said: Sequence[PersonLabel]) -> list[str]:
-    """Return what people wrote beside their labels, and who it was."""
-    return [f"{label.annotator}: {cut(label.comment, _COMMENT_CHARS)}" for label in said if label.comment]
+    """Return what people wrote beside their labels, and who it was where that is known."""
+    return [f"{_who(label)}{cut(label.comment, _COMMENT_CHARS)}" for label in said if label.comment]
+
+
+def _who(label: PersonLabel) -> str:
+    return "" if label.annotator == semconv.ANNOTATOR_HUMAN else f"{label.annotator}: "
 
 
 def score_row(row: ReportRow) -> dict[str, str]:

@@ -1,0 +1,88 @@
+"""An agent in two processes, a thumb down from a third: session scores and labels are found where the traces are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.end_to_end.talking import LATER_S, SERVICE
+from tests.servers.jaeger import Jaeger, Traces
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(240)]
+
+CONVERSATIONS = {"Brest": 4, "Cork": 2, "Vigo": 3}
+
+
+def run(*arguments: str) -> str:
+    """Run a process of the application to its end; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.end_to_end.talking", *arguments], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def units(jaeger: Jaeger) -> dict[str, list[list[str]]]:
+    """Conversation → both ids of the unit of each turn; the processes that had them have ended."""
+    first = run("talk", jaeger.traces_endpoint, "Brest=4", "Cork=2")
+    second = run("talk", jaeger.traces_endpoint, "Vigo=3")
+    return {**json.loads(first), **json.loads(second)}
+
+
+@pytest.mark.parametrize("conversation", CONVERSATIONS)
+def test_a_conversation_is_found_by_its_id_with_one_score_of_the_whole(
+    jaeger: Jaeger, units: dict[str, list[list[str]]], conversation: str
+) -> None:
+    turns = units[conversation]
+
+    traces = jaeger.search(
+        SERVICE, {"gen_ai.conversation.id": conversation}, lambda found: len(found) == len(turns) and any(scores(found))
+    )
+
+    assert {trace["traceID"] for trace in traces} == {trace_id for trace_id, _ in turns}
+    (score,) = scores(traces)
+    told = tags(score)
+    assert told["gen_ai.conversation.id"] == conversation
+    assert (told["spanscore.session.turns"], told["spanscore.session.end"]) == (len(turns), "explicit")
+    assert told["gen_ai.evaluation.explanation"] == f"{len(turns)} of {len(turns)} questions"
+    assert parent(score) == turns[-1]
+    assert linked(score) == {tuple(turn) for turn in turns}
+
+
+def test_a_thumb_down_from_another_process_is_on_the_trace(jaeger: Jaeger, units: dict[str, list[list[str]]]) -> None:
+    unit = units["Vigo"][1]
+
+    run("label", jaeger.traces_endpoint, *unit)
+
+    (trace,) = jaeger.search(SERVICE, {"spanscore.annotator": "HUMAN", "gen_ai.evaluation.name": "user_feedback"})
+    (label,) = named(trace, "evaluation user_feedback")
+    (answered,) = (span for span in trace["spans"] if span["spanID"] == unit[1])
+    assert parent(label) == unit
+    assert tags(label)["gen_ai.evaluation.score.label"] == "fail"
+    assert label["startTime"] - answered["startTime"] > 0.9 * LATER_S * 1e6
+    assert label["warnings"] in (None, [])
+
+
+def scores(traces: Traces) -> list[dict[str, Any]]:
+    return [span for trace in traces for span in named(trace, "evaluation answered")]
+
+
+def named(trace: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return [span for span in trace["spans"] if span["operationName"] == name]
+
+
+def tags(span: dict[str, Any]) -> dict[str, Any]:
+    return {tag["key"]: tag["value"] for tag in span["tags"]}
+
+
+def parent(span: dict[str, Any]) -> list[str]:
+    (above,) = (one for one in span["references"] if one["refType"] == "CHILD_OF")
+    return [above["traceID"], above["spanID"]]
+
+
+def linked(span: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(one["traceID"], one["spanID"]) for one in span["references"] if one["refType"] == "FOLLOWS_FROM"}
