@@ -113,9 +113,8 @@ class FittingRun:
     def _labels(self) -> list[LabelledSample]:
         """Return the labels as they may be shown."""
         given, redactor = self.annotations, self.redactor
-        labels = (
-            read_labelled(given, metric=self.metric.name) if isinstance(given, str | Path) else labelled_records(given)
-        )
+        name = self.metric.name
+        labels = read_labelled(given, metric=name) if isinstance(given, str | Path) else labelled_records(given)
         return labels if redactor is None else [_redacted(label, redactor) for label in labels]
 
     def _parts(self, lessons: Sequence[Lesson]) -> _SplitLabels:
