@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spanscore.errors import ConfigurationError, NotReadyError
-from spanscore.service.plan import addresses, problems, refuse_own_endpoint, told
+from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint, told
 from spanscore.settings.serving import ServeSettings
 
 FORWARD = {"endpoint": "http://me:pass@127.0.0.1:14318"}
@@ -37,6 +37,16 @@ def test_it_tells_listeners_mode_and_where_to_without_credentials() -> None:
         "spanscore serve: http 127.0.0.1:4318 (plain text, a token)",
         "mode proxy: spans are sent on to http://127.0.0.1:14318, with their scores",
     ]
+
+
+def test_a_token_of_ours_that_would_go_on_to_the_backend_is_told() -> None:
+    forward = {**FORWARD, "headers": ["X-Scope-OrgID", "Authorization"]}
+    proxy = "mode proxy: spans are sent on to http://127.0.0.1:14318, with their scores"
+
+    assert mode_told(settings(mode="proxy", forward=forward)) == proxy
+    assert mode_told(settings(mode="proxy", forward=forward, token_env="T")) == (
+        f"{proxy}; the token that clients send here goes there, too (serve.forward.headers: authorization)"
+    )
 
 
 @pytest.mark.parametrize(

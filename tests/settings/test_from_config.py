@@ -64,6 +64,8 @@ WRONG = {
     "metrics: [exact_match]\nattach: {hold: soon}": ["attach.hold", "soon", "30s"],
     "metrics: [exact_match]\nsampling: {rates: {faith: 0.1}}": ["faith", "exact_match"],
     "metrics: []": ["metrics"],
+    "metrics: [{faithfulness: {judge: {model: lexical}}}]": ["metrics: faithfulness.judge", "shadow"],
+    "metrics: [{answer_relevancy: {embeddings: lexical}}]": ["metrics: answer_relevancy.embeddings", "at the top"],
     "metrics: [exact_match]\nserve: {grpc: localhost}": ["serve.grpc", "'localhost'", "127.0.0.1:4317"],
     "metrics: [exact_match]\nserve: {http: 'http://localhost:4318'}": ["serve.http", "127.0.0.1:4317"],
     "metrics: [exact_match]\nserve: {mode: copy}": ["serve.mode", "tee"],

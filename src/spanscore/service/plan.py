@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -81,7 +81,14 @@ def mode_told(serve: ServeSettings) -> str:
     if serve.mode == "tee":
         return "mode tee: a copy of the spans arrives, and only scores leave"
     where = "nowhere" if serve.forward is None else _shown(serve.forward.endpoint)
-    return f"mode proxy: spans are sent on to {where}, with their scores"
+    told = f"mode proxy: spans are sent on to {where}, with their scores"
+    if (serve.token_file or serve.token_env) and serve.forward is not None and _passes_token(serve.forward.headers):
+        told += "; the token that clients send here goes there, too (serve.forward.headers: authorization)"
+    return told
+
+
+def _passes_token(headers: Iterable[str]) -> bool:
+    return "authorization" in (name.strip().lower() for name in headers)
 
 
 def _unguarded(serve: ServeSettings, listening: Mapping[str, ListenAddress]) -> Iterator[ConfigurationError]:

@@ -87,7 +87,7 @@ def _line(entry: Any, tree: type[BaseModel], given: str) -> str:
     place, kind = place_of(entry), entry["type"]
     key = written_place(place)
     if place[0] == "metrics":  # pydantic says of it which types it could have
-        return f"{key}: {_of_metrics(place, kind, entry['input'], given)}"
+        return f"{key}: {_wrong(entry) if kind == 'value_error' else _of_metrics(place, kind, entry['input'], given)}"
     if kind == "extra_forbidden":
         return f"{key}: no such setting{_meant(str(place[-1]), tree, list(_section(tree, place[:-1]).model_fields))}"
     if kind in ("model_type", "model_attributes_type"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.judging import JudgeSettings
@@ -102,6 +102,20 @@ def _port(value: Any) -> Any:
     return {"port": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+_Metrics = list[str | dict[str, dict[str, Any] | None]]
+_OF_ALL = {"judge": "; a second one, beside it, is a metric's shadow", "embeddings": ""}
+"""What metrics are handed, and none has of its own."""
+
+
+def _without_a_judge_of_its_own(metrics: _Metrics) -> _Metrics:
+    for name, parameters in (pair for entry in metrics if isinstance(entry, dict) for pair in entry.items()):
+        for key in _OF_ALL.keys() & (parameters or {}):
+            raise ValueError(
+                f"{name}.{key} is no parameter of one metric: all share what {key} names at the top{_OF_ALL[key]}"
+            )
+    return metrics
+
+
 class Settings(SettingsPart):
     """What is not an option of a scorer: the metrics, what they ask, and what is made of their scores.
 
@@ -116,7 +130,7 @@ class Settings(SettingsPart):
         serve: where ``spanscore serve`` listens, and for whom; nothing else reads it.
     """
 
-    metrics: list[str | dict[str, dict[str, Any] | None]] = Field(min_length=1)
+    metrics: Annotated[_Metrics, AfterValidator(_without_a_judge_of_its_own)] = Field(min_length=1)
     judge: JudgeSettings = JudgeSettings()
     embeddings: str | None = None
     serve_metrics: Annotated[MetricsEndpointSettings | None, BeforeValidator(_port), AlsoWritten("integer")] = None
