@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spanscore.codec.langchain import sample_from_messages as sample_from_messages
     from spanscore.context import expected as expected
+    from spanscore.context import session as session
     from spanscore.dataset import evaluate as evaluate
     from spanscore.dataset import evaluate_sync as evaluate_sync
     from spanscore.dialects.extract import Extract as Extract
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from spanscore.settings.budget import Budget as Budget
     from spanscore.settings.canary import Canary as Canary
     from spanscore.settings.feedback import FeedbackSampling as FeedbackSampling
+    from spanscore.settings.sessions import Sessions as Sessions
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
@@ -51,6 +53,7 @@ _PUBLIC = {
     "Rule": "spanscore.sampling.rules",
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",
+    "Sessions": "spanscore.settings.sessions",
     "SingleTurnSample": "spanscore.model.sample",
     "ScoringSpanProcessor": "spanscore.receivers.processor.processor",
     "SpanCallbackHandler": "spanscore.receivers.callback.handler",
@@ -63,6 +66,7 @@ _PUBLIC = {
     "judge": "spanscore.judges",
     "metric": "spanscore.metrics.function",
     "sample_from_messages": "spanscore.codec.langchain",
+    "session": "spanscore.context",
 }
 __all__ = sorted(_PUBLIC)  # noqa: PLE0605  (one list of names, not two)
 

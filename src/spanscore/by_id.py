@@ -1,4 +1,4 @@
-"""UnitsById: what a scorer is asked, and told, about single units, by their ids; a base of OnlineScorer."""
+"""UnitsById: what a scorer is asked, and told, about single units and sessions, by their ids; a base of OnlineScorer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from spanscore import semconv
+from spanscore.context import checked_session
 from spanscore.line.given import seconds_since_1970_ns, text_of, value_of
 from spanscore.model.label import HumanLabel, HumanValue, UnitId
 
@@ -19,7 +20,7 @@ __all__ = ["UnitsById"]
 
 
 class UnitsById:
-    """The methods of ``OnlineScorer`` that are about one unit."""
+    """The methods of ``OnlineScorer`` that are about one unit, or one session."""
 
     _doors: Doors
     _line: Line
@@ -96,6 +97,22 @@ class UnitsById:
             key=None if key is None else text_of("key", key),
         )
         return self._doors.label(label)
+
+    def end_session(self, session_id: str) -> bool:
+        """End a conversation: its session metrics score it when the turns that have ended are in. Does not block; any thread.
+
+        Runs of it that have not ended by now are turns of what comes after.
+
+        Returns:
+            Whether one of this id was open. False where it is unknown, has ended, was forgotten (of more than
+            ``Sessions.max_open`` the oldest is), the scorer is shut down, or no metric scores conversations. Of spans that
+            others make the id is known a moment after they have ended.
+
+        Raises:
+            TypeError: the id is no text, or an empty one.
+        """
+        known = checked_session(session_id)
+        return not self._closing.begun and self._line.sessions.end(known)
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return why a trace was scored or not: an entry for each of its units among the last 1,000 closed, else ``[]``.

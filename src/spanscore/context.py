@@ -1,4 +1,4 @@
-"""Context variables: the references a request brings along, and "this is a judge's call"."""
+"""Context variables: the conversation and the references a request brings along, and "this is a judge's call"."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["current_expectation", "expected", "is_judging", "judging"]
+__all__ = ["checked_session", "current_expectation", "current_session", "expected", "is_judging", "judging", "session"]
 
 _expected: ContextVar[Mapping[str, Any] | None] = ContextVar("spanscore_expected", default=None)
+_session: ContextVar[str | None] = ContextVar("spanscore_session", default=None)
 _judging: ContextVar[bool] = ContextVar("spanscore_judging", default=False)
 
 current_expectation = _expected.get
 """What the surrounding ``expected(...)`` blocks gave, None outside of any."""
+
+current_session = _session.get
+"""The id that the innermost surrounding ``session(...)`` block gave, None outside of any."""
 
 is_judging = _judging.get
 """Whether the current call is a judge's, which nothing of ours may capture."""
@@ -51,6 +55,42 @@ def expected(
         yield
     finally:
         _expected.reset(token)
+
+
+@contextmanager
+def session(session_id: str) -> Iterator[None]:
+    """Make every run that starts inside the block a turn of this conversation, whatever its metadata say.
+
+    It is ``gen_ai.conversation.id`` on their spans, as the redactor leaves it. An inner block wins over an outer one.
+
+    Args:
+        session_id: the conversation's id, not empty.
+
+    Raises:
+        TypeError: it is no text, or an empty one.
+
+    Example:
+        >>> with session("order-4711"):
+        ...     chain.invoke("Where is it?")  # doctest: +SKIP
+    """
+    token = _session.set(checked_session(session_id))
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+def checked_session(session_id: Any) -> str:
+    """Return the id of a conversation.
+
+    Raises:
+        TypeError: it is no text, or an empty one.
+    """
+    if not isinstance(session_id, str) or not session_id:
+        raise TypeError(
+            f"a session's id is a text that is not empty, not {type(session_id).__name__} {session_id!r:.40}"
+        )
+    return str(session_id)
 
 
 @contextmanager

@@ -140,6 +140,7 @@ class Doors:
             captures=options.capture,
             content=line.content,
             steps=options.steps,
+            turns=line.sessions.ids.began if line.of_sessions else None,
             models=self.models,
             redactor=line.hooks.redactor,
             box=line.box,

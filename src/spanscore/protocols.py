@@ -194,7 +194,7 @@ class Sampler(Protocol):
         """Metrics at whose scores ``decide`` looks, where the facts hold them."""
 
     def may(self, facts: Facts) -> bool:
-        """At the unit's start: whether the largest rate still possible, rules included, would take it."""
+        """At the unit's start: whether the largest rate still possible, rules included, would take it, or its session."""
 
     def would_sample(self, key: UnitKey) -> bool | None:
         """What ``may`` will say of the first span of a new trace; None where more than its ids decides."""
@@ -204,6 +204,12 @@ class Sampler(Protocol):
 
     def matches(self, facts: Facts) -> bool:
         """Whether some rule is for the unit."""
+
+    def wants_session(self, conversation_id: str) -> bool:
+        """Whether the session of this id could be taken by any metric that scores sessions; False for an empty one."""
+
+    def session(self, conversation_id: str, metric: str) -> Decision:
+        """At a session's end: whether this metric takes it, and how probable that was. Its id is the application's own."""
 
     def certain(self, facts: Facts, metric: str) -> Decision:
         """At the close of one that was submitted to be scored: it is taken; how probable it was that it came here."""

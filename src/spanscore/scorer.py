@@ -18,6 +18,7 @@ from spanscore.line.build import Line
 from spanscore.line.closing import Closing
 from spanscore.line.drain import drain, release_held
 from spanscore.line.exit import EXIT_TIMEOUT_S, exit_hook
+from spanscore.line.metrics_page import MetricsPage
 from spanscore.line.options import Options
 from spanscore.model.sample import Sample
 from spanscore.otel.providers import Providers
@@ -29,6 +30,7 @@ from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget
 from spanscore.settings.canary import Canary
 from spanscore.settings.feedback import FeedbackSampling
+from spanscore.settings.sessions import Sessions
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -52,7 +54,7 @@ class OnlineScorer(UnitsById):
     ``scorer.install()`` once per process.
 
     Args:
-        metrics: at least one; no two with the same name.
+        metrics: what scores units; at least one, and no two with the same name.
         sample_rate: share of units that each metric scores, [0, 1].
         rates: metric name → a share of its own.
         rules: raise the share for matching units; the largest matching rate wins.
@@ -70,6 +72,11 @@ class OnlineScorer(UnitsById):
             compares them. Only ``flush`` and ``shutdown`` wait for it.
         shadow_budget: what their judges may be paid, counted apart; None = as much again as ``budget``.
         canary: labelled samples that the judges are asked about on a schedule: whether they have changed; None = none.
+        session_metrics: metrics that score whole conversations, once each, when they have ended: those that take a
+            ``MultiTurnSample``. Their rates are shares of conversations, which no rule raises: all turns of one are gathered,
+            or none. A conversation is the runs of one ``spanscore.session``, or whose metadata name one ``thread_id``,
+            ``session_id`` or ``conversation_id``. With them, ``metrics`` may be empty.
+        sessions: when a conversation ends, and how much of those that go on is kept; None = the defaults.
         service_name: the service, on our own providers, where the application has none; None = ``OTEL_SERVICE_NAME``.
         tracer_provider: used instead of the global one. None = the global one if it is an SDK provider when the first root
             starts, else a private one that exports OTLP by the ``OTEL_*`` variables. Never replaced, never set globally.
@@ -125,7 +132,7 @@ class OnlineScorer(UnitsById):
 
     def __init__(
         self,
-        metrics: Sequence[Metric],
+        metrics: Sequence[Metric] = (),
         *,
         sample_rate: float = 1.0,
         rates: Mapping[str, float] | None = None,
@@ -139,6 +146,8 @@ class OnlineScorer(UnitsById):
         shadows: Sequence[Metric] = (),
         shadow_budget: Sequence[Budget] | None = None,
         canary: Canary | None = None,
+        session_metrics: Sequence[Metric] = (),
+        sessions: Sessions | None = None,
         service_name: str | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
@@ -176,9 +185,9 @@ class OnlineScorer(UnitsById):
         self._at_exit = exit_hook(self.shutdown)
         self._doors = Doors(self._line, ready=self._ready)
         self._ready_for_roots = False
-        self._endpoint: ScrapeEndpoint | None = None
         self._lock = threading.RLock()  # a signal handler that shuts down may interrupt its holder
         self._closing = Closing()
+        self._page = MetricsPage(self._line, self._closing)
         reset_in_child(self, OnlineScorer.reset)
         self._providers.warm_up()
 
@@ -194,19 +203,12 @@ class OnlineScorer(UnitsById):
         Raises:
             ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
         """
-        from spanscore.line.configuration import Configuration, given_in, metrics_in, overridden
-        from spanscore.settings.reading import read_settings
+        from spanscore.line.configuration import made_from
 
-        read = read_settings(path, Configuration)
-        settings = read.settings
-        with read.as_written.told():
-            given = overridden(given_in(settings), overrides)
-            if "metrics" not in given:
-                given = metrics_in(settings, given) | given
-            scorer = cls(**given)
-        if settings.serve_metrics is not None:
+        scorer, served = made_from(path, overrides, cls)
+        if served is not None:
             try:
-                scorer.serve_metrics(settings.serve_metrics.port, settings.serve_metrics.host)
+                scorer.serve_metrics(served.port, served.host)
             except ConfigurationError:
                 scorer.shutdown(0)
                 raise
@@ -253,24 +255,13 @@ class OnlineScorer(UnitsById):
         Raises:
             ConfigurationError: nothing can listen there, it serves already, it is shut down, or it has no instruments.
         """
-        with self._lock:
-            if self._line.telemetry is None:
-                raise ConfigurationError("there are no metrics to serve: attach leaves out 'instruments'")
-            if self._closing.begun:
-                raise ConfigurationError("the scorer is shut down: serve_metrics() comes at the start")
-            if self._endpoint is not None:
-                raise ConfigurationError(f"the metrics are being served already, on port {self._endpoint.port}")
-            from spanscore.monitoring.openmetrics import ScrapeEndpoint
-
-            models = [] if self._doors.models is None else [self._doors.models]
-            name, telemetry = self._providers.service_name, self._line.telemetry
-            self._endpoint = ScrapeEndpoint(name, [telemetry, *models], port=port, host=host)
-            return self._endpoint.port
+        models = self._doors.models
+        return self._page.serve([] if models is None else [models], port=port, host=host)
 
     @property
     def scrape_endpoint(self) -> ScrapeEndpoint | None:
         """The page that ``serve_metrics`` serves; None where none is served."""
-        return self._endpoint
+        return self._page.endpoint
 
     def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
@@ -294,16 +285,15 @@ class OnlineScorer(UnitsById):
         """Return what is going on; ``print`` it for a small table."""
         from spanscore.line.status import status_of  # not for those who never look
 
-        url = "" if self._endpoint is None else self._endpoint.url
         return status_of(
             self._line,
             units=self._doors.units,
-            providers=[row.served(url) for row in self._providers.describe()],
+            providers=[row.served(self._page.url) for row in self._providers.describe()],
             closed=self._closing.begun,
             neighbours=neighbours(),
             overflowed=0 if self._doors.models is None else self._doors.models.overflowed,
             received=None if self._doors.otlp is None else self._doors.otlp.received(),
-            notes=[*self._doors.notes(), *self._providers.notes(self._endpoint)],
+            notes=[*self._doors.notes(), *self._providers.notes(self._page.endpoint)],
         )
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -356,9 +346,7 @@ class OnlineScorer(UnitsById):
         self._doors.reset()
         if self._closing.begun:
             self._doors.close()
-        if self._endpoint is not None:
-            self._endpoint.close_in_child()
-            self._endpoint = None
+        self._page.reset()
         self._line.reset()
 
     def _end(self, until: float) -> bool:
@@ -367,10 +355,7 @@ class OnlineScorer(UnitsById):
         self._line.over = True
         whole = drain(self._line, (until - monotonic()) * 0.6)
         self._line.close()
-        with self._lock:
-            if self._endpoint is not None:
-                self._endpoint.close()
-                self._endpoint = None
+        self._page.close()
         delivered = self._providers.shutdown(max(0.1, until - monotonic()))
         atexit.unregister(self._at_exit)
         return delivered and whole
@@ -382,7 +367,7 @@ class OnlineScorer(UnitsById):
                 if not self._ready_for_roots:
                     self._providers.resolve(beside=span)
                     if self._line.telemetry is not None:
-                        self._providers.mention_lacking_metrics(self._endpoint)
+                        self._providers.mention_lacking_metrics(self._page.endpoint)
                     self._line.watch_for_shutdown()
                     atexit.register(self._at_exit)
                     self._ready_for_roots = True

@@ -61,6 +61,7 @@ UNUSUAL: dict[str, Any] = {
     "judge.fallback.*.model_kwargs": {"temperature": 0.4321},
     "judge.fallback.*.structured": "text",
     "judge.cache": "memory",
+    "sessions.replicas": "sticky",
     "judge.structured": "text",
     "judge.model_kwargs": {"temperature": 0.4321},
     "judge.prices.*.cached_input": 0.4321,
@@ -259,4 +260,4 @@ def test_the_metrics_are_served_where_the_file_says(tmp_path: Path) -> None:
         made = dict(values(scorer, "scorer", set()))
 
     assert {f"serve_metrics.{name}" for name in where} == {path for path in SERVED if path.startswith("serve_metrics.")}
-    assert made["scorer._endpoint.url"] == f"http://127.0.0.2:{where['port']}/metrics"
+    assert made["scorer._page.endpoint.url"] == f"http://127.0.0.2:{where['port']}/metrics"

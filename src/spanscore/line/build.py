@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import inf
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import Tracer
 
 from spanscore import semconv
-from spanscore.dialects.extract import Extract
-from spanscore.dialects.registry import DIALECTS
 from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts, models_of
+from spanscore.line.boxed import dialects_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
 from spanscore.line.feedback import feedback_of
 from spanscore.line.label_desk import label_desk_of
 from spanscore.line.options import Options
 from spanscore.line.screens import check_screens
+from spanscore.line.session_metrics import bounds_of, checked_session_metrics
 from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
 from spanscore.model.counted import Counted
-from spanscore.model.foreign import type_name
 from spanscore.model.job import JobResult
-from spanscore.model.score import Outcome, refuse_taken_name
+from spanscore.model.score import refuse_taken_name
+from spanscore.model.span import UnitKey
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.otel.instruments import Telemetry
 from spanscore.otel.providers import Providers
 from spanscore.otel.sums import checked_segments
-from spanscore.protocols import Dialect, Metric, Queue, Receiver
+from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.timebox import Timebox
@@ -57,12 +55,10 @@ from spanscore.units.known import KnownUnits
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.revisions import Revisions
+from spanscore.units.session_line import SessionLine
+from spanscore.units.sessions import SessionTable
 from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
 from spanscore.units.tracker import Units
-
-if TYPE_CHECKING:
-    from spanscore.monitoring.estimates import MeanInterval
-    from spanscore.monitoring.running_mean import ExcludedShare
 
 __all__ = ["Line", "exports_content"]
 
@@ -76,6 +72,7 @@ class Line:
     """The parts of one scorer, from the inbox to the sinks.
 
     Attributes:
+        metrics: all, by name: ``of_units``, each of which scores units, and ``of_sessions``.
         shadowing: metric → its second judge's.
         receivers: where units come in: put here before the first of them does.
         prepared: what is done first of all on the span thread, likewise.
@@ -83,8 +80,12 @@ class Line:
     """
 
     def __init__(self, metrics: Sequence[Metric], options: Options, providers: Providers) -> None:
-        self.metrics = _checked(metrics)
-        self.shadowing = checked_shadows(options.shadows, self.metrics)
+        self.of_units: Mapping[str, Metric] = _checked(metrics, options)
+        self.of_sessions = checked_session_metrics(options.session_metrics, self.of_units, options.shadows)
+        self.metrics: Mapping[str, Metric] = {**self.of_units, **self.of_sessions}
+        for name in self.metrics:
+            refuse_taken_name(name)
+        self.shadowing = checked_shadows(options.shadows, self.of_units)
         self.options = replace(options, rates=_rates(options, self.metrics))
         self.providers = providers
         self.content = exports_content(options.capture_content)
@@ -97,7 +98,7 @@ class Line:
 
     def _make_parts(self) -> None:
         options = self.options
-        self.ledger = Ledger(self.metrics)
+        self.ledger = Ledger(self.of_units)
         self.shadow_ledger = Ledger(self.shadowing)
         self.pairs = Pairs(self.shadowing, self.shadow_ledger)
         self.purse = purse_of(options.budget, options.share, self.metrics)
@@ -118,12 +119,13 @@ class Line:
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
         self.queue: Queue = QUEUES.one(options.queue, **sizes)
-        rates = {name: options.rates_of(name)[0] for name in self.metrics}
-        check_screens(options.rules, [*self.metrics.values()], rates)
+        rates = {name: options.rates_of(name)[0] for name in self.of_units}
+        check_screens(options.rules, [*self.of_units.values()], rates)
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
         self.pacer = pacer_of(self.purse, lambda: self.lanes.under_way)
         self.sampler = RateSampler(
             rates,
+            sessions={name: options.rates_of(name)[0] for name in self.of_sessions},
             rules=options.rules,
             key=key,
             pacer=self.pacer,
@@ -141,7 +143,7 @@ class Line:
             prepare=as_judges_see(self.hooks, self.box),
             telemetry=self.telemetry,
         )
-        pipeline = Pipeline(self._dialects(), self.hooks, self.box)
+        pipeline = Pipeline(dialects_of(options, self.box), self.hooks, self.box)
         own = self.queue is options.queue  # of a size that we do not know
         self.lanes = Lanes(
             {name: lane_of(metric) for name, metric in self.metrics.items()},
@@ -161,14 +163,19 @@ class Line:
         self.known = KnownUnits()
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
+        self.sessions = self._sessions()
+        if self.of_sessions:
+            self.keeping.keepers.append(self.sessions)
         self.units = self._units()
-        self.span_thread = SpanThread(self.inbox, self.receivers, self.units, prepare=self._prepare)
+        self.span_thread = SpanThread(
+            self.inbox, self.receivers, self.units, beside=self.sessions, prepare=self._prepare
+        )
         self.feedback = feedback_of(self)
         self.label_desk = label_desk_of(self, self.feedback)
         self.receivers.append(self.label_desk)
 
     def _declare(self, telemetry: Telemetry) -> None:
-        beside = 0 if self.options.feedback_sampling is None else len(self.metrics)
+        beside = 0 if self.options.feedback_sampling is None else len(self.of_units)
         refuse_too_many([*self.metrics.values()], checked_segments(self.options.segments), len(self.shadowing) + beside)
         telemetry.declare(self.metrics.values())
         telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
@@ -202,6 +209,9 @@ class Line:
         )
 
     def _settled(self, result: JobResult) -> None:
+        if result.unit.session is not None:
+            self.sessions.settled(result)
+            return
         if result.unit.revision:
             self.revisions.settled(result)
             return
@@ -215,8 +225,8 @@ class Line:
         self.units.settled_beside(result)
 
     def counted(self) -> Counted:
-        """Return how units stand, with what was asked beside it: second judges, and those that labels are about."""
-        own = self.ledger.counted()
+        """Return how units and sessions stand, with what was asked beside them: second judges, and those of labels."""
+        own = self.ledger.counted().joined(self.sessions.ledger.counted())
         if self.shadowing:
             own = own.beside(semconv.STRATUM_SHADOW, self.shadow_ledger.counted())
         return own if self.feedback is None else own.beside(semconv.STRATUM_FEEDBACK, self.feedback.ledger.counted())
@@ -224,42 +234,12 @@ class Line:
     @property
     def most_scores(self) -> int:
         """Attributes that scores add to a unit's span, at most."""
-        return _PER_METRIC * len(self.metrics) if "span" in self.options.attach else 0
-
-    def _dialects(self) -> list[Dialect]:
-        extract = _within(self.box, self.options.extract or Extract())
-        ends = {"score_abandoned": self.options.score_abandoned, "score_failed": self.options.score_failed}
-        offered = {"extract": extract, **ends}
-        own = [_boxed(self.box, dialect) for dialect in DIALECTS.each(self.options.dialects, **offered)]
-        return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
-
-    def means(self) -> dict[str, MeanInterval | None]:
-        """Return metric → how good its scores are so far; None where there are none, or their scale is open."""
-        if self.telemetry is None:
-            return dict.fromkeys(self.metrics)
-        from spanscore.monitoring.running_mean import running_mean
-
-        return {name: running_mean(name, metric.scale, self.telemetry.sums) for name, metric in self.metrics.items()}
-
-    def excluded(self) -> dict[str, ExcludedShare]:
-        """Return metric → what its mean lacks; those that lack nothing, or have no mean, are left out."""
-        if self.telemetry is None:
-            return {}
-        from spanscore.monitoring.running_mean import excluded_so_far
-
-        lost, sums = self.ledger.lost(), self.telemetry.sums
-        found = {name: excluded_so_far(name, one.scale, sums, lost[name]) for name, one in self.metrics.items()}
-        return {name: lacking for name, lacking in found.items() if lacking is not None}
-
-    def declined(self) -> dict[str, int]:
-        """Return metric → units that its judge declined; empty without instruments."""
-        found = {} if self.telemetry is None else self.telemetry.sums(semconv.DECLINED)
-        return {dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in found.items()}
+        return _PER_METRIC * len(self.of_units) if "span" in self.options.attach else 0
 
     def _units(self) -> Units:
         hold_s = self.options.hold
         return Units(
-            list(self.metrics),
+            list(self.of_units),
             ledger=self.ledger,
             assembler=self.assembler,
             sampler=self.sampler,
@@ -273,22 +253,43 @@ class Line:
             keeping=self.keeping,
             shadows=self.shadow_ledger,
             known=self.known,
-            attach="span" in self.options.attach,
+            attach="span" in self.options.attach and bool(self.of_units),
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
         )
 
     def _revisions(self) -> Revisions:
         return Revisions(
-            list(self.metrics),
+            list(self.of_units),
             sampler=self.sampler,
-            ledger=Ledger(self.metrics),
+            ledger=Ledger(self.of_units),
             queue=self.queue,
             with_room=self.lanes.with_room,
             handover=self.engine.accept,
             hold=self.hold,
             sink=self.sinks,
         )
+
+    def _sessions(self) -> SessionLine:
+        return SessionLine(
+            self.of_sessions,
+            table=SessionTable(bounds_of(self.options.sessions)),
+            sampler=self.sampler,
+            ledger=Ledger(self.of_sessions),
+            queue=self.queue,
+            lanes=self.lanes,
+            handover=self.engine.accept,
+            hold=self.hold,
+            sink=self.sinks,
+            post=self.inbox.post,
+            on_the_way=self._on_the_way,
+            most_ids=self.options.sessions.max_open,
+        )
+
+    def _on_the_way(self, conversation_id: str | None) -> set[UnitKey]:
+        """Return the units that have ended and whose samples are yet to come; of a conversation, as far as it is known."""
+        ended = (receiver.in_flight() for receiver in self.receivers)
+        return {*self.assembler.waiting(), *self.keeping.making(conversation_id)}.union(*ended)
 
     def tracer(self) -> Tracer:
         """Return the tracer of the capture scope, one object for good."""
@@ -298,7 +299,7 @@ class Line:
 
     def reset(self) -> None:
         """Be as new: in a forked child. The sinks stay, their providers look after themselves."""
-        counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.revisions, self.pairs]
+        counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.revisions, self.pairs, self.sessions]
         stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
         rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
@@ -345,13 +346,10 @@ class Line:
         }
 
 
-def _checked(metrics: Sequence[Metric]) -> dict[str, Metric]:
-    if not metrics:
+def _checked(metrics: Sequence[Metric], options: Options) -> dict[str, Metric]:
+    if not metrics and not options.session_metrics:
         raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
-    named = by_name(metrics)
-    for name in named:
-        refuse_taken_name(name)
-    return named
+    return by_name(metrics)
 
 
 def _rates(options: Options, metrics: Collection[str]) -> dict[str, float]:
@@ -363,23 +361,6 @@ def _rates(options: Options, metrics: Collection[str]) -> dict[str, float]:
             f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {known}"
         )
     return rates
-
-
-def _within(box: Timebox, extract: Extract) -> Extract:
-    """Return the same places, the functions among them with deadlines."""
-    hooks: dict[str, Any] = {}
-    for name in (place.name for place in fields(extract)):
-        if callable(place := getattr(extract, name)):
-            hooks[name] = box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
-    return replace(extract, **hooks)
-
-
-def _boxed(box: Timebox, dialect: Dialect) -> Any:
-    kind = type_name(dialect)
-    return SimpleNamespace(
-        claims=box.hook(dialect.claims, f"{kind}.claims", Outcome.NO_SAMPLE),
-        samples=box.hook(dialect.samples, f"{kind}.samples", Outcome.NO_SAMPLE),
-    )
 
 
 def exports_content(chosen: bool | None) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import create_model
 
@@ -16,12 +17,15 @@ from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
 from spanscore.monitoring.pinned import refused_series
 from spanscore.settings.kinds import SettingsPart
-from spanscore.settings.tree import Settings
+from spanscore.settings.reading import read_settings
+from spanscore.settings.tree import MetricsEndpointSettings, Settings
 
-__all__ = ["KEYS", "Configuration", "given_in", "metrics_in", "overridden", "value_at"]
+__all__ = ["KEYS", "Configuration", "given_in", "made_from", "metrics_in", "overridden", "value_at"]
 
 KEYS: Mapping[str, Key] = {option.name: key for option in fields(Options) if (key := key_of(option)) is not None}
 """Option → where it stands in a configuration file."""
+S = TypeVar("S")
+ServedMetrics: TypeAlias = MetricsEndpointSettings | None
 _OUTRANKED = {"sample_rate": {"rates", "rules"}, "rates": {"rules"}}
 """Option → those that replace or raise it: where it is overridden, the file's are not in force."""
 
@@ -45,6 +49,7 @@ def _tree() -> type[Settings]:
         section, _, leaf = key.path.rpartition(".")
         if leaf == "*":
             bases[section] = key.form
+            keys.setdefault(section, {})
         else:
             default = getattr(defaults, option.name)
             as_read = list(default) if isinstance(default, tuple) else default
@@ -65,6 +70,24 @@ def _section(name: str, base: type[SettingsPart], keys: Mapping[str, Any]) -> ty
 
 Configuration = _tree()
 """What may stand in a configuration file: a model of pydantic."""
+
+
+def made_from(path: str | Path, overrides: Mapping[str, Any], make: Callable[..., S]) -> tuple[S, ServedMetrics]:
+    """Return a scorer made of what a file says, overridden, and where its metrics are to be served.
+
+    Args:
+        make: takes the options, and the metrics.
+
+    Raises:
+        ConfigurationError: the file is missing, or a key, a value or an override is wrong; the message names each.
+    """
+    read = read_settings(path, Configuration)
+    settings = read.settings
+    with read.as_written.told():
+        given = overridden(given_in(settings), overrides)
+        if "metrics" not in given:
+            given = metrics_in(settings, given) | given
+        return make(**given), settings.serve_metrics
 
 
 def given_in(settings: Settings) -> dict[str, Any]:

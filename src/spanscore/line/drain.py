@@ -38,7 +38,7 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
         thread.call(lambda: _give_up(line), max(left(), 0.2))
         thread.call(line.sinks.shutdown, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
-    for ledger in (line.ledger, line.shadow_ledger):
+    for ledger in (line.ledger, line.shadow_ledger, line.sessions.ledger):
         for key in ledger.open_units():
             ledger.settle_all(key, Outcome.SHUTDOWN)
     if line.feedback is not None:
@@ -78,6 +78,7 @@ def _release(line: Line) -> None:
     for receiver in line.receivers:
         line.units.give_up(receiver.detach(now_ns), now_ns)
     line.units.tick(now_ns)
+    line.sessions.end_all()
     line.units.release_held()
     line.units.flush_ready(now_ns)
 
@@ -88,5 +89,6 @@ def _give_up(line: Line) -> None:
         receiver.detach(now_ns)  # what was let in while the door closed
     line.keeping.give_up()
     line.units.give_up(list(line.units.in_flight), now_ns)
+    line.sessions.give_up()
     line.revisions.give_up()
     line.units.flush_ready(now_ns, unpaced=True)

@@ -47,7 +47,7 @@ JUDGED, TOO_LATE, NOT_KEPT = "judged", "too_late", "not_kept"
 class FeedbackParts(Protocol):
     """Of a line, the parts that it takes."""
 
-    metrics: dict[str, Metric]
+    of_units: Mapping[str, Metric]
     options: Options
     sampler: RateSampler
     ledger: Ledger
@@ -70,7 +70,7 @@ def feedback_of(line: FeedbackParts) -> FeedbackJudging | None:
     line.keeping.keepers.append(made.kept)
     line.engine.beside.append(made.asked)
     if line.telemetry is not None:
-        line.telemetry.declare(line.metrics.values(), semconv.STRATUM_FEEDBACK)
+        line.telemetry.declare(line.of_units.values(), semconv.STRATUM_FEEDBACK)
         for result in (JUDGED, TOO_LATE, NOT_KEPT):
             line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),), 0)
     return made
@@ -88,7 +88,7 @@ class FeedbackJudging:
     def __init__(self, line: FeedbackParts, settings: FeedbackSampling) -> None:
         options = line.options
         self._line = line
-        self._metrics = tuple(line.metrics)
+        self._metrics = tuple(line.of_units)
         self._below = settings.below
         self.ledger = Ledger(self._metrics)
         self.kept = KeptSamples(
@@ -169,7 +169,9 @@ class FeedbackJudging:
         decisions = dict.fromkeys(self._metrics, kept.decision)
         self.ledger.enter(key, self._metrics)
         self.ledger.choose(key, decisions)
-        self._publish(kept.unit, [as_feedback(_drawn(score, kept.decision), key) for score in kept.scores.values()])
+        self._publish(
+            kept.unit, [as_feedback(_drawn(score, kept.decision), kept.unit) for score in kept.scores.values()]
+        )
         self._ask(kept, {name: one for name, one in decisions.items() if name not in kept.scores})
 
     def _ask(self, kept: KeptUnit, decisions: Mapping[str, Decision]) -> None:
@@ -190,10 +192,10 @@ class FeedbackJudging:
             self._line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),))
 
 
-def as_feedback(score: Score, key: UnitKey) -> Score:
+def as_feedback(score: Score, unit: Unit) -> Score:
     """Return a score as one of the stratum; its id is none that the unit's own score has."""
     beside = f"{semconv.STRATUM_FEEDBACK}/{score.series}"
-    own_id = score_id(key, score.metric, score.version, score.revision, beside=beside)
+    own_id = score_id(unit.key, score.metric, score.version, score.revision, beside=beside)
     return replace(score, stratum=semconv.STRATUM_FEEDBACK, id=own_id)
 
 

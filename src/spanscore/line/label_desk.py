@@ -38,7 +38,7 @@ _PERSONAL: Final = ("annotator", "comment", "key")
 class LabelParts(Protocol):
     """Of a line, the parts that it takes."""
 
-    metrics: dict[str, Metric]
+    metrics: Mapping[str, Metric]
     options: Options
     content: bool
     inbox: Inbox[Receiver]

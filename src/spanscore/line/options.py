@@ -18,6 +18,7 @@ from spanscore.settings.canary import Canary, CanarySettings, canary_in
 from spanscore.settings.feedback import FeedbackSampling
 from spanscore.settings.judging import BudgetSettings
 from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
+from spanscore.settings.sessions import Sessions, SessionSettings
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def budgets_in(given: Sequence[BudgetSettings]) -> tuple[Budget, ...]:
     return tuple(one.budget() for one in given)
 
 
+def _sessions(given: SessionSettings) -> Sessions:
+    return given.sessions()
+
+
 def _places(given: AttachSettings) -> tuple[str, ...]:
     return tuple(place for place in PLACES if getattr(given, place))
 
@@ -86,6 +91,8 @@ class Options:
     shadows: Sequence[Metric] = ()
     shadow_budget: Sequence[Budget] | None = None
     canary: Annotated[Canary | None, Key("canary", CanarySettings | None, canary_in)] = None
+    session_metrics: Sequence[Metric] = ()
+    sessions: Annotated[Sessions, Key("sessions.*", SessionSettings, _sessions)] = field(default_factory=Sessions)
     service_name: Annotated[str | None, Key("service_name")] = None
     tracer_provider: "TracerProvider | None" = None
     meter_provider: "MeterProvider | None" = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Receiver
@@ -23,11 +24,25 @@ __all__ = ["SpanThread"]
 _SLOW_TICK_S = 10.0
 
 
+class Beside(Protocol):
+    """What lives by the span thread's time, beside the units. Span thread."""
+
+    def due(self, now_ns: int) -> None:
+        """Do what has come due."""
+
+    def next_due_ns(self) -> int | None:
+        """Return when there will be something to do, None while nothing waits for a time."""
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the keys of what a flush waits for."""
+
+
 class SpanThread:
     """Reads the inbox and drives receivers and units. Started on first use; a daemon.
 
     Args:
         receivers: whose events are in the inbox.
+        beside: driven with the units, after the receivers.
         prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
         clock: nanoseconds since the epoch; one that steps would have units wait for as long.
     """
@@ -38,12 +53,14 @@ class SpanThread:
         receivers: Sequence[Receiver],
         units: Units,
         *,
+        beside: Beside,
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = steady_ns,
     ) -> None:
         self._inbox = inbox
         self._receivers = receivers
         self._units = units
+        self._beside = beside
         self._prepare = prepare
         self._clock = clock
         self.reset()
@@ -121,6 +138,7 @@ class SpanThread:
         for work in posted:
             self._safely(work)
             yield_gil()
+        self._safely(lambda: self._beside.due(now_ns))
         self._safely(lambda: self._units.tick(now_ns))
         self._answer_markers()
 
@@ -144,14 +162,17 @@ class SpanThread:
             log_internal_error("keep track of a unit", error)
 
     def _timeout_s(self) -> float | None:
-        times = [self._units.next_due_ns(), *(receiver.next_due_ns() for receiver in self._receivers)]
+        times = [self._units.next_due_ns(), self._beside.next_due_ns()]
+        times += [receiver.next_due_ns() for receiver in self._receivers]
         due = [time_ns for time_ns in times if time_ns is not None]
         if due:
             return min(max(0.001, (min(due) - self._clock()) / 1e9), _SLOW_TICK_S)
         return _SLOW_TICK_S if self._units.in_flight else None
 
     def _in_flight(self) -> set[UnitKey]:
-        return self._units.waited_for().union(*(receiver.in_flight() for receiver in self._receivers))
+        return self._units.waited_for().union(
+            self._beside.in_flight(), *(receiver.in_flight() for receiver in self._receivers)
+        )
 
     def _answer_markers(self) -> None:
         if not self._markers:

@@ -14,6 +14,7 @@ from spanscore.line.account_row import account_rows
 from spanscore.line.build import Line
 from spanscore.line.canary import CanaryStatus
 from spanscore.line.received_rows import received_rows
+from spanscore.line.so_far import declined_in, excluded_in, means_of
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.model.counted import Counted
@@ -301,7 +302,8 @@ def status_of(
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
     counted = line.counted()
     outcomes = _outcomes(counted, line.metrics)
-    reasons = {f"{metric} {outcome}": told for (metric, outcome), told in list(line.units.notes.reasons.items())}
+    told = [*list(line.units.notes.reasons.items()), *list(line.sessions.notes.reasons.items())]
+    reasons = {f"{metric} {outcome}": why for (metric, outcome), why in told}
     return Status(
         providers=[tuple(row) for row in providers],
         units=units,
@@ -317,15 +319,15 @@ def status_of(
         hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
         closed=closed,
         neighbours=neighbours,
-        unpriced=list(line.units.notes.unpriced),
+        unpriced=list(dict.fromkeys([*line.units.notes.unpriced, *line.sessions.notes.unpriced])),
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
         rates={name: line.options.rates_of(name) for name in line.metrics},
-        means=line.means(),
+        means=means_of(line),
         accounts=line.accounts.states(),
         budgets=line.accounts.budgets(),
-        declined=line.declined(),
+        declined=declined_in(line),
         shadows=tuple(_shadows(line, counted.strata.get(semconv.STRATUM_SHADOW))),
-        excluded=line.excluded(),
+        excluded=excluded_in(line),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         received=received,
         canary=() if line.canary is None else tuple(line.canary.states()),

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.outcome import Outcome
-from spanscore.model.span import UnitKey
+from spanscore.model.span import Unit, UnitKey
 from spanscore.model.transcript import Transcript
 
 __all__ = [
@@ -184,7 +184,8 @@ class Score:
         rule: the sampling rule that took it.
         stratum: ``fallback``, where another judge than the one configured was asked; such scores are a series of their own, and
             in no mean of the configured judge. ``shadow``, where a second judge was asked beside it. None = the population.
-        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its series too.
+        id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its series too;
+            of a session's, of the session's id in place of trace and span.
         revision: 0, or how often a later score superseded an earlier one.
     """
 
@@ -238,19 +239,21 @@ class Score:
         return self.scale.direction
 
 
-def id_of(score: Score, key: UnitKey) -> str:
-    """Return the id of a score of a unit; a shadow's is none that any score of the metric itself has."""
-    beside = score.series if score.is_shadow else None
-    return score_id(key, score.metric, score.version, score.revision, beside=beside)
+def id_of(score: Score, unit: Unit) -> str:
+    """Return the id of a score; a shadow's, or one of a session that goes on, is none that any other of the metric has."""
+    beside = f"{semconv.STRATUM_SHADOW}/{score.series}" if score.is_shadow else None
+    if unit.session is not None and unit.is_provisional:
+        beside = f"{unit.session.end}/{unit.session.turns}"
+    return score_id(unit.ledger_key, score.metric, score.version, score.revision, beside=beside)
 
 
 def score_id(key: UnitKey, metric: str, version: str, revision: int = 0, *, beside: str | None = None) -> str:
     """Return 32 hex digits, the same for the same unit, metric, version and revision, on every replica and replay.
 
-    The evaluation span's id is the first 16 of them. ``beside`` is the series of a shadow's score.
+    The evaluation span's id is the first 16 of them. ``beside`` tells apart what is scored beside the unit.
     """
     text = f"{key.trace_id:032x}/{key.span_id:016x}/{metric}/{version}/{revision}"
-    text += "" if beside is None else f"/{semconv.STRATUM_SHADOW}/{beside}"
+    text += "" if beside is None else f"/{beside}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -192,6 +192,11 @@ class Unit:
         return self.key if self.session is None else self.session.key
 
     @property
+    def is_provisional(self) -> bool:
+        """Whether it stands for a conversation that goes on: what is scored of it is in no sum."""
+        return self.session is not None and self.session.end == "open"
+
+    @property
     def root(self) -> SpanData | None:
         """The unit's top-most span; None while ``complete`` is False and it never arrived."""
         root_id, spans = self.key.span_id, self.spans
@@ -253,7 +258,7 @@ class Unit:
             any_error=root.failed_inside or any(span.status == "error" for span in self.spans),
             tool_calls=sum(span.operation == semconv.EXECUTE_TOOL for span in self.spans),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
-            conversation_id=root.conversation_id,
+            conversation_id=root.conversation_id or root.attributes.get(semconv.CONVERSATION_ID) or "",
         )
 
 
@@ -278,7 +283,7 @@ class Facts(NamedTuple):
         tool_calls: spans of tools.
         models: that some span asked for.
         scores: metric that asks no judge → quality; None = it gave none.
-        conversation_id: as the application gave it.
+        conversation_id: as the application gave it; None where that is not known (yet), empty where it gave none.
     """
 
     key: UnitKey

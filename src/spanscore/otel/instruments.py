@@ -142,7 +142,8 @@ class Telemetry:
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
 
-        One that supersedes an earlier one (``revision`` > 0) adds its cost only: a unit counts once; sums take nothing back.
+        One that supersedes an earlier one (``revision`` > 0), or will be superseded, as its session goes on, adds its cost
+        only: a unit counts once; sums take nothing back.
 
         Args:
             unit: for the names of model and agent and the segments; None where it is not known.
@@ -150,7 +151,7 @@ class Telemetry:
         """
         for call in score.usage.calls:
             self._judged(score, call)
-        if score.revision:
+        if score.revision or (unit is not None and unit.is_provisional):
             return
         if score.value is not None:
             self._scored(unit, score, context)

@@ -10,6 +10,9 @@ times ours, for a trace's root and for a unit with a remote parent alike. Else t
 R is the trace's own only where ``ot=th`` says that upstream sampled by it, and only for the trace's root. Otherwise R is a
 keyed hash: the Python SDK's stable ratio sampler keeps *low* trace ids and writes no ``th``, so behind it the trace id's
 own bits would score 100 % of the traces, or none. A hash meets the T of our share alone: upstream did not look at it.
+
+A session has an R of its own, the keyed hash of its raw id: its turns are many traces, and are wanted all or none. Rules look
+at units and not at it, and upstream sampled its turns apart: what it stands for is our share alone.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from spanscore.errors import ConfigurationError
@@ -65,6 +69,7 @@ class RateSampler:
 
     Args:
         rates: metric → rate in [0, 1].
+        sessions: likewise of the metrics that score sessions: a share of these.
         rules: the largest matching rate wins; the metric's own is the floor.
         key: of the hash; at most 64 bytes.
         pacer: lowers the rate that comes out so that budgets last; None = there are none.
@@ -79,13 +84,14 @@ class RateSampler:
         self,
         rates: Mapping[str, float],
         *,
+        sessions: Mapping[str, float] = MappingProxyType({}),
         rules: Sequence[Rule] = (),
         key: bytes = DEFAULT_KEY,
         pacer: BudgetPacer | None = None,
         feedback_rate: float = 0.0,
         upstream_probability: float = 1.0,
     ) -> None:
-        for name, rate in [*rates.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
+        for name, rate in [*rates.items(), *sessions.items(), *((f"rule {rule.name}", rule.rate) for rule in rules)]:
             if not 0.0 <= rate <= 1.0:
                 raise ConfigurationError(f"the sampling rate of {name} is {rate}; allowed is 0 to 1")
         if not 0 < len(key) <= _KEY_BYTES:
@@ -95,6 +101,9 @@ class RateSampler:
                 f"sampling.upstream_probability is {upstream_probability}; allowed is above 0, up to 1"
             )
         self._rates = dict(rates)
+        self._sessions = dict(sessions)
+        most = max(sessions.values(), default=0.0)
+        self._session_threshold = threshold(most) if most > 0 else None
         self._rules = tuple(rules)
         self.screens = frozenset(rule.score["metric"] for rule in rules if rule.score is not None)
         self._pacer = pacer
@@ -105,7 +114,11 @@ class RateSampler:
         self._most_threshold = threshold(self._most)
 
     def may(self, facts: Facts) -> bool:
-        """Whether any metric could still take the unit, whatever the facts turn out to be, and whatever is left to spend."""
+        """Whether any metric could still take the unit, or its session, whatever is to come and whatever is left to spend."""
+        if self._session_threshold is not None and (
+            facts.conversation_id is None or self.wants_session(facts.conversation_id)
+        ):
+            return True
         t = self._most_threshold
         if self._rules:
             t = threshold(max(self._most, *(rule.rate for rule in self._rules if rule.matches(facts)), 0.0))
@@ -115,8 +128,10 @@ class RateSampler:
         return draw.r >= draw.met(t)
 
     def would_sample(self, key: UnitKey) -> bool | None:
-        """Return what ``may`` will say of the first span of a new trace; None where rules ask for more than its ids."""
-        return None if self._rules else self._hashed(Facts(key, is_trace_root=True)) >= self._most_threshold
+        """Return what ``may`` will say of the first span of a new trace; None where more than its ids decides."""
+        if self._rules or self._session_threshold is not None:
+            return None
+        return self._hashed(Facts(key, is_trace_root=True)) >= self._most_threshold
 
     def decide(self, facts: Facts, metric: str) -> Decision:
         """Decide for one metric, once, when the unit closes; facts that are not known yet count as if they matched.
@@ -126,14 +141,18 @@ class RateSampler:
         rates = [(BASE, self._rates.get(metric, 0.0))]
         rates += [(rule.name, rule.rate) for rule in self._rules if rule.matches(facts)]
         rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no rule gets the credit for what needed none
-        draw = self._draw(facts)
+        return self._paced(self._draw(facts), metric, rate, rule, tuple(rates))
+
+    def _paced(
+        self, draw: _Draw, metric: str, rate: float, rule: str, rates: tuple[tuple[str, float], ...]
+    ) -> Decision:
         take = draw.r >= draw.met(threshold(rate))
         if self._pacer is not None and take and metric not in self.screens:  # they ask no judge, and cost nothing
             rate *= self._pacer.factor(metric)
             take = draw.r >= draw.met(threshold(rate))
             self._pacer.count(metric, taken=take)
             rule = rule if take else BUDGET
-        return _decision(draw, take, rate, rule, tuple(rates))
+        return _decision(draw, take, rate, rule, rates)
 
     def matches(self, facts: Facts) -> bool:
         """Whether some rule is for it."""
@@ -147,6 +166,22 @@ class RateSampler:
         """Decide whether a unit is kept for what somebody may say of it, by the same dice."""
         draw, rate = self._draw(facts), self._feedback_rate
         return _decision(draw, draw.r >= draw.met(threshold(rate)), rate, FEEDBACK, ())
+
+    def wants_session(self, conversation_id: str) -> bool:
+        """Whether some metric could take the session of this id, whatever is left to spend; none is that of no id."""
+        t = self._session_threshold
+        return t is not None and bool(conversation_id) and self._of_session(conversation_id) >= t
+
+    def session(self, conversation_id: str, metric: str) -> Decision:
+        """Decide on a session for one metric, at the metric's own rate and what budgets leave of it."""
+        draw = _Draw(self._of_session(conversation_id), 0, False)
+        base = self._sessions.get(metric, 0.0)
+        return self._paced(draw, metric, base, BASE, ((BASE, base),))
+
+    def _of_session(self, conversation_id: str) -> int:
+        digest = self._hash.copy()
+        digest.update(b"session/" + conversation_id.encode("utf-8", "surrogatepass"))
+        return int.from_bytes(digest.digest()[:7], "big")
 
     def _draw(self, facts: Facts) -> _Draw:
         upstream = upstream_of(facts.trace_state) if facts.trace_state else None

@@ -355,4 +355,4 @@ def _signed(score: Score, name: str, job: Job) -> Score:
         rule=decision.rule,
         revision=job.unit.revision,
     )
-    return replace(signed, id=id_of(signed, job.unit.key))
+    return replace(signed, id=id_of(signed, job.unit))

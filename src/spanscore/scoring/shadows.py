@@ -12,7 +12,7 @@ from math import inf
 from spanscore import semconv
 from spanscore.model.job import Job, JobResult
 from spanscore.model.score import Outcome, Score, id_of
-from spanscore.model.span import UnitKey
+from spanscore.model.span import Unit
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation, JobAtWork
 from spanscore.scoring.memory_queue import MemoryQueue
@@ -41,7 +41,7 @@ class Shadows:
         ledger: Ledger,
         room: MemoryQueue,
         post: Callable[[JobResult], None],
-        sign: Callable[[Score, UnitKey], Score] | None = None,
+        sign: Callable[[Score, Unit], Score] | None = None,
     ) -> None:
         self._metrics = frozenset(metrics)
         self._evaluation = evaluation
@@ -101,7 +101,7 @@ class Shadows:
 
     def _changed(self, at_work: JobAtWork) -> None:
         unit = at_work.job.unit
-        if scores := [self._sign(score, unit.key) for score in at_work.take()]:
+        if scores := [self._sign(score, unit) for score in at_work.take()]:
             self._post(JobResult(unit, scores, over=at_work.is_over))
         if at_work.is_over:
             self._leave(at_work)
@@ -111,6 +111,6 @@ class Shadows:
         self._room.ack(at_work.job)
 
 
-def _as_shadow(score: Score, key: UnitKey) -> Score:
+def _as_shadow(score: Score, unit: Unit) -> Score:
     shadow = replace(score, stratum=semconv.STRATUM_SHADOW)
-    return replace(shadow, id=id_of(shadow, key))
+    return replace(shadow, id=id_of(shadow, unit))

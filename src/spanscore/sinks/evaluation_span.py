@@ -54,13 +54,13 @@ class EvaluationSpans:
             return
         tracer = self._providers.tracer(semconv.SCOPE)
         for score in scores:
-            span_id = int(_id_of(score, unit.key)[:16], 16)
+            span_id = int((score.id or id_of(score, unit))[:16], 16)
             attributes = self._attributes(unit, root, score)
             if root.resource is None or not hasattr(tracer, "span_processor"):
-                self._start_and_end(tracer, root, score, span_id, attributes)
+                self._start_and_end(tracer, unit, score, span_id, attributes)
             else:
                 resource = self._resource_of(root.resource)
-                tracer.span_processor.on_end(_hand_built(root, score, span_id, attributes, resource))
+                tracer.span_processor.on_end(_hand_built(unit, score, span_id, attributes, resource))
 
     def label(self, label: HumanLabel) -> None:
         """Write a span for what somebody said; none where nobody knows of which unit."""
@@ -70,8 +70,10 @@ class EvaluationSpans:
         """Hold nothing back: the spans are with the tracer provider."""
 
     def _start_and_end(
-        self, tracer: Tracer, root: SpanData, score: Score, span_id: int, attributes: dict[str, Any]
+        self, tracer: Tracer, unit: Unit, score: Score, span_id: int, attributes: dict[str, Any]
     ) -> None:
+        root = unit.root
+        assert root is not None
         self._chosen = self._chosen or PresetSpanFactory.of(tracer)
         start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=span_id)
         span = start(
@@ -79,7 +81,7 @@ class EvaluationSpans:
             context=context_of(root),
             kind=SpanKind.INTERNAL,
             attributes=attributes,
-            links=[Link(span_context_of(root), {})],
+            links=_links(unit, span_context_of(root)),
             start_time=_start_ns(root),
         )
         if score.outcome.failed:
@@ -102,8 +104,9 @@ class EvaluationSpans:
         attributes |= score_attributes(score)
         result = result_attributes(score, content=self._content)
         attributes |= result | _openinference(score, result)
-        attributes |= _ours(score, _id_of(score, unit.key))
+        attributes |= _ours(score, score.id or id_of(score, unit))
         attributes |= _judge(score.usage, score.judge_model)
+        attributes |= _session(unit)
         return wire_values(attributes)
 
 
@@ -139,6 +142,21 @@ def _ours(score: Score, identity: str) -> dict[str, Any]:
     }
 
 
+def _session(unit: Unit) -> dict[str, Any]:
+    session = unit.session
+    return {} if session is None else {semconv.SESSION_TURNS: session.turns, semconv.SESSION_END: session.end}
+
+
+def _links(unit: Unit, root: SpanContext) -> list[Link]:
+    """Return links to what was scored: the unit's span, or those of a session's turns."""
+    turns = () if unit.session is None else unit.session.links
+    return [Link(root, {}), *(Link(_other(root, turn), {}) for turn in turns if turn != unit.key)]
+
+
+def _other(near: SpanContext, key: UnitKey) -> SpanContext:
+    return SpanContext(key.trace_id, key.span_id, is_remote=True, trace_flags=near.trace_flags)
+
+
 def _judge(usage: Usage, judge_model: str | None) -> dict[str, Any]:
     model = judge_model or next((call.model for call in usage.calls if call.model), None)
     models = {semconv.JUDGE_MODEL: model, semconv.REQUEST_MODEL: model}
@@ -159,10 +177,6 @@ def _start_ns(root: SpanData) -> int:
     return max(root.start_ns, root.end_ns - _LASTS_NS)
 
 
-def _id_of(score: Score, key: UnitKey) -> str:
-    return score.id or id_of(score, key)
-
-
 def _status(score: Score) -> Status:
     """ERROR is for an evaluation that failed, never for a low score. Its reason holds no content."""
     if not score.outcome.failed:
@@ -170,11 +184,13 @@ def _status(score: Score) -> Status:
     return Status(StatusCode.ERROR, safe_text(score.reason or error_type_of(score) or ""))
 
 
-def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
+def _hand_built(unit: Unit, score: Score, span_id: int, attributes: dict[str, Any], resource: Any) -> Any:
     """Build a span with the resource of the scored application, which a tracer of this process cannot give."""
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+    root = unit.root
+    assert root is not None
     parent = span_context_of(root)
     return ReadableSpan(
         name=f"{semconv.EVALUATION} {score.metric}",
@@ -182,7 +198,7 @@ def _hand_built(root: SpanData, score: Score, span_id: int, attributes: dict[str
         parent=parent,
         resource=resource,
         attributes=attributes,
-        links=(Link(parent, {}),),
+        links=_links(unit, parent),
         kind=SpanKind.INTERNAL,
         status=_status(score),
         start_time=_start_ns(root),

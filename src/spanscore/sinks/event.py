@@ -20,7 +20,8 @@ __all__ = ["Events"]
 class Events:
     """Writes evaluation events through the application's logger provider.
 
-    Also for units whose trace is not sampled: the event carries the trace's flags. None for a score that supersedes another.
+    Also for units whose trace is not sampled: the event carries the trace's flags. None for a score that supersedes another, or
+    will be superseded.
 
     Args:
         providers: gives the logger of the scope ``spanscore``.
@@ -41,7 +42,9 @@ class Events:
         logger, context = self._providers.logger(), context_of(root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
-            if score.revision:  # an event says nothing of what it supersedes: who adds them up would count it twice
+            if (
+                score.revision or unit.is_provisional
+            ):  # an event says nothing of that: who adds them up would count it twice
                 continue
             probability = None if score.probability is None else float(score.probability)
             own = {semconv.RESPONSE_ID: response_id, semconv.SAMPLING_PROBABILITY: probability}

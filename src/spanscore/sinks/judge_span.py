@@ -54,7 +54,7 @@ class JudgeSpans:
             return
         scored = span_context_of(root)
         for score in scores:
-            identity = score.id or id_of(score, unit.key)
+            identity = score.id or id_of(score, unit)
             target = _with_span_id(scored, int(identity[:16], 16)) if self._to_evaluation else scored
             for call, said in _told_once(score.usage.calls):
                 self._write(score, call, said, identity, target)

@@ -121,6 +121,10 @@ class Assembler:
             closed.append(self._close(next(iter(self._units))))
         return closed
 
+    def waiting(self) -> list[UnitKey]:
+        """Return the units whose root has ended and of which nothing known is open, and that have not closed yet."""
+        return list(self._whole)
+
     def next_due_ns(self) -> int | None:
         """Return when the next unit closes if no further span comes, None when no unit is open."""
         oldest, first = next(iter(self._units.values()), None), next(iter(self._whole), None)

@@ -52,9 +52,13 @@ class Keeping:
         self.handed_over(facts)
         return [SampledUnit(unit, {}, samples, held, now_s, wanted=True)]
 
-    def making(self) -> list[UnitKey]:
-        """Return the units whose samples are being made: a flush waits for them."""
-        return list(self._making)
+    def making(self, conversation_id: str | None = None) -> list[UnitKey]:
+        """Return the units whose samples are being made: a flush waits for them; of a conversation, its turns alone."""
+        return [
+            key
+            for key, facts in self._making.items()
+            if conversation_id is None or facts.conversation_id == conversation_id
+        ]
 
     def made(self, unit: Unit, samples: Samples) -> None:
         """Give samples to who wants them; a unit that was not handed over, or has been told of, is nobody's."""

@@ -44,6 +44,7 @@ class Attachment:
         captures: bool,
         content: bool,
         steps: bool,
+        turns: Callable[[str], None] | None,
         models: ModelMetrics | None,
         redactor: Redactor | None,
         box: Timebox,
@@ -52,7 +53,7 @@ class Attachment:
         self._captures = captures
         self._start = ready
         self.handler = SpanCallbackHandler(
-            inbox, sampler, admission, tracer=tracer, ready=self._ready, content=content, steps=steps
+            inbox, sampler, admission, tracer=tracer, ready=self._ready, content=content, steps=steps, turns=turns
         )
         if not captures:
             self.handler.close()

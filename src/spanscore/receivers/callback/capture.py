@@ -8,7 +8,7 @@ thread, with their true times. Parents come from ``parent_run_id``; no context i
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from sys import modules
 from time import time_ns
 from typing import Any, Final
@@ -28,7 +28,7 @@ from spanscore.model.span import Facts, UnitKey
 from spanscore.protocols import Admission, Receiver, Sampler
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
-from spanscore.receivers.callback.run_attributes import was_stopped
+from spanscore.receivers.callback.run_attributes import conversation_of, was_stopped
 from spanscore.receivers.callback.runs import Root, Run
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_awaited, own_task
@@ -60,6 +60,7 @@ class RunCapture:
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and so wanted for every unit.
         steps: whether prompts, parsers and lambdas get spans too.
+        turns: told of the conversation of each root that is let in; None = conversations are not scored.
         max_roots: roots remembered; the oldest is given up when there are more.
 
     Attributes:
@@ -80,6 +81,7 @@ class RunCapture:
         ready: Callable[[], None],
         content: bool = False,
         steps: bool = False,
+        turns: Callable[[str], None] | None = None,
         max_roots: int = 10_000,
     ) -> None:
         self._inbox = inbox
@@ -89,6 +91,7 @@ class RunCapture:
         self._ready = ready
         self.content = content
         self._steps = steps
+        self._turns = turns
         self._max_roots = max_roots
         self._hears_graphs = False
         self.closed = False
@@ -183,9 +186,9 @@ class RunCapture:
         if root.ignored or root.key is None:
             return None
         root.details = metadata
+        root.session = context.current_session()
         if root.may is None:
-            facts = Facts(root.key, root.is_trace_root, root.trace_state, name, operation, None, None, metadata or {})
-            root.may = self._sampler.may(facts)
+            root.may = self._sampler.may(self._facts(root, metadata or {}))
         root.record_content = root.may or self.content
         if root.record_content:
             root.input = take(input_)
@@ -194,6 +197,17 @@ class RunCapture:
         self.units += 1
         self._inbox.put(self.receiver, (root, 0, None, None), must=True)
         return root
+
+    def _facts(self, root: Root, metadata: Mapping[str, Any]) -> Facts:
+        """Return what is known of a root that begins, and tell of its conversation."""
+        assert root.key is not None
+        facts = Facts(root.key, root.is_trace_root, root.trace_state, root.name, root.operation, None, None, metadata)
+        if self._turns is None:
+            return facts
+        conversation = conversation_of(root) or ""
+        if conversation:
+            self._turns(conversation)
+        return facts._replace(conversation_id=conversation)
 
     def _admit(self, root: Root) -> bool:
         """Give the root its ids; False when it is not to be recorded, and the reason has been counted."""

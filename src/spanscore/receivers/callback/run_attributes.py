@@ -22,7 +22,7 @@ __all__ = [
     "MODELS",
     "attributes_of",
     "content_of",
-    "conversation_id",
+    "conversation_of",
     "facts_of",
     "rendered",
     "span_data_of",
@@ -84,21 +84,23 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
 
 def _whose(run: Run) -> dict[str, str]:
     """Return what an application calls a run's conversation, and its unit."""
-    metadata, told = _metadata(run), dict[str, str]()
-    if run is run.root or run.operation in _CONVERSING:
-        conversation = conversation_id(metadata)
-        told = {} if conversation is None else {semconv.CONVERSATION_ID: conversation}
-    if run is run.root and (key := feedback_key_of(metadata)):
+    told = dict[str, str]()
+    if (run is run.root or run.operation in _CONVERSING) and (conversation := conversation_of(run)):
+        told[semconv.CONVERSATION_ID] = conversation
+    if run is run.root and (key := feedback_key_of(_metadata(run))):
         told[semconv.FEEDBACK_KEY] = safe_text(key)
     return told
 
 
-def conversation_id(metadata: Any) -> str | None:
-    """Return the conversation a run belongs to, from its metadata.
+def conversation_of(run: Run) -> str | None:
+    """Return the id of the conversation a run belongs to: of the ``spanscore.session`` block, else from its metadata.
 
     LangGraph copies the ``thread_id`` of ``configurable`` into it; of a chain's ``configurable`` nothing arrives (seen with
     langchain-core 1.7.2), so that there ``metadata={"session_id": …}`` says it.
     """
+    if run.root.session is not None:
+        return safe_text(run.root.session)
+    metadata = _metadata(run)
     for key in _CONVERSATION_KEYS:
         value = metadata.get(key) if metadata else None
         if value is not None:
@@ -153,6 +155,7 @@ def span_data_of(run: Run, span: Span, end_ns: int, attributes: Attributes, erro
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         metadata=(_metadata(run) or {}) if run is run.root else {},
         failed_inside=run is run.root and run.root.failed_inside,
+        conversation_id=conversation_of(run) if run is run.root else None,
     )
 
 
@@ -172,6 +175,7 @@ def facts_of(root: Root, end_ns: int, error: BaseException | None) -> Facts:
         tool_calls=0,
         models=frozenset(),
         scores={},
+        conversation_id=conversation_of(root) or "",
     )
 
 

@@ -89,6 +89,7 @@ class Root(Run):
         broken: an event of it was dropped.
         failed_inside: a step that gets no span ended in error, handled or not.
         counted_texts: ids of its long texts that the inbox has counted.
+        session: id of the conversation, where ``spanscore.session`` gives one; else metadata may.
         detached: the scorer was shut down meanwhile, and the span has left: what comes of it later is not recorded.
         task: the one whose end is the root's, where no end is told (``tasks.own_task``); None where there is none.
     """
@@ -113,6 +114,7 @@ class Root(Run):
         "opened_ns",
         "record_content",
         "sampling",
+        "session",
         "task",
         "trace_state",
     )
@@ -134,6 +136,7 @@ class Root(Run):
         self.may: bool | None = None
         self.opened_ns = 0
         self.record_content = False
+        self.session: str | None = None
         self.expected: Mapping[str, Any] | None = None
         self.history: Any = None
         self.history_step = 0

@@ -1,0 +1,43 @@
+"""Dialects in a box: what reads units, each call of the user's functions among it with a deadline."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from types import SimpleNamespace
+from typing import Any
+
+from spanscore.dialects.extract import Extract
+from spanscore.dialects.registry import DIALECTS
+from spanscore.line.options import Options
+from spanscore.model.foreign import type_name
+from spanscore.model.score import Outcome
+from spanscore.protocols import Dialect
+from spanscore.runtime.timebox import Timebox
+
+__all__ = ["dialects_of"]
+
+
+def dialects_of(options: Options, box: Timebox) -> list[Dialect]:
+    """Return the dialects that are asked, in order: the user's own before the built-in ones."""
+    extract = _within(box, options.extract or Extract())
+    ends = {"score_abandoned": options.score_abandoned, "score_failed": options.score_failed}
+    offered = {"extract": extract, **ends}
+    own = [_boxed(box, dialect) for dialect in DIALECTS.each(options.dialects, **offered)]
+    return [*own, *DIALECTS.each(DIALECTS.built_in, **offered)]
+
+
+def _within(box: Timebox, extract: Extract) -> Extract:
+    """Return the same places, the functions among them with deadlines."""
+    hooks: dict[str, Any] = {}
+    for name in (place.name for place in fields(extract)):
+        if callable(place := getattr(extract, name)):
+            hooks[name] = box.hook(place, f"Extract({name}=…)", Outcome.NO_SAMPLE)
+    return replace(extract, **hooks)
+
+
+def _boxed(box: Timebox, dialect: Dialect) -> Any:
+    kind = type_name(dialect)
+    return SimpleNamespace(
+        claims=box.hook(dialect.claims, f"{kind}.claims", Outcome.NO_SAMPLE),
+        samples=box.hook(dialect.samples, f"{kind}.samples", Outcome.NO_SAMPLE),
+    )

@@ -1,0 +1,55 @@
+"""Metrics that score sessions: which can, and what a session is to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+
+from spanscore.errors import ConfigurationError
+from spanscore.metrics.catalog.registry import by_name
+from spanscore.protocols import Metric
+from spanscore.settings.sessions import Sessions
+from spanscore.units.sessions import SessionBounds
+
+__all__ = ["bounds_of", "checked_session_metrics"]
+
+_MULTI_TURN = "multi_turn"
+
+
+def checked_session_metrics(
+    metrics: Sequence[Metric], of_units: Collection[str], shadows: Iterable[Metric]
+) -> Mapping[str, Metric]:
+    """Return the metrics that score sessions, by name.
+
+    Args:
+        of_units: names of those that score units.
+
+    Raises:
+        ConfigurationError: one scores units, too, takes no conversation, or has a second judge.
+    """
+    named = by_name(metrics)
+    beside = {shadow.name for shadow in shadows}
+    for name, metric in named.items():
+        if name in of_units:
+            raise ConfigurationError(
+                f"{name!r} is among metrics and session_metrics: it scores units or sessions; give one of them another name="
+            )
+        if _MULTI_TURN not in metric.requires:
+            raise ConfigurationError(
+                f"{name!r} cannot score sessions: it takes no conversation (multi_turn), but {_kinds(metric)}"
+            )
+        if name in beside:
+            raise ConfigurationError(
+                f"shadows has {name!r}, which scores sessions; second judges are asked about units alone"
+            )
+    return named
+
+
+def bounds_of(sessions: Sessions) -> SessionBounds:
+    """Return what a session is."""
+    given = {one.name: getattr(sessions, one.name) for one in fields(sessions) if one.name != "idle"}
+    return SessionBounds(idle_ns=int(sessions.idle * 1e9), **given)
+
+
+def _kinds(metric: Metric) -> str:
+    return " and ".join(sorted(metric.requires))

@@ -1,0 +1,32 @@
+"""What ``status()`` tells of a line's scores so far: their means, and what these lack."""
+
+from __future__ import annotations
+
+from spanscore import semconv
+from spanscore.line.build import Line
+from spanscore.monitoring.estimates import MeanInterval
+from spanscore.monitoring.running_mean import ExcludedShare, excluded_so_far, running_mean
+
+__all__ = ["declined_in", "excluded_in", "means_of"]
+
+
+def means_of(line: Line) -> dict[str, MeanInterval | None]:
+    """Return metric → how good its scores are so far; None where there are none, or their scale is open."""
+    if line.telemetry is None:
+        return dict.fromkeys(line.metrics)
+    return {name: running_mean(name, metric.scale, line.telemetry.sums) for name, metric in line.metrics.items()}
+
+
+def excluded_in(line: Line) -> dict[str, ExcludedShare]:
+    """Return metric → what its mean lacks; those that lack nothing, or have no mean, are left out."""
+    if line.telemetry is None:
+        return {}
+    lost, sums = {**line.ledger.lost(), **line.sessions.ledger.lost()}, line.telemetry.sums
+    found = {name: excluded_so_far(name, one.scale, sums, lost[name]) for name, one in line.metrics.items()}
+    return {name: lacking for name, lacking in found.items() if lacking is not None}
+
+
+def declined_in(line: Line) -> dict[str, int]:
+    """Return metric → units that its judge declined; empty without instruments."""
+    found = {} if line.telemetry is None else line.telemetry.sums(semconv.DECLINED)
+    return {dict(labels)[semconv.EVALUATION_NAME]: int(units) for labels, units in found.items()}

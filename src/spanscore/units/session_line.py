@@ -1,0 +1,282 @@
+"""Sessions: samples of turns → conversations → their scores. A population of its own beside the units, in a ledger of its own.
+
+    turn's samples ─▶ gathered (``units/sessions.py``) ─▶ ended ─▶ decided ─▶ handed over ─▶ settled, emitted
+                                          └─▶ goes on: decided, handed over, emitted as provisional
+
+A session is eligible when it has ended, once. What is scored of one that goes on, or that went on after its end, stands
+beside that: on evaluation spans, in no sum and no outcome.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
+from time import monotonic
+from typing import Final, NamedTuple
+
+from spanscore.model.job import Decision, JobResult, SampledUnit
+from spanscore.model.sample import Samples
+from spanscore.model.score import Outcome
+from spanscore.model.span import Facts, Unit, UnitKey
+from spanscore.protocols import Queue, Sampler, Sink
+from spanscore.runtime.clock import steady_ns
+from spanscore.runtime.log import log_internal_error
+from spanscore.units.content_size import size_bytes_of
+from spanscore.units.failures import log_failures
+from spanscore.units.lanes import Lanes
+from spanscore.units.ledger import Ledger
+from spanscore.units.notes import Notes
+from spanscore.units.score_batch import ScoreBatch, has_span
+from spanscore.units.session_ids import SessionIds
+from spanscore.units.sessions import EndedSession, SessionTable, Turn, session_key
+from spanscore.units.span_buffer import SpanBuffer
+
+__all__ = ["SessionLine"]
+
+_NOBODY: Final = UnitKey(0, 0)
+_THE_REST: Final = UnitKey(0, 0)
+"""In flight until, at a shutdown, the last session is out."""
+
+
+class _InWork(NamedTuple):
+    """What is scored: a session at its end, or as it was then."""
+
+    key: UnitKey
+    revision: int
+    provisional: int
+    """Turns so far; 0 = it has ended."""
+
+    @property
+    def counts(self) -> bool:
+        return not self.revision and not self.provisional
+
+
+class SessionLine:
+    """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids`` and ``end``.
+
+    Args:
+        metrics: names of those that score sessions; there may be none.
+        table: gathers their turns.
+        sampler: asked for each session that has ended, or goes on.
+        ledger: of sessions alone.
+        queue: the scorer's.
+        lanes: of the queue.
+        handover: gives chosen sessions to the loop.
+        hold: what leaves, leaves at its pace.
+        sink: one that never raises.
+        post: has something done on the span thread.
+        on_the_way: of a conversation (None = of any), returns the units that have ended and may yet be turns of it.
+        clock: seconds, the loop's.
+        clock_ns: of the span thread.
+
+    Attributes:
+        ids: those that are open, as the application's threads know them.
+        ended: how they ended → sessions.
+        notes: what ``status()`` tells of their scores.
+    """
+
+    def __init__(
+        self,
+        metrics: Iterable[str],
+        *,
+        table: SessionTable,
+        sampler: Sampler,
+        ledger: Ledger,
+        queue: Queue,
+        lanes: Lanes,
+        handover: Callable[[Sequence[SampledUnit]], None],
+        hold: SpanBuffer,
+        sink: Sink,
+        post: Callable[[Callable[[], None]], None],
+        on_the_way: Callable[[str | None], Collection[UnitKey]],
+        most_ids: int = 10_000,
+        clock: Callable[[], float] = monotonic,
+        clock_ns: Callable[[], int] = steady_ns,
+    ) -> None:
+        self._metrics = tuple(metrics)
+        self.table = table
+        self._sampler = sampler
+        self.ledger = ledger
+        self._queue = queue
+        self._lanes = lanes
+        self._handover = handover
+        self._hold = hold
+        self._sink = sink
+        self._post = post
+        self._on_the_way = on_the_way
+        self._clock = clock
+        self._clock_ns = clock_ns
+        self.ids = SessionIds(most_ids)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every session: in a forked child."""
+        self.table.reset()
+        self.ledger.reset()
+        self.ids.reset()
+        self.ended: Counter[str] = Counter()
+        self.notes = Notes()
+        self._ending: dict[str | None, set[UnitKey]] = {}  # None = every session
+        self._over = False
+        self._at_work: dict[_InWork, set[str]] = {}
+        self._leaving: deque[tuple[int, UnitKey]] = deque()
+
+    # --- any thread --------------------------------------------------------------------------------------------
+
+    def end(self, session_id: str) -> bool:
+        """End an open session when the units that have ended are in; False: there is none of this id. Does not block."""
+        known = self.ids.end(session_id)
+        if known:
+            self._post(lambda: self._end_when_whole(session_id))
+        return known
+
+    # --- SampleKeeper ------------------------------------------------------------------------------------------
+
+    def wants(self, facts: Facts) -> bool:
+        """Whether a unit is a turn of a session that may be scored."""
+        return self._sampler.wants_session(facts.conversation_id or "")
+
+    def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
+        """Take in a turn."""
+        session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
+        self.ids.seen(session_id)
+        turn = Turn(session_id, facts.key, root, now_ns if root is None else root.end_ns, samples)
+        self._begin_each(self.table.take(turn, now_ns))
+
+    # --- the tick ----------------------------------------------------------------------------------------------
+
+    def due(self, now_ns: int) -> None:
+        """End what has been idle for long enough, and what was ended and is whole now."""
+        self._begin_each(self.table.due(now_ns))
+        for session_id, waiting in list(self._ending.items()):
+            waiting &= {*self._on_the_way(session_id)}
+            if not waiting:
+                del self._ending[session_id]
+                self._end(session_id, now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next one has been idle for long enough; None while none is open."""
+        return self.table.next_due_ns()
+
+    def in_flight(self) -> set[UnitKey]:
+        """Return the sessions that have ended and are not out yet."""
+        while self._leaving and self._leaving[0][0] <= self._hold.ended:
+            self._leaving.popleft()
+        waiting = {session_key(one) for one in self._ending if one is not None}
+        waiting |= {work.key for work in self._at_work} | {key for _, key in self._leaving}
+        return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
+
+    def end_all(self) -> None:
+        """End every session when the units that have ended are in: at a shutdown."""
+        self._over = True
+        self._ending[None] = {*self._on_the_way(None)}
+        self.due(self._clock_ns())
+
+    def give_up(self) -> None:
+        """End whatever is open as ``shutdown``."""
+        self._over = True
+        for session in self.table.close_all(self._clock_ns()):
+            if _work_of(session.unit).counts:
+                self._enter(session)
+        self._ending.clear()
+        self._at_work.clear()
+        for key in self.ledger.open_units():
+            self.ledger.settle_all(key, Outcome.SHUTDOWN)
+            self._lanes.leave(key)
+
+    def settled(self, result: JobResult) -> None:
+        """Take in scores of a session: count and emit them."""
+        unit, work = result.unit, _work_of(result.unit)
+        open_ones = self._at_work.get(work)
+        if open_ones is None:  # it was given up
+            return
+        scores = [score for score in result.scores if score.metric in open_ones]
+        open_ones -= {score.metric for score in scores}
+        if work.counts:
+            for score in scores:
+                self.ledger.settle(work.key, score.metric, score.outcome, score.stratum)
+            self._lanes.settle(work.key, [score.metric for score in scores])
+        self.notes.scored(unit.key, scores)
+        log_failures(scores)
+        if emitted := [score for score in scores if has_span(score)]:
+            batch = ScoreBatch(self._sink, unit, emitted)
+            self._hold.enqueue(batch, batch.spans)
+        if result.over:
+            self._finish(work)
+
+    def _finish(self, work: _InWork) -> None:
+        del self._at_work[work]
+        if work.counts:
+            self.ledger.settle_all(work.key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
+            self._lanes.leave(work.key)
+        self._leaving.append((self._hold.queued, work.key))  # it is out when all that is queued now has left
+
+    def _end_when_whole(self, session_id: str) -> None:
+        self._ending[session_id] = {*self._on_the_way(session_id)}
+        self.due(self._clock_ns())
+
+    def _end(self, session_id: str | None, now_ns: int) -> None:
+        if session_id is None:
+            self._begin_each(self.table.close_all(now_ns))
+        elif (ended := self.table.end(session_id, now_ns)) is not None:
+            self._begin_each([ended])
+
+    def _begin_each(self, sessions: Iterable[EndedSession]) -> None:
+        for session in sessions:
+            try:
+                self._begin(session)
+            except Exception as error:  # noqa: BLE001  (the other sessions go on, and this one ends)
+                log_internal_error("decide on a session", error)
+                self.ledger.settle_all(session.key, Outcome.INCOMPLETE)
+
+    def _begin(self, session: EndedSession) -> None:
+        work = _work_of(session.unit)
+        if not work.provisional:
+            self.ids.ended(session.id)
+        taken = self._enter(session) if work.counts else self._taken(session)
+        if work in self._at_work or not taken:
+            return
+        if session.whole is not None:
+            self._lose(work, taken, Outcome.INCOMPLETE, session.whole, session.unit.key)
+            return
+        roomy = self._lanes.with_room(taken)
+        held = size_bytes_of(session.unit, session.samples)
+        if not roomy or not self._queue.reserve(held):
+            self._lose(work, taken, Outcome.SHUTDOWN if self._over else Outcome.QUEUE_FULL)
+            return
+        self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
+        chosen = {name: taken[name] for name in roomy}
+        self._at_work[work] = set(chosen)
+        if work.counts:
+            self._lanes.enter(work.key, chosen, held)
+        self._handover([SampledUnit(session.unit, chosen, session.samples, held, self._clock(), -inf, redacted=True)])
+
+    def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
+        """Make a session that has ended eligible, and return the decisions of the metrics that take it; the others end."""
+        taken = self._taken(session)
+        self.ended[session.end] += 1
+        self.ledger.enter(session.key)
+        for name in self._metrics:
+            if name not in taken:
+                self.ledger.settle(session.key, name, Outcome.NOT_SAMPLED)
+        self.ledger.choose(session.key, taken)
+        return taken
+
+    def _taken(self, session: EndedSession) -> Mapping[str, Decision]:
+        decisions = {name: self._sampler.session(session.id, name) for name in self._metrics}
+        return {name: decision for name, decision in decisions.items() if decision.take}
+
+    def _lose(
+        self, work: _InWork, metrics: Iterable[str], outcome: Outcome, reason: str = "", unit: UnitKey = _NOBODY
+    ) -> None:
+        if work.counts:
+            for name in metrics:
+                self.ledger.settle(work.key, name, outcome)
+                if reason:
+                    self.notes.reasons[name, outcome] = reason, unit
+
+
+def _work_of(unit: Unit) -> _InWork:
+    assert unit.session is not None
+    return _InWork(unit.session.key, unit.revision, unit.session.turns if unit.is_provisional else 0)

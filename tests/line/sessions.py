@@ -1,0 +1,35 @@
+"""Conversations for tests: a metric that counts what the user said, and talks that are turns of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.live import Trace, model
+
+from spanscore import session
+from spanscore.metrics import BaseMetric, Finding
+
+
+class Turns(BaseMetric):
+    """Instant: how many things the user said, of ten."""
+
+    name = "turns"
+    requires = {"multi_turn": ()}  # noqa: RUF012
+
+    def __init__(self, name: str = "turns") -> None:
+        self.name = name
+
+    async def measure(self, sample: Any) -> Finding:
+        return Finding(value=sum(message.type == "human" for message in sample.user_input) / 10)
+
+
+def talk(scorer: Any, session_id: str, turns: int = 2, *, first: int = 1) -> None:
+    """Some turns of a conversation, none of which brings those before it along."""
+    for turn in range(first, first + turns):
+        with session(session_id):
+            model(f"answer {turn}").invoke(f"question {turn}", config={"callbacks": [scorer.handler]})
+
+
+def evaluations(trace: Trace, metric: str = "turns") -> list[Any]:
+    """The evaluation spans of a metric, as they came."""
+    return [span for span in trace.evaluations if span.name == f"evaluation {metric}"]
