@@ -448,6 +448,13 @@ def test_every_shape_reads_the_same_after_its_way_through_the_sdk(shape: str) ->
     assert there == row.dialect.samples(unit(*row.runs))
 
 
+def test_a_turn_that_waits_to_be_resumed_is_no_other_that_has_no_sample() -> None:
+    samples = {name: row.dialect.samples(unit(*row.runs)) for name, row in SHAPES.items()}
+
+    waiting = {"an interrupted turn", "an interrupted turn that says so in its output"}
+    assert {name for name, made in samples.items() if made.interrupted} == waiting
+
+
 def test_what_was_expected_fills_the_reference_fields() -> None:
     expected = {
         "reference": "r",

@@ -10,6 +10,8 @@ from spanscore.units.sessions import session_key
 
 GONE = "the conversation went on after its end, and its turns do not bring along what was said before"
 LOST = Samples(outcome=Outcome.QUEUE_FULL, reason="no place")
+WAITS = "the last turn of the conversation was interrupted, and has not been resumed"
+INTERRUPTED = Samples(outcome=Outcome.NO_SAMPLE, reason="it waits", interrupted=True)
 FILTERED = Samples(outcome=Outcome.FILTERED, reason="the filter left it out")
 
 
@@ -197,6 +199,20 @@ def test_a_conversation_of_which_nothing_is_there_says_so():
     ended = subject.end("talk", 0)
 
     assert (ended.samples.outcome, ended.whole is None) == (Outcome.INCOMPLETE, False)
+
+
+def test_a_turn_that_was_interrupted_is_missed_until_it_is_resumed():
+    subject = table()
+
+    for id, said in (
+        ("waits", [short(1), INTERRUPTED]),
+        ("goes on", [INTERRUPTED, short(1)]),
+        ("begins", [INTERRUPTED]),
+    ):
+        taken(subject, *(turn(n, one, id=id) for n, one in enumerate(said)))
+
+    told = {one.id: (one.whole, one.samples.outcome) for one in subject.close_all(0)}
+    assert told == {"waits": (WAITS, None), "goes on": (None, None), "begins": (WAITS, Outcome.INCOMPLETE)}
 
 
 def test_a_turn_that_the_filter_left_out_is_not_missed():

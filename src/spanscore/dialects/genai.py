@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spanscore import semconv
 from spanscore.codec.messages import ASSISTANT, SYSTEM, is_message, role_of
@@ -68,15 +68,19 @@ class GenAIDialect:
             return no_sample("the unit's root never arrived")
         ended = _run_end(unit, root)
         if ended in _UNFINISHED and not (ended == "abandoned" and self.score_abandoned):
-            return no_sample(_UNFINISHED[ended])
+            return _unfinished(ended)
         nothing = _no_content(unit)
         if nothing is not None:
             log_once(nothing.reason, f"{nothing.reason}. {nothing.remedy}")
             return no_sample(nothing.reason)
         view = _view(unit, root, score_failed=self.score_failed)
         if isinstance(view.output.value, dict) and "__interrupt__" in view.output.value:
-            return no_sample(_UNFINISHED[semconv.INTERRUPTED])
+            return _unfinished(semconv.INTERRUPTED)
         return samples_of(view, self.extract)
+
+
+def _unfinished(ended: str) -> Samples:
+    return replace(no_sample(_UNFINISHED[ended]), interrupted=ended == semconv.INTERRUPTED)
 
 
 def _no_content(unit: Unit) -> NoContent | None:

@@ -170,6 +170,7 @@ class Samples:
         looked_in: field → where it was looked for, for the error of a missing one.
         source: how the less sure of question and answer was found (``dialects.turn.Source``); None where no search was made.
         retrieved_unused: documents that were retrieved and are no contexts; None where no run retrieved any.
+        interrupted: there is none yet: the turn waits, and the run that resumes it will have its sample.
     """
 
     single: SingleTurnSample | None = None
@@ -179,6 +180,7 @@ class Samples:
     looked_in: tuple[tuple[str, str], ...] = ()
     source: str | None = None
     retrieved_unused: int | None = None
+    interrupted: bool = False
 
     @classmethod
     def of(cls, sample: Sample) -> Samples:

@@ -35,7 +35,8 @@ class Turn(NamedTuple):
         id: of the conversation, as the application gave it.
         root: without content; None where it never arrived.
         end_ns: when it ended, since the epoch: turns stand in that order, whenever they come.
-        samples: redacted; with an outcome, of a turn that has none. One that was ``filtered`` is left out, and not missed.
+        samples: redacted; with an outcome, of a turn that has none. One that was ``filtered`` is left out, and not missed;
+            one that was interrupted is missed until a later one goes on.
     """
 
     id: str
@@ -71,6 +72,7 @@ class OpenSession:
     _root: SpanData | None = None
     _references: dict[str, tuple[int, str]] = field(default_factory=dict)
     _gap: tuple[int, Outcome] | None = None
+    _waits_ns: int = -1
 
     @property
     def name(self) -> str:
@@ -104,7 +106,9 @@ class OpenSession:
         self.unscored += 1
         self._link(turn)
         outcome = turn.samples.outcome
-        if outcome is not None and outcome is not Outcome.FILTERED:
+        if turn.samples.interrupted:
+            self._waits_ns = max(self._waits_ns, turn.end_ns)
+        elif outcome is not None and outcome is not Outcome.FILTERED:
             self._gap = max(self._gap or (0, outcome), (turn.end_ns, outcome))
         elif outcome is None and (said := segment_of(turn.samples, turn.end_ns)):
             self._insert(said)
@@ -119,6 +123,8 @@ class OpenSession:
         """
         if self._gap is not None and not (heals and self._gap[0] < self._brought_ns):
             return f"a turn of the conversation has no sample: {self._gap[1]}"
+        if self._waits_ns > max((one.end_ns for one in self._segments), default=-1):
+            return "the last turn of the conversation was interrupted, and has not been resumed"
         if self.past is not None and not self._is_back(self.past):
             return "the conversation went on after its end, and its turns do not bring along what was said before"
         return None
@@ -136,7 +142,7 @@ class OpenSession:
         if messages:
             references: dict[str, Any] = {name: json.loads(text) for name, (_, text) in self._references.items()}
             return Samples(multi=MultiTurnSample(user_input=messages, **references))
-        if self._gap is None:
+        if self._gap is None and self._waits_ns < 0:
             return Samples(outcome=Outcome.FILTERED, reason="the filter left out every turn of the conversation")
         return Samples(outcome=Outcome.INCOMPLETE, reason="no turn of the conversation has a sample")
 
