@@ -18,9 +18,11 @@ from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
 from spanscore.errors import ConfigurationError
 from spanscore.metrics import ExactMatch
+from spanscore.model.label import HumanLabel
 from spanscore.model.span import UnitKey
 from spanscore.monitoring.calibration_file import read_calibration
 from spanscore.sinks.evaluation_span import EvaluationSpans
+from spanscore.sinks.label_span import LabelSpans
 
 SERIES = "1+abc/judge/1"
 COUNTS = {(True, True): 60, (True, False): 6, (False, True): 5, (False, False): 20}
@@ -119,6 +121,23 @@ def test_live_units_are_found_on_their_spans_and_count_by_their_probability() ->
 
     assert found["sensitivity"]["value"] == pytest.approx(120 / 126)
     assert found["window"]["raw"]["value"] == pytest.approx(130 / 156)
+
+
+def test_labels_that_are_on_spans_are_read_from_there_the_last_word_of_each() -> None:
+    spans = list[ReadableSpan]()
+    for number, (human, judge) in enumerate(labels_of(COUNTS), 1):
+        memory, key = Memory(), UnitKey(number, number)
+        EvaluationSpans(memory.providers).emit(at(key), [score(value=float(judge), probability=1.0, series=SERIES)])
+        for when_ns, value in ((1, not human), (2, human)):
+            said = HumanLabel(name="review", value=value, quality=float(value), unit=key, when_ns=when_ns)
+            LabelSpans(memory.providers).write(said)
+        spans += memory.spans
+    Path("spans.jsonl").write_text(json_line(spans))
+
+    found = told("spans.jsonl", "-m", "faithfulness")
+
+    assert found["counts"] == {"true_pass": 60, "false_fail": 6, "false_pass": 5, "true_fail": 20}
+    assert "no label named 'other'" in error_of("spans.jsonl", "-m", "faithfulness", "--label", "other")
 
 
 def labels_of(counts: Mapping[tuple[bool, bool], int]) -> list[tuple[bool, bool]]:

@@ -1,4 +1,4 @@
-"""What a judge said of labelled samples, wherever it stands: in the lines themselves, in rows of ``score``, on spans."""
+"""What people and a judge said of the same samples, wherever it stands: in lines of labels, in rows of ``score``, on spans."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from typing import NamedTuple, TypeVar
 
 from spanscore.cli._lines import stored_spans
 from spanscore.codec.content_hash import content_hash
+from spanscore.codec.labelled import of_name
 from spanscore.dataset.rows import Row, read_rows, row_key
 from spanscore.errors import ConfigurationError
-from spanscore.model.label import Judged, LabelledSample
-from spanscore.model.score import Scale
+from spanscore.model.label import HumanLabel, Judged, LabelledSample
+from spanscore.model.score import UNIT_INTERVAL, Scale
+from spanscore.model.span import UnitKey
+from spanscore.report.labels import PersonLabel, labels
 from spanscore.report.rows import ReportRow, unit_name
 from spanscore.report.spans import Spans
 
 _R = TypeVar("_R", Row, ReportRow)
 
-__all__ = ["JudgeVerdict", "JudgeVerdicts", "verdicts_in_lines", "verdicts_in_scores"]
+__all__ = [
+    "JudgeVerdict",
+    "JudgeVerdicts",
+    "holds_spans",
+    "labelled_on_spans",
+    "verdicts_in_lines",
+    "verdicts_in_scores",
+]
 
 
 class JudgeVerdict(NamedTuple):
@@ -54,6 +64,48 @@ class JudgeVerdicts:
         return JudgeVerdicts(tuple(labelled), tuple(one for one in self.window if one.series == series))
 
 
+def holds_spans(path: Path) -> bool:
+    """Return whether a file holds OTLP-JSON lines; neither rows nor labels do.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            first = json.loads(next((line for line in lines if line.strip()), "null"))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError:
+        return False  # rows may be cells
+    return isinstance(first, dict) and "resourceSpans" in first
+
+
+def labelled_on_spans(path: Path, name: str | None) -> list[LabelledSample]:
+    """Return what people said of units, as the label spans of a file tell: the last word of each annotator.
+
+    A label whose quality is at least .5 is a pass; one that is on no scale is left out.
+
+    Args:
+        name: of the labels; None = they are all of one.
+
+    Raises:
+        ConfigurationError: there are none, or of several names.
+    """
+    with stored_spans(str(path)) as spans:
+        said = [(unit, one) for unit, of_unit in labels(Spans.read(spans)).items() for one in of_unit]
+    found = [_labelled(place, unit, one) for place, (unit, one) in enumerate(said, 1) if one.quality is not None]
+    if not found:
+        raise ConfigurationError(f"{path} holds no labels: give a file of them, and this one as --scores")
+    return of_name(found, name, path)
+
+
+def _labelled(place: int, unit: str, said: PersonLabel) -> LabelledSample:
+    trace, span = unit.split("/")
+    key, passed = UnitKey(int(trace, 16), int(span, 16)), (said.quality or 0.0) >= UNIT_INTERVAL.pass_at
+    label = HumanLabel(name=said.name, value=passed, annotator=said.annotator, when_ns=said.when_ns, unit=key)
+    return LabelledSample(line=place, sample=None, human=passed, judged={}, group=trace, label=label)
+
+
 def verdicts_in_lines(samples: Iterable[LabelledSample], metric: str, scale: Callable[[], Scale]) -> JudgeVerdicts:
     """Return what ``scores`` of the lines say; ``scale`` is asked where a value has no label.
 
@@ -71,7 +123,7 @@ def verdicts_in_scores(path: Path, samples: Sequence[LabelledSample], metric: st
     Raises:
         ConfigurationError: it cannot be read, or holds no verdict of the metric.
     """
-    return _on_spans(path, samples, metric) if _holds_spans(path) else _in_rows(path, samples, metric)
+    return _on_spans(path, samples, metric) if holds_spans(path) else _in_rows(path, samples, metric)
 
 
 def _of_line(judged: Judged | None, scale: Callable[[], Scale]) -> JudgeVerdict | None:
@@ -82,17 +134,6 @@ def _of_line(judged: Judged | None, scale: Callable[[], Scale]) -> JudgeVerdict 
         known = scale()
         label = known.label(known.quality(judged.value))
     return None if label is None else JudgeVerdict(label == "pass", judged.series)
-
-
-def _holds_spans(path: Path) -> bool:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            first = json.loads(next((line for line in lines if line.strip()), "null"))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError:
-        return False  # rows may be cells
-    return isinstance(first, dict) and "resourceSpans" in first
 
 
 def _of_metric(path: Path, metric: str, rows: Iterable[_R]) -> list[_R]:

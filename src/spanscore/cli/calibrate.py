@@ -13,7 +13,13 @@ import typer
 from rich.text import Text
 
 from spanscore.cli._config_report import valid
-from spanscore.cli._verdicts import JudgeVerdicts, verdicts_in_lines, verdicts_in_scores
+from spanscore.cli._verdicts import (
+    JudgeVerdicts,
+    holds_spans,
+    labelled_on_spans,
+    verdicts_in_lines,
+    verdicts_in_scores,
+)
 from spanscore.codec.labelled import passes, read_labelled
 from spanscore.errors import ConfigurationError, writing
 from spanscore.line.tables import Fitting
@@ -32,9 +38,9 @@ def calibrate(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="LABELS.jsonl",
-            help='Samples with what a human said, a line each: {"human": true, "user_input": …, "response": …}; or the '
-            "annotations of ragas.",
+            metavar="LABELS.jsonl|SPANS.jsonl",
+            help='Samples with what a human said, a line each: {"human": true, "user_input": …, "response": …}; the '
+            "annotations of ragas; or spans (OTLP-JSON lines) with labels, beside the scores of the same units.",
         ),
     ],
     metric: Annotated[str, typer.Option("--metric", "-m", help="Whose judge, by the name that its scores have.")],
@@ -69,7 +75,10 @@ def calibrate(
     passed or failed, and a judge that tells the two hardly apart.
     """
     scale = _scale_of(metric, config)
-    samples = read_labelled(file, metric=metric, name=label)
+    if holds_spans(file):
+        samples, scores = labelled_on_spans(file, label), scores or file
+    else:
+        samples = read_labelled(file, metric=metric, name=label)
     said = verdicts_in_lines(samples, metric, scale) if scores is None else verdicts_in_scores(scores, samples, metric)
     found = _found(file, metric, samples, said.of(_series(said, series)), scale)
     path = _written(found, out)

@@ -21,7 +21,7 @@ from spanscore.model.label import HumanLabel, HumanValue, Judged, LabelledSample
 from spanscore.model.score import Label, Scale
 from spanscore.model.span import UnitKey
 
-__all__ = ["DEFAULT_NAME", "labelled_records", "labels_in", "passes", "read_labelled"]
+__all__ = ["DEFAULT_NAME", "labelled_records", "labels_in", "of_name", "passes", "read_labelled"]
 
 DEFAULT_NAME = "user_feedback"
 """Of a label that has no ``name``."""
@@ -92,7 +92,7 @@ def read_labelled(path: str | Path, *, metric: str | None = None, name: str | No
         return annotations
     lines = enumerate(text.split("\n"), 1)  # splitlines() would split a text that holds U+2028, too
     read = _read(((number, line) for number, line in lines if line.strip()), path)
-    return _last_of_each(_of_name(read, name, path))
+    return _last_of_each(of_name(read, name, path))
 
 
 def labelled_records(records: Iterable[Any]) -> list[LabelledSample]:
@@ -137,6 +137,20 @@ def _placed(label: HumanLabel) -> HumanLabel:
     return label
 
 
+def of_name(read: list[LabelledSample], name: str | None, path: str | Path) -> list[LabelledSample]:
+    """Return the labels of one name; None = they are all of one.
+
+    Raises:
+        ConfigurationError: they are of several, or none is of it.
+    """
+    names = sorted({one.label.name for one in read if one.label is not None})
+    if name is None and len(names) > 1:
+        raise ConfigurationError(f"{path} holds labels of several names, choose one: {', '.join(names)}")
+    if name is not None and name not in names:
+        raise ConfigurationError(f"{path} holds no label named {name!r}; there are: {', '.join(names)}")
+    return [one for one in read if name is None or (one.label is not None and one.label.name == name)]
+
+
 def _word(human: str) -> bool:
     passed = _WORDS.get(human.strip().lower())
     if passed is None:
@@ -159,15 +173,6 @@ def _wrong_lines(path: str | Path, faults: list[str]) -> ConfigurationError:
     more = [f"  and {len(faults) - _NAMED} more"] if len(faults) > _NAMED else []
     count = f"{len(faults)} wrong line{'s' if len(faults) > 1 else ''}"
     return ConfigurationError("\n".join([f"{path}: {count}", *faults[:_NAMED], *more]))
-
-
-def _of_name(read: list[LabelledSample], name: str | None, path: str | Path) -> list[LabelledSample]:
-    names = sorted({one.label.name for one in read if one.label is not None})
-    if name is None and len(names) > 1:
-        raise ConfigurationError(f"{path} holds labels of several names, choose one: {', '.join(names)}")
-    if name is not None and name not in names:
-        raise ConfigurationError(f"{path} holds no label named {name!r}; there are: {', '.join(names)}")
-    return [one for one in read if name is None or (one.label is not None and one.label.name == name)]
 
 
 def _last_of_each(read: list[LabelledSample]) -> list[LabelledSample]:
