@@ -56,13 +56,12 @@ def fenced(evidence: Any) -> str:
     """Return evidence as JSON between tags; what looks like a tag inside it is escaped (``\\u003c``)."""
     # Compact, and no line breaks at the tags: a sixth of the tokens around a short question and answer.
     text = json.dumps(evidence, ensure_ascii=False, default=str, separators=(",", ":"))
-    # A lone surrogate (a cut emoji) has no UTF-8 form: providers' clients raise on it.
-    text = text.encode("utf-8", "replace").decode("utf-8")
     return f"<evidence>{_without_tags(text)}</evidence>"
 
 
 def _without_tags(text: str) -> str:
-    """Return JSON in which nothing looks like a tag."""
+    """Return JSON in which nothing looks like a tag, and which has a UTF-8 form: without a lone surrogate (a cut emoji)."""
+    text = text.encode("utf-8", "replace").decode("utf-8")  # providers' clients raise on one
     return _TAG.sub(lambda bracket: f"{chr(92)}u{ord(bracket[0]):04x}", text)
 
 
