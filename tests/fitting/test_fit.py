@@ -159,6 +159,17 @@ def test_labels_without_a_sample_teach_nothing_and_are_told() -> None:
     assert "5 of 65 labels are left out: no sample stands beside the label" in fitted.notes
 
 
+def test_an_equal_sample_does_not_teach_and_test_at_once() -> None:
+    given = [*labels(60), *(label._replace(line=label.line + 60, group="later") for label in labels(10))]
+
+    fitted = polite(Pupil()).fit_sync(given)
+
+    assert sum(fitted.labels) == 60
+    assert any(
+        note.startswith("10 of 70 labels are left out: an equal sample stands before it") for note in fitted.notes
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "step"),
     [

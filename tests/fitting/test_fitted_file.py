@@ -14,6 +14,7 @@ from spanscore.judges.render import render
 from spanscore.line.configuration import Configuration
 from spanscore.metrics import AspectCritic, Rubrics
 from spanscore.metrics.catalog.configured import metrics_of
+from spanscore.model.label import HumanLabel
 from spanscore.model.prompt import Example
 from spanscore.settings.reading import read_settings
 
@@ -31,6 +32,19 @@ def test_the_file_is_the_fitted_metric(file: Path) -> None:
     loaded = polite(Pupil(), prompts={"file": str(file)})
 
     assert (loaded.series, loaded.steps) == (fitted.series, fitted.metric.steps)
+
+
+def test_a_cut_emoji_in_a_demonstration_is_no_other_series(tmp_path: Path) -> None:
+    said = HumanLabel(name="polite", value=True, comment="\ud83d")
+    given = [label._replace(label=said) for label in labels(150)]
+    fitted = polite(Pupil()).fit_sync(given)
+    fitted.save(tmp_path / "fitted.json")
+
+    loaded = polite(Pupil(), prompts={"file": tmp_path / "fitted.json"})
+
+    assert fitted.kept
+    assert loaded.series == fitted.series
+    assert render(loaded.steps["critique"].prompt({})).system.encode()
 
 
 def test_where_nothing_is_kept_the_file_is_the_unchanged_metric(tmp_path: Path) -> None:

@@ -175,13 +175,16 @@ async def lessons_of(metric: Teachable, labels: Sequence[LabelledSample]) -> Les
             its scale's.
     """
     step = verdict_step(metric)
-    lessons, left_out = list[Lesson](), Counter[str]()
+    lessons, seen, left_out = list[Lesson](), set[str](), Counter[str]()
     for label, verdict in zip(labels, _verdicts(metric, labels), strict=True):
         if label.sample is None:
             left_out["no sample stands beside the label"] += 1
         elif (evidence := await _shown(metric, label.sample)) is None:
             left_out[f"{metric.name} asks nothing about such a sample"] += 1
+        elif (shown := fenced(evidence)) in seen:
+            left_out["an equal sample stands before it, and may not teach and test at once"] += 1
         else:
+            seen.add(shown)
             lessons.append(_lesson(step, label, label.sample, evidence, verdict))
     notes = [f"{count} of {len(labels)} labels are left out: {why}" for why, count in left_out.items()]
     long = sum(lesson.example is None for lesson in lessons)
@@ -197,7 +200,7 @@ def _lesson(
     comment = label.label.comment if label.label else None
     output: dict[str, Any] = {step.reason: comment} if step.reason and comment else {}
     example = Example(evidence, {**output, step.verdict: verdict})
-    group: Hashable = shown if label.group is None else ("group", label.group)  # equal samples are one group
+    group: Hashable = ("line", label.line) if label.group is None else ("group", label.group)
     return Lesson(sample, evidence, verdict, group, example if len(shown) <= _MOST_SHOWN else None)
 
 
