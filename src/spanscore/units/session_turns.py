@@ -80,8 +80,10 @@ def joined(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
     covered = _covered([mark for one in gathered for mark in one.marks], turn.marks[: turn.own])
     if covered is None:
         return [*gathered, turn.cut(turn.own_message) if turn.own_message else turn]
-    after = _after(turn, covered)
-    if sum(one.count for one in gathered) > after:  # of tools it shows more than the history does
+    shown = sum(one.count for one in gathered)
+    if shown > covered and shown > (
+        after := _after(turn, covered)
+    ):  # it has calls of tools that the history is without
         return [*gathered, replace(turn.cut(after), brought=True)]
     return [replace(turn, brought=turn.exchanges > 1)]
 
@@ -128,7 +130,9 @@ def _segment(messages: Sequence[Message], own_message: int, end_ns: int) -> Segm
 
 def _plain(message: Message) -> dict[str, Any]:
     """Return a message for JSON; arguments and metadata of a sample that was made by hand may hold anything."""
-    plain = {**dict(message), "metadata": jsonable(message.metadata)}
+    plain = dict(message)
+    if message.metadata is not None:
+        plain["metadata"] = jsonable(message.metadata)
     if isinstance(message, AIMessage) and message.tool_calls:
         plain["tool_calls"] = [{**dict(call), "args": jsonable(call.args)} for call in message.tool_calls]
     return plain
@@ -146,11 +150,11 @@ def _exchanges(messages: Sequence[Message]) -> list[int]:
 
 
 def _mark(message: Message) -> int | None:
-    """Return a hash of what was spoken, whatever white space is between its words; None where nothing was."""
-    words = message.content.split()
-    if isinstance(message, ToolMessage) or not (words or isinstance(message, HumanMessage)):
+    """Return a hash of what was spoken, whatever white space is around it; None where nothing was."""
+    text = message.content.strip()
+    if isinstance(message, ToolMessage) or not (text or isinstance(message, HumanMessage)):
         return None
-    return hash((message.type, " ".join(words)))
+    return hash((message.type, text))
 
 
 def _covered(gathered: Sequence[int], history: Marks) -> int | None:
@@ -187,7 +191,7 @@ def _resumes(before: Segment, turn: Segment) -> bool:
 
 def _same(one: Message, other: Message) -> bool:
     calls = [[(call.name, call.id, call.args) for call in getattr(m, "tool_calls", None) or ()] for m in (one, other)]
-    return one.type == other.type and one.content.split() == other.content.split() and calls[0] == calls[1]
+    return one.type == other.type and one.content.strip() == other.content.strip() and calls[0] == calls[1]
 
 
 def _answers(message: ToolMessage, caller: AIMessage) -> bool:
