@@ -17,10 +17,10 @@ from tests.live import QUESTION, Grounded, a_line, identity_holds, rag
 from tests.runtime.test_fork import in_child
 from tests.servers.server import poll
 
-from spanscore import Canary, ConfigurationError, OnlineScorer
+from spanscore import Budget, Canary, ConfigurationError, OnlineScorer
 from spanscore.judges import judge
 from spanscore.judges.asker import asker
-from spanscore.line.canary import CanaryRuns
+from spanscore.line.canary import CanaryRuns, asked_as
 from spanscore.line.canary_cases import CanaryCase
 from spanscore.metrics import AspectCritic, BaseMetric, Finding
 from spanscore.model.sample import Samples, SingleTurnSample
@@ -175,6 +175,21 @@ def test_a_cache_does_not_answer_for_the_judge(tmp_path: Path) -> None:
     assert len(model.seen) == 6
 
 
+def test_what_it_costs_is_the_budgets_and_makes_no_unit_seem_dearer(tmp_path: Path) -> None:
+    reader = InMemoryMetricReader()
+    critic = AspectCritic(judge(PlainModel()), name="says", definition="Is it polite?")
+    options = {"budget": [Budget(calls=100, per="1h")], "meter_provider": MeterProvider(metric_readers=[reader])}
+    with a_line(critic, canary=labelled(tmp_path, count=3), **options) as (scorer, _):
+        score_one(scorer)
+        run(scorer)
+        purse = scorer._line.purse
+        assert purse is not None
+
+        assert {name: paid.spent.calls for name, paid in purse.paid().items()} == {"says": 1, "says canary": 3}
+        assert scorer.status().budgets[0].spent == 4
+        assert points(reader)["spanscore.judge.calls", ""] == 4
+
+
 def test_a_redactor_sees_what_a_judge_does_and_the_filter_is_for_live_units(tmp_path: Path) -> None:
     says = Says()
     options = {"redactor": lambda text: text.replace("r", "*"), "keep": lambda _: False}
@@ -290,7 +305,7 @@ def runs_of(says: Says, clock: Clock, folder: Path, cases: int = 2, **more: Any)
         every_s=3_600,
         first=FirstAnswers(folder / "baseline.json"),
         lock=ProcessLock(folder / "baseline.json.lock"),
-        evaluation=Evaluation(metrics),
+        evaluation=Evaluation({asked_as("says"): says}),
         prepare=prepare,
         record=lambda _: None,
         sleep=clock.sleep,

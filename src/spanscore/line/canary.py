@@ -42,7 +42,7 @@ from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.settings.canary import Canary
 
-__all__ = ["CanaryRuns", "CanaryStatus", "as_judges_see", "canary_runs", "points_of"]
+__all__ = ["CanaryRuns", "CanaryStatus", "as_judges_see", "asked_as", "canary_runs", "points_of"]
 
 _FIRST_S: Final = (10.0, 60.0)
 """When the first run begins, after the first unit: not in the burst of a start, and not with all replicas at once."""
@@ -117,7 +117,7 @@ class CanaryRuns:
         every_s: from the start of one run to that of the next.
         first: what the judges said first.
         lock: of the one process that has runs.
-        evaluation: asks them.
+        evaluation: asks them, each by the name under which its questions wait and are paid for (``asked_as``).
         prepare: gives the samples as a judge may see them.
         record: told of each score, in the stratum ``canary``.
         sleep: waits for so many seconds.
@@ -208,10 +208,12 @@ class CanaryRuns:
 
     async def _ask_each(self, cases: Iterator[CanaryCase], answers: Mapping[str, dict[str, float]]) -> None:
         for case in cases:
-            job = Job(_unit_of(case), await self._prepare(case.sample), dict.fromkeys(self._metrics, _ALWAYS))
+            names = {asked_as(name): name for name in self._metrics}
+            job = Job(_unit_of(case), await self._prepare(case.sample), dict.fromkeys(names, _ALWAYS))
             async with aclosing(self._evaluation.each(job)) as scores:
                 async for score in scores:
-                    self._take(score, case, answers[score.metric])
+                    name = names[score.metric]
+                    self._take(replace(score, metric=name), case, answers[name])
 
     def _take(self, score: Score, case: CanaryCase, answers: dict[str, float]) -> None:
         """Take an answer; one that is not there, or is a fallback's, says nothing of the judge."""
@@ -257,6 +259,14 @@ class CanaryRuns:
         return {(id(self), name): _point(self._metrics[name], run) for name, run in self._last.items() if run.is_enough}
 
 
+def asked_as(metric: str) -> str:
+    """Return the name in which a canary asks for a metric.
+
+    In the metric's own, units would wait behind its questions, and seem dearer to what paces the budget.
+    """
+    return f"{metric} {semconv.STRATUM_CANARY}"
+
+
 def _unit_of(case: CanaryCase) -> Unit:
     """Return a unit that is none, named after the content."""
     return Unit(UnitKey(int(case.key, 16), 1), ())
@@ -300,7 +310,7 @@ def canary_runs(
         every_s=canary.every_s,
         first=FirstAnswers(canary.baseline_path),
         lock=ProcessLock(canary.lock_path),
-        evaluation=evaluation(watched),
+        evaluation=evaluation({asked_as(name): metric for name, metric in watched.items()}),
         prepare=prepare,
         record=(lambda _: None) if telemetry is None else partial(telemetry.record, None),
     )
