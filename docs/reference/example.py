@@ -37,6 +37,7 @@ _GIVEN: Final[Mapping[str, str]] = {
     "sampling.rules[].rate": "0.5",
     "sampling.rules[].when.score.metric": "string_presence",
     "sampling.rules[].when.score.below": "0.5",
+    "sampling.feedback.rate": "0.5",
     "alerts.<metric>.baseline": "0.85",
     "canary.file": '"labelled.jsonl"',
     "serve.forward.endpoint": '"http://127.0.0.1:14318"',
@@ -49,7 +50,7 @@ _NAMED: Final = {
     ("<metric>", "alerts"): "faithfulness",
     ("<model>", "judge"): "gpt-4o-mini",
 }
-_OPTIONAL: Final = ("serve_metrics", "serve.forward", "serve.tls", "canary")
+_OPTIONAL: Final = ("serve_metrics", "serve.forward", "serve.tls", "canary", "sampling.feedback")
 """Sections that are not there by default."""
 _ONE_OF: Final = ("alerts.<metric>.baseline.",)
 """Keys of sections that may stand in the place of a value: what that means says it."""

@@ -8,7 +8,7 @@ import pytest
 from tests.line.test_feedback import answered
 from tests.live import ANSWER, Failing, Grounded, Held, a_line, identity_holds
 
-from spanscore import FeedbackSampling, semconv
+from spanscore import ConfigurationError, FeedbackSampling, semconv
 from spanscore.model.job import Decision
 from spanscore.model.sample import Samples, SingleTurnSample
 from spanscore.model.span import Facts
@@ -198,7 +198,15 @@ def test_the_oldest_makes_room() -> None:
     assert [kept.was_kept(unit.key) for unit in units] == [True] * (10 - len(kept)) + [False] * len(kept)
 
 
-@pytest.mark.parametrize("wrong", [{"rate": 0}, {"rate": 1.5}, {"rate": 0.5, "within": 0}, {"rate": 0.5, "below": 2}])
-def test_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="validation error"):
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"rate": 0}, "rate"),
+        ({"rate": 1, "below": 2}, "below"),
+        ({"rate": 1, "within": "soon"}, "within"),
+        ({"rate": 1, "max_bytes": 0}, "max_bytes"),
+    ],
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
         FeedbackSampling(**wrong)

@@ -43,6 +43,7 @@ BASE: dict[str, Any] = {
     "sampling": {
         "rates": dict.fromkeys(CHEAP, 1.0),
         "rules": [{"when": {"score": {"metric": "exact_match", "below": 0.5}}, "rate": 0.9}],
+        "feedback": {"rate": 0.5},
     },
     "alerts": {"faithfulness": {"baseline": 0.85}},
     "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},

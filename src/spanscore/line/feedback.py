@@ -93,8 +93,8 @@ class FeedbackJudging:
         self.ledger = Ledger(self._metrics)
         self.kept = KeptSamples(
             line.sampler.for_feedback,
-            within_ns=int(settings.within * 1e9),
-            max_bytes=settings.max_bytes,
+            within_ns=int(settings.within_s * 1e9),
+            max_bytes=settings.most_bytes,
             on_kept=self.changed,
         )
         self.asked = Shadows(

@@ -15,7 +15,7 @@ from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
 from spanscore.settings.canary import Canary, CanarySettings, canary_in
-from spanscore.settings.feedback import FeedbackSampling
+from spanscore.settings.feedback import FeedbackSampling, FeedbackSettings, feedback_in
 from spanscore.settings.judging import BudgetSettings
 from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
 from spanscore.settings.sessions import Sessions, SessionSettings
@@ -84,7 +84,9 @@ class Options:
     rules: Annotated[Sequence[Rule], Key("sampling.rules", list[RuleSettings], rules_in)] = ()
     sampling_key: Annotated[bytes | None, Key("sampling.key")] = None
     upstream_probability: Annotated[Share, Key("sampling.upstream_probability")] = 1.0
-    feedback_sampling: Annotated[FeedbackSampling | None, Key("sampling.feedback")] = None
+    feedback_sampling: Annotated[
+        FeedbackSampling | None, Key("sampling.feedback", FeedbackSettings | None, feedback_in)
+    ] = None
     budget: Annotated[Sequence[Budget], Key("judge.budget", list[BudgetSettings], budgets_in)] = ()
     share: Annotated[Share, Key("judge.share")] = 1.0
     trace_judges: Annotated[bool, Key("judge.trace")] = False

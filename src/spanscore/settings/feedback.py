@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from spanscore.errors import ConfigurationError
+from spanscore.settings.durations import seconds_of
 from spanscore.settings.kinds import PositiveSeconds, SettingsPart, Share, Size
+from spanscore.settings.sizes import bytes_of
 
-__all__ = ["FeedbackSampling"]
+__all__ = ["FeedbackSampling", "FeedbackSettings", "feedback_in"]
+
+_BELOW, _WITHIN_S, _MAX_BYTES = 0.5, 600.0, 64_000_000
 
 
-class FeedbackSampling(SettingsPart):
+class FeedbackSettings(SettingsPart):
     """Units whose samples are kept for a while, to be judged where ``feedback()`` says that they were no good.
 
     Attributes:
@@ -18,6 +25,54 @@ class FeedbackSampling(SettingsPart):
     """
 
     rate: Share
-    below: Share = 0.5
-    within: PositiveSeconds = 600.0
-    max_bytes: Size = 64_000_000
+    below: Share = _BELOW
+    within: PositiveSeconds = _WITHIN_S
+    max_bytes: Size = _MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackSampling:
+    """Units whose samples are kept for a while, to be judged where ``feedback()`` says that they were no good.
+
+    Args:
+        rate: share of the units that are kept, (0, 1].
+        below: quality of a label, (0, 1], below which its unit is judged.
+        within: how long a sample is kept: seconds, or a text such as ``"10m"``.
+        max_bytes: of all that is kept: a number, or a text such as ``"64MB"``.
+
+    Raises:
+        ConfigurationError: one of them cannot be.
+    """
+
+    rate: float
+    below: float = _BELOW
+    within: float | str = _WITHIN_S
+    max_bytes: int | str = _MAX_BYTES
+
+    def __post_init__(self) -> None:
+        for name, share in (("rate", self.rate), ("below", self.below)):
+            if not 0 < share <= 1:
+                raise ConfigurationError(f"sampling.feedback.{name} is {share}; allowed is above 0, up to 1")
+        if self.within_s <= 0 or self.most_bytes <= 0:
+            raise ConfigurationError("sampling.feedback: within and max_bytes are above 0")
+
+    @property
+    def within_s(self) -> float:
+        """How long a sample is kept, seconds."""
+        try:
+            return seconds_of(self.within) if isinstance(self.within, str) else self.within
+        except ValueError as error:
+            raise ConfigurationError(f"sampling.feedback.within: {error}") from None
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that are kept at most."""
+        try:
+            return bytes_of(self.max_bytes) if isinstance(self.max_bytes, str) else self.max_bytes
+        except ValueError as error:
+            raise ConfigurationError(f"sampling.feedback.max_bytes: {error}") from None
+
+
+def feedback_in(given: FeedbackSettings | None) -> FeedbackSampling | None:
+    """Return what a configuration says of it."""
+    return None if given is None else FeedbackSampling(given.rate, given.below, given.within, given.max_bytes)
