@@ -98,6 +98,14 @@ def test_a_thread_that_was_interrupted_goes_on_with_its_history():
     assert conversation(*turns) == [*said, ASKED, CALLS, FOUND, ANSWERED]
 
 
+def test_a_thread_that_was_interrupted_more_than_once_goes_on():
+    again = AIMessage(tool_calls=[ToolCall(name="weather", args={"city": "Rome"}, id="call-2")])
+    waiting = [ASKED, CALLS, HumanMessage(content="and Rome?"), again]
+    resumed = [*waiting, ToolMessage(content="sun", tool_call_id="call-2"), ANSWERED]
+
+    assert conversation(thread(ASKED, CALLS), thread(*waiting), thread(*resumed)) == resumed
+
+
 def test_a_tool_that_answers_twice_alike_was_called_twice():
     again = ToolCall(name="weather", args={"city": "Oslo"}, id="call-2")
     once = [ASKED, CALLS, FOUND]

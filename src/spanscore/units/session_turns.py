@@ -63,13 +63,13 @@ class Segment:
 
     def cut(self, start: int, end: int | None = None) -> Segment:
         """Return it with some of its messages only."""
-        return _segment(self.messages()[start:end], max(self.own_message - start, 0), self.end_ns)
+        return _segment(self.messages()[start:end], self.end_ns)
 
 
 def segment_of(samples: Samples, end_ns: int) -> Segment | None:
     """Return what a turn's samples hold, its conversation before its question and answer; None where there are none."""
     messages = _messages_of(samples)
-    return _segment(messages, _own_at(messages), end_ns) if messages else None
+    return _segment(messages, end_ns) if messages else None
 
 
 def joined(gathered: Sequence[Segment], turn: Segment) -> list[Segment]:
@@ -111,9 +111,10 @@ def _messages_of(samples: Samples) -> list[Message]:
     return question if answered is None else [*question, AIMessage(content=answered)]
 
 
-def _segment(messages: Sequence[Message], own_message: int, end_ns: int) -> Segment:
+def _segment(messages: Sequence[Message], end_ns: int) -> Segment:
     marks = [_mark(message) for message in messages]
-    last = messages[-1]
+    exchanges = _exchanges(messages)
+    own_message, last = exchanges[-1] if exchanges else 0, messages[-1]
     return Segment(
         end_ns=end_ns,
         content=json.dumps([_plain(one) for one in messages], ensure_ascii=False, separators=(",", ":")).encode(
@@ -123,7 +124,7 @@ def _segment(messages: Sequence[Message], own_message: int, end_ns: int) -> Segm
         marks=array("q", (mark for mark in marks if mark is not None)),
         own=sum(mark is not None for mark in marks[:own_message]),
         own_message=own_message,
-        exchanges=len(_exchanges(messages)),
+        exchanges=len(exchanges),
         is_open=not (isinstance(last, AIMessage) and last.content.strip() and not last.tool_calls),
     )
 
@@ -136,11 +137,6 @@ def _plain(message: Message) -> dict[str, Any]:
     if isinstance(message, AIMessage) and message.tool_calls:
         plain["tool_calls"] = [{**dict(call), "args": jsonable(call.args)} for call in message.tool_calls]
     return plain
-
-
-def _own_at(messages: Sequence[Message]) -> int:
-    """Return where the last exchange begins; 0 where no human has spoken."""
-    return (_exchanges(messages) or [0])[-1]
 
 
 def _exchanges(messages: Sequence[Message]) -> list[int]:
@@ -175,15 +171,15 @@ def _covered(gathered: Sequence[int], history: Marks) -> int | None:
 
 
 def _after(turn: Segment, spoken: int) -> int:
-    """Return which message comes after so many texts that were spoken."""
-    ends = [0, *(at + 1 for at, message in enumerate(turn.messages()) if _mark(message) is not None)]
-    return ends[spoken]
+    """Return where the text stands that follows so many: calls of tools in between belong to what is before it."""
+    starts = [at for at, message in enumerate(turn.messages()) if _mark(message) is not None]
+    return [*starts, turn.count][spoken]
 
 
 def _resumes(before: Segment, turn: Segment) -> bool:
     """Whether a turn goes on with an exchange that nobody had answered: it begins with the same, calls of tools too."""
     asked = before.marks[before.own :]
-    if not before.is_open or turn.marks[turn.own : turn.own + len(asked)] != asked:
+    if not (before.is_open and asked) or turn.marks[turn.own : turn.own + len(asked)] != asked:
         return False
     was, goes_on = before.messages()[before.own_message :], turn.messages()[turn.own_message :]
     return len(was) <= len(goes_on) and all(_same(*pair) for pair in zip(was, goes_on, strict=False))
