@@ -46,4 +46,5 @@ def report(
     if not (found.units or found.conversations):
         typer.secho(f"{printable(file)} holds no scored spans: the page is empty.", fg=typer.colors.YELLOW, err=True)
     typer.echo(printable_lines(findings.headline(found)))
-    typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}")
+    whole = f" and {findings.counted(found.conversations, 'conversation')}" if found.conversations else ""
+    typer.echo(f"{out}: {findings.counted(found.scores, 'score')} of {findings.counted(found.units, 'unit')}{whole}")

@@ -78,8 +78,9 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
 
 
 def _lede(summary: ReportSummary) -> str:
-    whole = f", {say.counted(summary.conversations, 'conversation')}" if summary.conversations else ""
-    scored = f"{say.counted(summary.units, 'unit')} of work{whole}, {say.counted(summary.scores, 'score')}"
+    seen = [say.counted(summary.units, "unit") + " of work"] if summary.units or not summary.conversations else []
+    seen += [say.counted(summary.conversations, "conversation")] if summary.conversations else []
+    scored = ", ".join([*seen, say.counted(summary.scores, "score")])
     judges = sorted({judge for metric in summary.metrics for judge in metric.judges})
     tokens = sum(metric.tokens for metric in summary.metrics)
     cost_usd = known_sum(metric.cost_usd for metric in summary.metrics)
