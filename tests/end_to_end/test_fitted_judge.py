@@ -37,8 +37,8 @@ BASELINE, MIN_DROP = 0.7, 0.1
 """What the judge says before it is taught; people say .45, and so does it afterwards: by the numbers, a drop."""
 LABELS = labels(160)
 WITHIN_S = 90.0
-ENOUGH = 400
-"""Scores in the longest window: what an alert on a drop asks for is less."""
+ENOUGH = 200
+"""Scores in the longest window: an alert on this drop asks for half as many."""
 NEW_SERIES = "SpanscoreNewSeries"
 
 CORRECTED = r"corrected by 160 human labels.*?: (\d+) % \((\d+) % to (\d+) %\); as the judge says (\d+) %"
