@@ -12,6 +12,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+import yaml
 from langchain_core.runnables import RunnableLambda
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -164,7 +165,13 @@ def test_a_judge_that_labels_have_taught_is_a_new_series_and_no_drop(
     with prometheus.running(tmp_path, _scraping(ports), rules) as watch:
         before = _mean_of(fitted["series_before"], story.config, ports[0], watch)
         told: list[dict[str, Any]] = []
-        after = _mean_of(fitted["series"], story.taught, ports[1], watch, until=lambda: _noticed(watch, told))
+        after = _mean_of(
+            fitted["series"],
+            story.taught,
+            ports[1],
+            watch,
+            until=lambda: _noticed(watch, told) and bool(watch.query(_a_drop_of_any_series())),
+        )
         dropped = watch.query('count_over_time(ALERTS{alertname="SpanscoreQualityDrop"}[15m])')
 
     assert after < BASELINE - MIN_DROP < before
@@ -210,3 +217,12 @@ def _scraping(ports: Sequence[int]) -> str:
 def _rules() -> str:
     alerts = {"polite": AlertSettings(baseline=BASELINE, min_drop=MIN_DROP, false_alarm_every=3_600.0)}
     return rule_files(alerts, [polite(Pupil())], SHORTENED)[RULES]
+
+
+def _a_drop_of_any_series() -> str:
+    """Return what would be a drop, were it one of a series that is watched."""
+    rules = [rule for group in yaml.safe_load(_rules())["groups"] for rule in group["rules"]]
+    (drop,) = (rule["expr"] for rule in rules if rule.get("record") == "spanscore:dropped:20s")
+    evidence, _, watched = str(drop).rpartition("\nand on")
+    assert "spanscore:watched" in watched
+    return evidence
