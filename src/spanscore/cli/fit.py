@@ -44,7 +44,12 @@ def fit(
         ),
     ],
     metric: Annotated[str, typer.Option("--metric", "-m", help="The metric of CONFIG whose judge is taught.")],
-    label: Annotated[str | None, typer.Option(help="Only labels of this name, where the file has several.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Only labels of this name, where the file has several; of ragas's annotations, those of this metric."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("fitted.json"),
     demonstrations: Annotated[int, typer.Option(min=0, metavar="N", help="Worked cases in the judge's prompt.")] = 4,
     candidates: Annotated[int, typer.Option(min=1, metavar="N", help="How many are tried.")] = 16,
@@ -74,7 +79,7 @@ def fit(
     notes = Terminal(stderr=True, highlight=False, markup=False)
     notes.print(f"Fitting {printable(metric)}: loading what it takes …")  # that is seconds
     taught = _metric(valid(config), metric)
-    labelled = read_labelled(labels, metric=taught.name, name=label)
+    labelled = read_labelled(labels, metric=label or taught.name, name=label)
     for warning in warnings_for(len(labelled)):
         notes.print(warning, soft_wrap=True)
     if not out.parent.is_dir():  # told before anything is paid for
