@@ -25,7 +25,7 @@ def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> Non
         name: span.attributes[name] for name in (semconv.SESSION_TURNS, semconv.SESSION_END, semconv.CONVERSATION_ID)
     }
     assert told == {semconv.SESSION_TURNS: 3, semconv.SESSION_END: "explicit", semconv.CONVERSATION_ID: "a"}
-    assert span.attributes[semconv.EVALUATION_SCORE_VALUE] == 0.3
+    assert span.attributes[semconv.EVALUATION_SCORE_VALUE] == 0.15
     assert span.parent.span_id == max(trace.roots, key=lambda root: root.end_time).context.span_id
     assert {link.context.span_id for link in span.links} == {root.context.span_id for root in trace.roots}
 

@@ -17,6 +17,7 @@ from spanscore.cli._canary_plan import canary_problems
 from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._parts import part_problems
 from spanscore.cli._series import StandIn, series_problems
+from spanscore.cli._session_plan import session_problems
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
@@ -118,7 +119,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if read.all_metrics:
         problems += map(ConfigurationError, _name_errors(settings, made, unmade))
     if read.all_metrics and not unmade:
-        problems += _screen_problems(settings, made)
+        problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
         problems += canary_problems(canary_in(value_at(settings, "canary")), made)
     problems += part_problems(settings)
     problems += _alert_problems(settings, made, judge=judge)

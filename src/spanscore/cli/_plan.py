@@ -22,6 +22,7 @@ from spanscore.cli._cost_plan import (
     shadow_days_of,
 )
 from spanscore.cli._sampling_plan import rule_lines, sampling_notes
+from spanscore.cli._session_plan import session_lines, session_metrics_in
 from spanscore.cli._sizes import Sizes
 from spanscore.cli._traffic import ExpectedTraffic
 from spanscore.dialects.extract import Extract
@@ -68,8 +69,9 @@ class MetricPlan:
 
     Attributes:
         question: that it answers; empty where its docstring does not say.
-        rate: share of units, [0, 1].
+        rate: share of units, or of sessions, [0, 1].
         highest: rate under the rule that raises it most.
+        per: ``unit`` or ``session``: what it scores.
         fields: kind of sample → field → where it comes from.
     """
 
@@ -78,6 +80,7 @@ class MetricPlan:
     question: str
     rate: float
     highest: float
+    per: str
     fields: Mapping[str, Mapping[str, str]]
 
 
@@ -136,6 +139,7 @@ class ConfigPlan:
         requests_per_day: None where no traffic is told.
         days: what a day of it comes to; empty likewise.
         shadow_days: for second judges.
+        sessions: when conversations end, in lines; empty where no metric scores them.
         canary: what is done with labelled samples, in lines.
     """
 
@@ -152,6 +156,7 @@ class ConfigPlan:
     requests_per_day: float | None
     days: tuple[DayPlan, ...]
     shadow_days: tuple[DayPlan, ...]
+    sessions: tuple[str, ...]
     canary: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -165,20 +170,23 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         sizes: of the application's samples.
     """
     settings, options, metrics = report.settings, report.options, report.metrics
+    of_sessions = session_metrics_in(report.of_metrics, metrics)
     rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics}
     costs = costs_of(report.of_metrics, [*rates], sizes)
     shadow_costs = shadow_costs_of(report.of_metrics, [*rates], sizes)
     own = shadow_budget_of(settings, tuple(options.budget))
     shadow_budgets = options.budget if own is None else own
     requests = 0.0 if traffic is None else traffic.per_day
-    days = days_of(costs, rates, options.budget, requests) if requests else ()
+    of_units = {name: rate for name, rate in rates.items() if name not in [metric.name for metric in of_sessions]}
+    costs_of_units = [cost for cost in costs if cost.metric in of_units]
+    days = days_of(costs_of_units, of_units, options.budget, requests) if requests else ()
     plan = ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         judge_settings=_set(settings.judge),
         embeddings=settings.embeddings,
         prices={model: price.model_dump() for model, price in settings.judge.prices.items()},
         rules=tuple(rule_lines(options.rules)),
-        metrics=tuple(_metric(metric, options) for metric in metrics),
+        metrics=tuple(_metric(metric, options, per_session=metric in of_sessions) for metric in metrics),
         alerts=tuple(_alerts(report, traffic, days)),
         costs=costs,
         shadow_costs=shadow_costs,
@@ -186,6 +194,7 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         requests_per_day=requests or None,
         days=days,
         shadow_days=shadow_days_of(shadow_costs, days, shadow_budgets, requests) if requests else (),
+        sessions=tuple(session_lines(of_sessions, options)),
         canary=tuple(canary_lines(options.canary, _canaries(report), metrics, costs)),
         notes=tuple(_notes(settings, options, metrics)),
     )
@@ -229,14 +238,15 @@ def _requests(scores: int, rate: float) -> int | None:
     return round(scores / rate) if rate else None
 
 
-def _metric(metric: Metric, options: Options) -> MetricPlan:
+def _metric(metric: Metric, options: Options, *, per_session: bool) -> MetricPlan:
     rate, highest = options.rates_of(metric.name)
     return MetricPlan(
         name=metric.name,
         version=metric.version,
         question=metric_doc_of(metric).question.replace("``", ""),
         rate=rate,
-        highest=highest,
+        highest=rate if per_session else highest,
+        per="session" if per_session else "unit",
         fields={
             kind: {name: _where(name, kind, options.extract) for name in names}
             for kind, names in metric.requires.items()
@@ -260,7 +270,8 @@ def _alerts(report: ConfigReport, traffic: ExpectedTraffic | None, days: Sequenc
     planned = {plan.metric: plan for plan in plans}
     for metric in report.metrics:
         if metric.name in settings.alerts:
-            hourly = () if traffic is None else traffic.scaled(scores[metric.name]).hourly
+            known = None if traffic is None else scores.get(metric.name)
+            hourly = () if traffic is None or known is None else traffic.scaled(known).hourly
             yield _alert(metric, planned.get(metric.name), volumes[metric.name], settings, hourly)
 
 

@@ -185,7 +185,8 @@ def _table(plan: ConfigPlan) -> Table:
     for metric in plan.metrics:
         highest = f" … {metric.highest:g}" if metric.highest > metric.rate else ""
         needs = (_KINDS[kind] + (", ".join(fields) or "any field") for kind, fields in metric.fields.items())
-        table.add_row(metric.name, f"{metric.rate:g}{highest}", "; ".join(needs))
+        of = " of sessions" if metric.per == "session" else ""
+        table.add_row(metric.name, f"{metric.rate:g}{highest}{of}", "; ".join(needs))
     return table
 
 
@@ -210,6 +211,7 @@ def _lines(plan: ConfigPlan) -> Iterator[str]:
     for alert in plan.alerts:
         yield f"alert on {alert.metric}: {_alert(alert)}"
         yield from (f"  {note}" for note in alert.notes)
+    yield from plan.sessions
     yield from plan.canary
     yield from plan.notes
     if plan.requests_per_day is None:

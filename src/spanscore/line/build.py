@@ -21,7 +21,7 @@ from spanscore.line.feedback import feedback_of
 from spanscore.line.label_desk import label_desk_of
 from spanscore.line.options import Options
 from spanscore.line.screens import check_screens
-from spanscore.line.session_metrics import bounds_of, checked_session_metrics
+from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
 from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
 from spanscore.metrics.catalog.registry import by_name, under_current_names
@@ -166,6 +166,7 @@ class Line:
         self.sessions = self._sessions()
         if self.of_sessions:
             self.keeping.keepers.append(self.sessions)
+            self.keeping.noticed.append(self.sessions.noticed)
         self.units = self._units()
         self.span_thread = SpanThread(
             self.inbox, self.receivers, self.units, beside=self.sessions, prepare=self._prepare
@@ -283,6 +284,7 @@ class Line:
             sink=self.sinks,
             post=self.inbox.post,
             on_the_way=self._on_the_way,
+            shown=lambda session_id: shown_id(session_id, self.hooks.redactor, self.box),
             most_ids=self.options.sessions.max_open,
         )
 

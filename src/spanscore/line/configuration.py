@@ -12,7 +12,7 @@ from pydantic import create_model
 
 from spanscore.errors import ConfigurationError
 from spanscore.line.options import Key, Options, key_of
-from spanscore.metrics.catalog.configured import metrics_of
+from spanscore.metrics.catalog.configured import metrics_of, per_session
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
 from spanscore.monitoring.pinned import refused_series
@@ -109,11 +109,17 @@ def metrics_in(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: one of them, or a judge, cannot be; or an alert watches a series that none of them has.
     """
+    of_sessions = [*per_session(settings)]
     metrics = metrics_of(settings)
     shadows = shadows_of(settings)
     if told := list(refused_series(settings.alerts, metrics, shadows)):
         raise ConfigurationError("; ".join(told))
-    return {"metrics": metrics, "shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(given["budget"]))}
+    return {
+        "metrics": [metric for metric, is_one in zip(metrics, of_sessions, strict=True) if not is_one],
+        "session_metrics": [metric for metric, is_one in zip(metrics, of_sessions, strict=True) if is_one],
+        "shadows": shadows,
+        "shadow_budget": shadow_budget_of(settings, tuple(given["budget"])),
+    }
 
 
 def value_at(settings: Settings, path: str) -> Any:
@@ -134,7 +140,7 @@ def overridden(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
     left_out = {name for override in overrides for name in _OUTRANKED.get(override, ())}
     kept = {name: value for name, value in given.items() if name not in left_out}
     if "metrics" in overrides and "rates" in kept:  # the file's other metrics are no longer there
-        names = [metric.name for metric in overrides["metrics"]]
+        names = [metric.name for metric in (*overrides["metrics"], *overrides.get("session_metrics", ()))]
         rates = under_current_names(kept["rates"], names)
         kept["rates"] = {name: rates[name] for name in names if name in rates}
     return {**kept, **overrides}

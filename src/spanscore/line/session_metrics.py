@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
+from spanscore.codec.redaction import redacted
+from spanscore.codec.text import safe_text
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.catalog.registry import by_name
-from spanscore.protocols import Metric
+from spanscore.protocols import Metric, Redactor
+from spanscore.runtime.timebox import Timebox
 from spanscore.settings.sessions import Sessions
 from spanscore.units.sessions import SessionBounds
 
-__all__ = ["bounds_of", "checked_session_metrics"]
+__all__ = ["bounds_of", "checked_session_metrics", "shown_id"]
 
 _MULTI_TURN = "multi_turn"
 
 
 def checked_session_metrics(
-    metrics: Sequence[Metric], of_units: Collection[str], shadows: Iterable[Metric]
+    metrics: Sequence[Metric], of_units: Collection[str], shadows: Iterable[Any]
 ) -> Mapping[str, Metric]:
     """Return the metrics that score sessions, by name.
 
@@ -28,7 +32,7 @@ def checked_session_metrics(
         ConfigurationError: one scores units, too, takes no conversation, or has a second judge.
     """
     named = by_name(metrics)
-    beside = {shadow.name for shadow in shadows}
+    beside = {getattr(shadow, "name", None) for shadow in shadows}  # what is no metric is refused elsewhere
     for name, metric in named.items():
         if name in of_units:
             raise ConfigurationError(
@@ -49,6 +53,16 @@ def bounds_of(sessions: Sessions) -> SessionBounds:
     """Return what a session is."""
     given = {one.name: getattr(sessions, one.name) for one in fields(sessions) if one.name != "idle"}
     return SessionBounds(idle_ns=int(sessions.idle * 1e9), **given)
+
+
+def shown_id(session_id: str, redactor: Redactor | None, box: Timebox) -> str | None:
+    """Return what may leave of a conversation's id, as applications name one by its user's address. Fails closed: None."""
+    if redactor is None:
+        return safe_text(session_id)
+    try:
+        return safe_text(box.run(lambda: redacted(session_id, redactor)))
+    except BaseException:  # noqa: BLE001  (SystemExit, too)
+        return None
 
 
 def _kinds(metric: Metric) -> str:

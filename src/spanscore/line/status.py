@@ -14,6 +14,7 @@ from spanscore.line.account_row import account_rows
 from spanscore.line.build import Line
 from spanscore.line.canary import CanaryStatus
 from spanscore.line.received_rows import received_rows
+from spanscore.line.session_status import SessionStatus, session_status_of
 from spanscore.line.so_far import declined_in, excluded_in, means_of
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
@@ -105,7 +106,7 @@ class Status:
         unpriced: models of judges that were paid for at a price that is not known; their cost is in no sum.
         overflowed: measurements whose attributes became ``other``, as an instrument had too many sets of them.
         overflowing: metric → the attribute of which it had too many values.
-        rates: metric → the least and the most of its sampling rate; they differ where rules raise it.
+        rates: metric → the least and the most of its sampling rate; they differ where rules raise it. A share of sessions, of theirs.
         means: metric → mean quality so far and both ends of its 95 % interval, [0, 1]; None where there is none.
         notes: what must be known of the numbers, a sentence each.
         sources: how question and answer of a sample were found (``spanscore.sample.source``) → samples.
@@ -117,6 +118,7 @@ class Status:
         received: what came over the wire; None where nothing listens for it.
         shadows: the second judges, beside what they are compared with; in none of the other numbers but accounts and budgets.
         canary: the judges on labelled samples; likewise.
+        sessions: the conversations that metrics score; None where none does.
     """
 
     providers: Sequence[Sequence[str]]
@@ -146,6 +148,7 @@ class Status:
     traces: Mapping[str, str] = field(default_factory=dict)
     received: Received | None = None
     canary: Sequence[CanaryStatus] = ()
+    sessions: SessionStatus | None = None
 
     def __str__(self) -> str:
         from spanscore.line.terminal import Terminal
@@ -202,7 +205,7 @@ class Status:
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from map(str, self.shadows)
-        yield from map(str, self.canary)
+        yield from map(str, [*([] if self.sessions is None else [self.sessions]), *self.canary])
         yield from account_rows(self.accounts, self.budgets)
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
@@ -321,7 +324,8 @@ def status_of(
         neighbours=neighbours,
         unpriced=list(dict.fromkeys([*line.units.notes.unpriced, *line.sessions.notes.unpriced])),
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
-        rates={name: line.options.rates_of(name) for name in line.metrics},
+        rates=_rates(line),
+        sessions=session_status_of(line),
         means=means_of(line),
         accounts=line.accounts.states(),
         budgets=line.accounts.budgets(),
@@ -333,6 +337,12 @@ def status_of(
         canary=() if line.canary is None else tuple(line.canary.states()),
         notes=[*offline_notes(line.metrics.values()), *notes],
     )
+
+
+def _rates(line: Line) -> dict[str, tuple[float, float]]:
+    """Return the least and the most of each metric's rate; no rule raises one of sessions."""
+    rates = {name: line.options.rates_of(name) for name in line.metrics}
+    return rates | {name: (rates[name][0], rates[name][0]) for name in line.of_sessions}
 
 
 def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, int]]:

@@ -142,8 +142,7 @@ class Telemetry:
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
         """Count one score with what it cost.
 
-        One that supersedes an earlier one (``revision`` > 0), or will be superseded, as its session goes on, adds its cost
-        only: a unit counts once; sums take nothing back.
+        One that supersedes an earlier one (``revision`` > 0), or is provisional, adds its cost only: sums take nothing back.
 
         Args:
             unit: for the names of model and agent and the segments; None where it is not known.

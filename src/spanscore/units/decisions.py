@@ -52,6 +52,7 @@ class Decisions:
     Args:
         metrics: names of all.
         known: told of every unit on which is decided.
+        noticed: told likewise, once of each.
         kept: closed units that are remembered, and as many that sampling excluded when they began.
     """
 
@@ -62,12 +63,14 @@ class Decisions:
         ledger: Ledger,
         *,
         known: KnownUnits | None = None,
+        noticed: Callable[[Facts], None] = lambda facts: None,
         kept: int = _KEPT,
     ) -> None:
         self._metrics = tuple(metrics)
         self._sampler = sampler
         self._ledger = ledger
         self._known = known or KnownUnits()
+        self._noticed = noticed
         self._kept = kept
         self.screens = sampler.screens
         self._rest = tuple(name for name in metrics if name not in self.screens) if self.screens else ()
@@ -86,6 +89,7 @@ class Decisions:
 
     def first(self, facts: Facts) -> dict[str, Decision]:
         """Return the decisions on a unit that has closed: of all metrics, or of the screens, which wait for no score."""
+        self._noticed(facts)
         return self._decided(facts._replace(scores={}), self._first, self._sampler.decide)
 
     def rest(self, facts: Facts, scores: Mapping[str, float | None]) -> dict[str, Decision]:
@@ -94,11 +98,13 @@ class Decisions:
 
     def submitted(self, facts: Facts) -> dict[str, Decision]:
         """Return the decisions on a unit that every metric takes."""
+        self._noticed(facts)
         return self._decided(facts, self._metrics, self._sampler.certain)
 
     def skipped(self, facts: Facts) -> dict[str, Decision]:
         """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
         key = facts.key
+        self._noticed(facts)
         self._known.closed(facts)
         decisions: dict[str, Decision] = {}
         if self._sampler.matches(facts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from spanscore.model.job import SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
@@ -20,16 +22,23 @@ class Keeping:
 
     Attributes:
         keepers: put here before the first unit comes.
+        noticed: called with what is known of each unit that has closed, or cannot be taken; likewise.
     """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self.keepers: list[SampleKeeper] = []
+        self.noticed: list[Callable[[Facts], None]] = []
         self.reset()
 
     def reset(self) -> None:
         """Forget every unit: in a forked child."""
         self._making: dict[UnitKey, Facts] = {}
+
+    def closed(self, facts: Facts) -> None:
+        """Tell of a unit, once, whatever comes of it."""
+        for notice in self.noticed:
+            notice(facts)
 
     def wants(self, facts: Facts) -> bool:
         """Whether anybody wants the samples of a unit that has closed."""

@@ -18,33 +18,32 @@ class SessionIds:
 
     def reset(self) -> None:
         """Forget all of them: in a forked child."""
-        self._open: dict[str, None] = {}
+        self._open: dict[str, int] = {}  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
 
-    def began(self, session_id: str) -> None:
+    def began(self, session_id: str, start_ns: int) -> None:
         """Note that a turn began."""
-        if session_id in self._open:
-            return
-        self._open[session_id] = None
+        self._open[session_id] = start_ns
         if len(self._open) > self._most:
             try:
                 self._open.pop(next(iter(self._open)), None)
             except (RuntimeError, StopIteration):  # another thread was at it: it makes room, too
                 return
 
-    def seen(self, session_id: str) -> None:
+    def seen(self, session_id: str, start_ns: int) -> None:
         """Note a turn that is in, and perhaps was not known before; not one of a conversation that is about to end."""
-        if session_id not in self._ending:
-            self.began(session_id)
+        if session_id not in self._ending and session_id not in self._open:
+            self.began(session_id, start_ns)
 
     def end(self, session_id: str) -> bool:
         """Note that one is about to end, as somebody says so; return whether it was open."""
-        if self._open.pop(session_id, self) is not None:
+        if self._open.pop(session_id, None) is None:
             return False
         self._ending[session_id] = None
         return True
 
-    def ended(self, session_id: str) -> None:
-        """Note that one has ended, for whatever reason."""
-        if self._ending.pop(session_id, self) is not None:  # else a turn may have begun meanwhile, of the next one
+    def ended(self, session_id: str, start_ns: int) -> None:
+        """Note that one has ended whose last turn began then: where a later one has begun, the next is open."""
+        said = self._ending.pop(session_id, self) is None
+        if not said and self._open.get(session_id, start_ns) <= start_ns:
             self._open.pop(session_id, None)

@@ -9,16 +9,18 @@ beside that: on evaluation spans, in no sum and no outcome.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from time import monotonic
 from typing import Final, NamedTuple
 
+from spanscore import semconv
 from spanscore.model.job import Decision, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, Unit, UnitKey
+from spanscore.model.span import Facts, SpanData, Unit, UnitKey
 from spanscore.protocols import Queue, Sampler, Sink
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.log import log_internal_error
@@ -34,6 +36,8 @@ from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["SessionLine"]
 
+_REMEMBERED: Final = 10
+"""Sessions that no metric takes, for each that may be open, so that each counts once: 0.1 kB each."""
 _NOBODY: Final = UnitKey(0, 0)
 _THE_REST: Final = UnitKey(0, 0)
 """In flight until, at a shutdown, the last session is out."""
@@ -67,12 +71,15 @@ class SessionLine:
         sink: one that never raises.
         post: has something done on the span thread.
         on_the_way: of a conversation (None = of any), returns the units that have ended and may yet be turns of it.
+        shown: of a conversation's id, returns what may leave of it; None = nothing.
+        most_ids: that are known at once.
         clock: seconds, the loop's.
         clock_ns: of the span thread.
 
     Attributes:
         ids: those that are open, as the application's threads know them.
         ended: how they ended → sessions.
+        without_id: units that are in no session, as nothing names their conversation.
         notes: what ``status()`` tells of their scores.
     """
 
@@ -90,6 +97,7 @@ class SessionLine:
         sink: Sink,
         post: Callable[[Callable[[], None]], None],
         on_the_way: Callable[[str | None], Collection[UnitKey]],
+        shown: Callable[[str], str | None] = lambda session_id: session_id,
         most_ids: int = 10_000,
         clock: Callable[[], float] = monotonic,
         clock_ns: Callable[[], int] = steady_ns,
@@ -105,9 +113,11 @@ class SessionLine:
         self._sink = sink
         self._post = post
         self._on_the_way = on_the_way
+        self._shown = shown
         self._clock = clock
         self._clock_ns = clock_ns
         self.ids = SessionIds(most_ids)
+        self._most_left_out = _REMEMBERED * most_ids
         self.reset()
 
     def reset(self) -> None:
@@ -117,6 +127,8 @@ class SessionLine:
         self.ids.reset()
         self.ended: Counter[str] = Counter()
         self.notes = Notes()
+        self.without_id = 0
+        self._left_out: OrderedDict[UnitKey, None] = OrderedDict()
         self._ending: dict[str | None, set[UnitKey]] = {}  # None = every session
         self._over = False
         self._at_work: dict[_InWork, set[str]] = {}
@@ -137,11 +149,20 @@ class SessionLine:
         """Whether a unit is a turn of a session that may be scored."""
         return self._sampler.wants_session(facts.conversation_id or "")
 
+    def noticed(self, facts: Facts) -> None:
+        """Count a unit without a conversation; and a session that no metric takes, with its first turn."""
+        if not facts.conversation_id:
+            self.without_id += 1
+        elif not self.wants(facts):
+            self._leave_out(session_key(facts.conversation_id))
+
     def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
         """Take in a turn."""
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
-        self.ids.seen(session_id)
-        turn = Turn(session_id, facts.key, root, now_ns if root is None else root.end_ns, samples)
+        self.ids.seen(session_id, now_ns if root is None else root.start_ns)
+        turn = Turn(
+            session_id, facts.key, self._named(root, session_id), now_ns if root is None else root.end_ns, samples
+        )
         self._begin_each(self.table.take(turn, now_ns))
 
     # --- the tick ----------------------------------------------------------------------------------------------
@@ -222,6 +243,20 @@ class SessionLine:
         elif (ended := self.table.end(session_id, now_ns)) is not None:
             self._begin_each([ended])
 
+    def _named(self, root: SpanData | None, session_id: str) -> SpanData | None:
+        """Return a root that tells its conversation: others' spans do not, where only a ``session`` block does."""
+        if root is None or semconv.CONVERSATION_ID in root.attributes or (shown := self._shown(session_id)) is None:
+            return root
+        return replace(root, attributes={**root.attributes, semconv.CONVERSATION_ID: shown})
+
+    def _leave_out(self, key: UnitKey) -> None:
+        if key not in self._left_out:
+            self.ledger.record_rejected(Outcome.NOT_SAMPLED)
+            self._left_out[key] = None
+            if len(self._left_out) > self._most_left_out:
+                self._left_out.popitem(last=False)
+        self._left_out.move_to_end(key)
+
     def _begin_each(self, sessions: Iterable[EndedSession]) -> None:
         for session in sessions:
             try:
@@ -233,7 +268,8 @@ class SessionLine:
     def _begin(self, session: EndedSession) -> None:
         work = _work_of(session.unit)
         if not work.provisional:
-            self.ids.ended(session.id)
+            root = session.unit.root
+            self.ids.ended(session.id, 0 if root is None else root.start_ns)
         taken = self._enter(session) if work.counts else self._taken(session)
         if work in self._at_work or not taken:
             return

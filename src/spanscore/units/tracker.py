@@ -90,7 +90,7 @@ class Units:
     ) -> None:
         self._metrics = tuple(metrics)
         self._ledger = ledger
-        self._decisions = Decisions(self._metrics, sampler, ledger, known=known)
+        self._decisions = Decisions(self._metrics, sampler, ledger, known=known, noticed=keeping.closed)
         self._assembler = assembler
         self._queue = queue
         self._lanes = lanes

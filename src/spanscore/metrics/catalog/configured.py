@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges import embedder, judge
@@ -14,10 +14,23 @@ from spanscore.runtime import plugins
 from spanscore.settings.judging import AskedSettings
 from spanscore.settings.tree import Settings
 
-__all__ = ["SHADOW", "asked_judge", "embedder_of", "entries", "judge_of", "listed", "metrics_of", "prices_in"]
+__all__ = [
+    "SHADOW",
+    "asked_judge",
+    "embedder_of",
+    "entries",
+    "judge_of",
+    "listed",
+    "metrics_of",
+    "per_session",
+    "prices_in",
+]
 
 SHADOW = "shadow"
 """Beside a metric's parameters: its second judge."""
+_PER: Final = "per"
+"""Likewise: what it scores."""
+_UNIT, _SESSION = "unit", "session"
 
 
 def judge_of(settings: Settings) -> Judge:
@@ -83,5 +96,22 @@ def entries(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def listed(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Yield the same with what stands there of a second judge; None = it has none."""
     for name, parameters in plugins.entries(settings.metrics):
-        own = {key: value for key, value in parameters.items() if key != SHADOW}
+        own = {key: value for key, value in parameters.items() if key not in (SHADOW, _PER)}
         yield current_name(name), own, parameters.get(SHADOW)
+
+
+def per_session(settings: Settings) -> Iterator[bool]:
+    """Yield of each metric a configuration lists whether it scores whole sessions, and not units.
+
+    Raises:
+        ConfigurationError: ``per`` is neither, or a metric of sessions has a second judge.
+    """
+    for name, parameters in plugins.entries(settings.metrics):
+        per = parameters.get(_PER, _UNIT)
+        if per not in (_UNIT, _SESSION):
+            raise ConfigurationError(f"metrics.{name}.{_PER} is {per!r}; allowed are {_UNIT} and {_SESSION}")
+        if per == _SESSION and SHADOW in parameters:
+            raise ConfigurationError(
+                f"metrics.{name}.{SHADOW}: it scores sessions, and second judges are asked about units alone"
+            )
+        yield per == _SESSION

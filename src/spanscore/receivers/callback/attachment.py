@@ -44,7 +44,7 @@ class Attachment:
         captures: bool,
         content: bool,
         steps: bool,
-        turns: Callable[[str], None] | None,
+        turns: Callable[[str, int], None] | None,
         models: ModelMetrics | None,
         redactor: Redactor | None,
         box: Timebox,

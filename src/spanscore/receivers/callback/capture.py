@@ -60,7 +60,7 @@ class RunCapture:
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and so wanted for every unit.
         steps: whether prompts, parsers and lambdas get spans too.
-        turns: told of the conversation of each root that is let in; None = conversations are not scored.
+        turns: told of the conversation of each root that is let in, and when it began; None = nobody scores conversations.
         max_roots: roots remembered; the oldest is given up when there are more.
 
     Attributes:
@@ -81,7 +81,7 @@ class RunCapture:
         ready: Callable[[], None],
         content: bool = False,
         steps: bool = False,
-        turns: Callable[[str], None] | None = None,
+        turns: Callable[[str, int], None] | None = None,
         max_roots: int = 10_000,
     ) -> None:
         self._inbox = inbox
@@ -206,7 +206,7 @@ class RunCapture:
             return facts
         conversation = conversation_of(root) or ""
         if conversation:
-            self._turns(conversation)
+            self._turns(conversation, root.start_ns)
         return facts._replace(conversation_id=conversation)
 
     def _admit(self, root: Root) -> bool:

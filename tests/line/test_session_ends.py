@@ -1,0 +1,201 @@
+"""Each end of a conversation on the real line, with one counted observation of it; and what a fault makes of one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.line.sessions import Turns, ends, evaluations, recall, talk
+from tests.line.test_revisions import until
+from tests.line.test_shadows import told
+from tests.live import a_line, identity_holds, model
+
+from spanscore import Sessions, semconv
+from spanscore.errors import JudgeUnavailable
+from spanscore.testing import MemorySink
+
+HOUR_NS = 3_600_000_000_000
+
+
+class HeldTurns(Turns):
+    """Waits until it may go on."""
+
+    def __init__(self, go_on: threading.Event) -> None:
+        super().__init__()
+        self._go_on = go_on
+
+    async def measure(self, sample: Any) -> Any:
+        while not self._go_on.is_set():  # noqa: ASYNC110  (another thread sets it)
+            await asyncio.sleep(0.01)
+        return await super().measure(sample)
+
+
+class Down(Turns):
+    """Has a judge that nobody reaches."""
+
+    async def measure(self, sample: Any) -> Any:
+        raise JudgeUnavailable("nobody answers")
+
+
+def observed(scorer: Any) -> tuple[int, dict[str, int]]:
+    """How many sessions counted, and how they ended."""
+    status = scorer.status()
+    assert identity_holds(scorer)
+    return status.eligible["turns"], dict(status.outcomes["turns"])
+
+
+def test_one_that_is_idle_ends_by_itself() -> None:
+    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+        talk(scorer, "a", 2)
+        assert scorer.flush(10)
+        line = scorer._line
+        line.span_thread.call(lambda: line.sessions.due(line.span_thread.now_ns() + HOUR_NS), 5)
+        assert scorer.flush(10)
+
+        assert ends(trace) == ["idle"]
+        assert observed(scorer) == (1, {"scored": 1})
+
+
+def test_one_ends_with_its_last_turn_and_what_comes_after_is_a_revision() -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider(metric_readers=[reader])
+    options = {"sessions": Sessions(max_turns=3), "rates": {"grounded": 0.0}, "meter_provider": meters}
+    with a_line(session_metrics=[Turns()], **options) as (scorer, trace):
+        recall(scorer, "a", 4)
+        scorer.end_session("a")
+        assert scorer.flush(10)
+
+        assert ends(trace) == ["max_turns", "explicit"]
+        assert [span.attributes[semconv.SCORE_REVISION] for span in evaluations(trace)] == [0, 1]
+        assert observed(scorer) == (1, {"scored": 1})
+        assert sum(told(reader, semconv.SCORED).values()) == 1
+
+
+def test_one_that_is_never_idle_is_scored_on_the_way_and_counted_at_its_end() -> None:
+    options = {"sessions": Sessions(score_every=5), "sinks": [sink := MemorySink()]}
+    with a_line(session_metrics=[Turns()], **options) as (scorer, trace):
+        for turn in range(12):
+            talk(scorer, "a", 1, first=turn + 1)
+            assert scorer.flush(10)
+        before = observed(scorer)
+        scorer.end_session("a")
+        assert scorer.flush(10)
+
+        assert before == (0, {})
+        assert observed(scorer) == (1, {"scored": 1})
+    turns = [span.attributes[semconv.SESSION_TURNS] for span in evaluations(trace)]
+    assert (ends(trace), turns) == (["open", "open", "explicit"], [5, 10, 12])
+    assert len({score.id for score in sink.scores if score.metric == "turns"}) == 3
+
+
+@pytest.mark.parametrize("said", [talk, recall])
+def test_the_conversation_is_whole_with_and_without_history(said: Any) -> None:
+    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+        said(scorer, "a", 3)
+        scorer.end_session("a")
+        assert scorer.flush(10)
+
+        (span,) = evaluations(trace)
+    assert span.attributes[semconv.EVALUATION_SCORE_VALUE] == 0.15
+
+
+def test_with_any_replica_a_turn_that_tells_nothing_of_the_others_makes_it_incomplete_and_says_why() -> None:
+    with a_line(session_metrics=[Turns()], sessions=Sessions(replicas="any")) as (scorer, trace):
+        talk(scorer, "a", 2)
+        scorer.end_session("a")
+        assert scorer.flush(10)
+
+        assert (ends(trace), observed(scorer)) == ([], (1, {"incomplete": 1}))
+        assert "several replicas" in scorer.status().reasons["turns incomplete"]
+
+
+def test_a_turn_whose_sample_the_redactor_kept_back_makes_it_incomplete() -> None:
+    def redactor(text: str) -> str:
+        if "question 2" in text:
+            raise ValueError(text)
+        return text
+
+    with a_line(session_metrics=[Turns()], redactor=redactor) as (scorer, trace):
+        talk(scorer, "a", 3)
+        scorer.end_session("a")
+        assert scorer.flush(10)
+
+        assert (ends(trace), observed(scorer)) == ([], (1, {"incomplete": 1}))
+
+
+def test_a_judge_that_is_down_is_one_failed_observation() -> None:
+    with a_line(session_metrics=[Down()]) as (scorer, _):
+        talk(scorer, "a", 2)
+        scorer.end_session("a")
+        assert scorer.flush(10)
+
+        assert observed(scorer) == (1, {"judge_error": 1})
+
+
+def test_one_that_finds_no_place_in_the_queue_is_counted_as_that() -> None:
+    go_on = threading.Event()
+    with a_line(session_metrics=[HeldTurns(go_on)], queue_size=1, rates={"grounded": 0.0}) as (scorer, _):
+        for one in ("a", "b"):
+            talk(scorer, one, 1)
+            assert scorer.flush(10)
+        for one in ("a", "b"):
+            scorer.end_session(one)
+        until(lambda: scorer.status().outcomes["turns"] == {"queue_full": 1})
+        go_on.set()
+        assert scorer.flush(10)
+        assert observed(scorer) == (2, {"queue_full": 1, "scored": 1})
+
+
+def test_a_shutdown_ends_what_is_open_and_scores_it_in_the_time_there_is() -> None:
+    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+        talk(scorer, "a", 2)
+        talk(scorer, "b", 1)
+        scorer.shutdown(timeout=10)
+
+        assert ends(trace) == ["shutdown", "shutdown"]
+        assert observed(scorer) == (2, {"scored": 2})
+
+
+def test_what_a_shutdown_has_no_time_for_ends_as_shutdown() -> None:
+    with a_line(session_metrics=[HeldTurns(threading.Event())]) as (scorer, trace):
+        talk(scorer, "a", 2)
+        scorer.shutdown(timeout=1)
+
+        assert (ends(trace), observed(scorer)) == ([], (1, {"shutdown": 1}))
+
+
+def test_a_flush_ends_no_conversation() -> None:
+    with a_line(session_metrics=[Turns()]) as (scorer, _):
+        talk(scorer, "a", 2)
+        assert scorer.flush(10)
+
+        assert observed(scorer) == (0, {})
+        assert scorer.status().sessions.open == 1
+
+
+def test_a_scorer_of_sessions_alone_counts_units_of_none_and_those_without_a_conversation() -> None:
+    with a_line(session_metrics=[Turns()], rates={"turns": 1.0}) as (scorer, _):
+        model().invoke("hello", config={"callbacks": [scorer.handler]})
+        talk(scorer, "a", 1)
+        assert scorer.flush(10)
+
+        assert scorer.status().sessions.without_id == 1
+        assert "1 unit is in none" in str(scorer.status().sessions)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_in_a_forked_child_no_session_of_the_parent_is_open() -> None:
+    with a_line(session_metrics=[Turns()]) as (scorer, _):
+        talk(scorer, "a", 2)
+        assert scorer.flush(10)
+        if (child := os.fork()) == 0:
+            status = scorer.status()
+            os._exit(int(status.sessions.open + status.eligible["turns"] + scorer.end_session("a")))
+
+        assert os.waitpid(child, 0)[1] == 0
+        assert scorer.end_session("a")
