@@ -47,7 +47,8 @@ class Doors:
         capture = line.options.capture and line.options.capture_metrics
         self.models = ModelMetrics() if capture else None
         line.prepared.append(self._count_models)
-        self.submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer)
+        self._turns = line.sessions.ids.began if line.of_sessions else None
+        self.submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer, turns=self._turns)
         line.receivers.append(self.submitted)
         if line.telemetry is not None:
             line.telemetry.gauges[semconv.CAPTURE_UNITS] = lambda: self.units
@@ -140,7 +141,7 @@ class Doors:
             captures=options.capture,
             content=line.content,
             steps=options.steps,
-            turns=line.sessions.ids.began if line.of_sessions else None,
+            turns=self._turns,
             models=self.models,
             redactor=line.hooks.redactor,
             box=line.box,
@@ -165,6 +166,7 @@ class Doors:
             ),
             translator=translator,
             ready=self._ready,
+            turns=self._turns,
         )
         self._let_in(made)
         return made

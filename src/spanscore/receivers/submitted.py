@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opentelemetry.trace import Span, Tracer, get_current_span
 
-from spanscore import semconv
+from spanscore import context, semconv
 from spanscore.model.sample import Sample, Samples, by_value
 from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
@@ -43,15 +43,23 @@ class SubmittedSamples:
         port: where units are handed on.
         admission: counts the samples that are turned away here.
         tracer: gives the tracer of the capture scope.
+        turns: told of the conversation of each sample, and when its span began; None = nobody scores conversations.
     """
 
     def __init__(
-        self, inbox: Inbox[Receiver], port: Recorded, admission: Admission, *, tracer: Callable[[], Tracer]
+        self,
+        inbox: Inbox[Receiver],
+        port: Recorded,
+        admission: Admission,
+        *,
+        tracer: Callable[[], Tracer],
+        turns: Callable[[str, int], None] | None = None,
     ) -> None:
         self._inbox = inbox
         self._port = port
         self._admission = admission
         self._tracer = tracer
+        self._turns = turns
         self._claimed: dict[UnitKey, None] = {}
         self._closed = False
         self.reset()
@@ -72,7 +80,10 @@ class SubmittedSamples:
         if not ids.trace_flags & 1:
             self._admission.record_rejected(Outcome.NOT_EXPORTED)
             return None
-        unit, samples = _unit_of(span, end_ns), Samples.of(by_value(item))
+        session = context.current_session()
+        unit, samples = _unit_of(span, end_ns, session), Samples.of(by_value(item))
+        if session is not None and self._turns is not None:
+            self._turns(session, unit.spans[0].start_ns)
         self._submitted += 1
         submission = _Submission(unit, samples, pending, sampled)
         self._inbox.put(self, submission, size_bytes_of(unit, samples), must=True)
@@ -130,7 +141,7 @@ class SubmittedSamples:
         return True
 
 
-def _unit_of(span: Span, end_ns: int) -> Unit:
+def _unit_of(span: Span, end_ns: int, session: str | None) -> Unit:
     ids, parent = span.get_span_context(), getattr(span, "parent", None)
     began_ns = getattr(span, "start_time", None)  # the SDK's; the API and a span of another process do not tell
     root = SpanData(
@@ -142,5 +153,6 @@ def _unit_of(span: Span, end_ns: int) -> Unit:
         end_ns=end_ns,
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
+        conversation_id=session,
     )
     return Unit(UnitKey(ids.trace_id, ids.span_id), (root,))

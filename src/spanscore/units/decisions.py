@@ -52,7 +52,7 @@ class Decisions:
     Args:
         metrics: names of all.
         known: told of every unit on which is decided.
-        noticed: told likewise, once of each.
+        noticed: told likewise, once of each. Any thread.
         kept: closed units that are remembered, and as many that sampling excluded when they began.
     """
 
@@ -118,6 +118,7 @@ class Decisions:
     def excluded(self, facts: Facts) -> None:
         """Settle a unit that nobody follows, as sampling excluded it when it began. Any thread; O(1)."""
         self._ledger.record_rejected(Outcome.NOT_SAMPLED)
+        self._noticed(facts)
         self._known.closed(facts)
         self._excluded.append(facts)
 

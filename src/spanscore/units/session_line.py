@@ -9,6 +9,7 @@ beside that: on evaluation spans, in no sum and no outcome.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -57,7 +58,7 @@ class _InWork(NamedTuple):
 
 
 class SessionLine:
-    """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids`` and ``end``.
+    """Gathers turns, decides on sessions and settles them. Span thread, but for ``ids``, ``end`` and ``noticed``.
 
     Args:
         metrics: names of those that score sessions; there may be none.
@@ -128,6 +129,7 @@ class SessionLine:
         self.ended: Counter[str] = Counter()
         self.notes = Notes()
         self.without_id = 0
+        self._lock = threading.Lock()
         self._left_out: OrderedDict[UnitKey, None] = OrderedDict()
         self._ending: dict[str | None, set[UnitKey]] = {}  # None = every session
         self._over = False
@@ -150,11 +152,12 @@ class SessionLine:
         return self._sampler.wants_session(facts.conversation_id or "")
 
     def noticed(self, facts: Facts) -> None:
-        """Count a unit without a conversation; and a session that no metric takes, with its first turn."""
-        if not facts.conversation_id:
+        """Count a unit without a conversation; and a session that no metric takes, with its first turn. Any thread."""
+        if facts.conversation_id == "":
             self.without_id += 1
-        elif not self.wants(facts):
-            self._leave_out(session_key(facts.conversation_id))
+        elif facts.conversation_id is not None and not self.wants(facts):
+            with self._lock:
+                self._leave_out(session_key(facts.conversation_id))
 
     def made(self, facts: Facts, unit: Unit, samples: Samples) -> None:
         """Take in a turn."""

@@ -60,6 +60,7 @@ class ForeignSpans:
         scopes: whose spans are claimed.
         translator: puts them into GenAI names.
         ready: called with the first root (of each process): chooses providers, starts the span thread.
+        turns: told of a root in a ``spanscore.session`` block, and when it began; None = nobody scores conversations.
 
     Attributes:
         units: roots that were let in.
@@ -77,6 +78,7 @@ class ForeignSpans:
         scopes: Scopes,
         translator: Translator,
         ready: Callable[[Any], None],
+        turns: Callable[[str, int], None] | None = None,
     ) -> None:
         self._inbox = inbox
         self._port = port
@@ -85,6 +87,7 @@ class ForeignSpans:
         self.scopes = scopes
         self.translator = translator
         self._ready = ready
+        self._turns = turns
         self.closed = False
         self.reset()
 
@@ -174,11 +177,14 @@ class ForeignSpans:
             self._ready(span)
             self._is_ready = True
         state = span.context.trace_state
-        facts = Facts(key, span.parent is None, state.to_header() if state else "")
+        session = context.current_session()
+        facts = Facts(key, span.parent is None, state.to_header() if state else "", conversation_id=session)
+        if session is not None and self._turns is not None:
+            self._turns(session, span.start_time)
         if not self._sampler.may(facts):
             return ForeignUnit(key, facts)
         self.units += 1
-        return FollowedUnit(key, root=span, front=front, open={key.span_id: None})
+        return FollowedUnit(key, root=span, front=front, session=session, open={key.span_id: None})
 
     def _claims(self, span: ReadableSpan, role: Role) -> bool:
         """Whether a span is read, if its unit is."""
@@ -317,7 +323,8 @@ class ForeignSpans:
         if translated is None:
             return replace(data, attributes={}, events=())
         unit.is_unit = True
-        return translated
+        is_root = data.span_id == unit.key.span_id
+        return replace(translated, conversation_id=unit.session) if is_root and unit.session else translated
 
     def _hand_on_early(self, unit: FollowedUnit, now_ns: int) -> None:
         unit.opened = True

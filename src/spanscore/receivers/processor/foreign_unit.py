@@ -48,6 +48,7 @@ class FollowedUnit(ForeignUnit):
     Attributes:
         root: the live span; None when it was handed on.
         front: the processor that saw it begin.
+        session: id of the conversation, where ``spanscore.session`` gives one; else its root may.
         open: its spans that have not ended: the application's threads add them, the span thread takes them away.
         broken: spans of it were passed on unread.
         done: it was handed on, or given up: what comes is passed on at once.
@@ -64,6 +65,7 @@ class FollowedUnit(ForeignUnit):
 
     root: Any
     front: object
+    session: str | None = None
     open: dict[int, None] = field(default_factory=dict)
     broken: bool = False
     done: bool = False
