@@ -164,8 +164,9 @@ def _said() -> list[Any]:
         ),
         stacked(
             "Judged because of feedback",
-            "Units that somebody found no good (`sampling.feedback`). *judged*: their scores have the stratum `feedback`, and"
-            " are in no mean. *too_late*: give `within` or `max_bytes` more. *not_kept*: the dice, or it ran in another process.",
+            "Units that somebody found no good (`sampling.feedback`). *judged*: their scores have the stratum `feedback`,"
+            " and are in no mean. *too_late*: give `within` or `max_bytes` more. *not_kept*: the dice, or it ran in another"
+            " process.",
             over_time(promql.increase(semconv.FEEDBACK, q.STEP, q.OF_SERVICE, (q.RESULT,)), f"{{{{{q.RESULT}}}}}"),
         ),
     ]
