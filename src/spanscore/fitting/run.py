@@ -85,30 +85,37 @@ class FittingRun:
         return await asyncio.wrap_future(loop.submit(self._fitted()))
 
     async def _fitted(self) -> Fitted:
-        found = await lessons_of(self.metric, self._labels())
+        labels = await asyncio.to_thread(self._labels)  # a redactor may compute, and blocks no judge meanwhile
+        found = await lessons_of(self.metric, labels)
         parts = self._parts(found.lessons)
         marking = Marking(self._most_judged(parts), self.progress)
         with marking.counting():
             tried, told = await self._tried(found.step, parts, marking)
             best = await self._best(tried, parts, marking)
-        kept = best is not None and best.tested.shown
-        used = best.metric if best is not None and kept else self.metric
         return Fitted(
-            metric=used,
-            kept=kept,
-            step=found.step.own.name,
-            fitted_to=digest_of(found.step.own),
-            prompts=best.prompts if best is not None and kept else found.step.prompts_in_force,
-            series=used.series,
-            series_before=self.metric.series,
+            **self._decided(found.step, best),
             labels=(len(parts.shown), len(parts.chosen), len(parts.tested)),
             candidates=len(tried),
-            chosen=best.chosen if best else None,
-            tested=best.tested if best else None,
             judge_calls=marking.at.judge_calls,
             cost_usd=marking.at.cost_usd,
             notes=(*found.notes, *told, *warnings_for(len(found.lessons))),
         )
+
+    def _decided(self, step: VerdictStep, best: _Best | None) -> dict[str, Any]:
+        """Return which metric is used from now on, and why."""
+        kept = best is not None and best.tested.shown
+        used = best.metric if best is not None and kept else self.metric
+        return {
+            "metric": used,
+            "kept": kept,
+            "step": step.own.name,
+            "fitted_to": digest_of(step.own),
+            "prompts": best.prompts if best is not None and kept else step.prompts_in_force,
+            "series": used.series,
+            "series_before": self.metric.series,
+            "chosen": best.chosen if best else None,
+            "tested": best.tested if best else None,
+        }
 
     def _labels(self) -> list[LabelledSample]:
         """Return the labels as they may be shown."""
