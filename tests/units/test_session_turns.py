@@ -1,5 +1,7 @@
 """Turns with the history, with a part of it and without: each message is in the conversation once."""
 
+from random import Random
+
 import pytest
 from tests.units.conversations import alone, talk, thread
 
@@ -124,3 +126,27 @@ def test_arguments_that_no_json_can_carry_do_no_harm():
 
 def test_a_turn_in_which_nothing_was_said_is_no_part():
     assert segment_of(Samples(), 0) is None
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_turns_bring_the_conversation_is_one_that_can_be(seed):
+    rng = Random(seed)
+    turns = [MultiTurnSample(user_input=random_messages(rng)) for _ in range(6)]
+
+    assert conversation(*(Samples(multi=turn) for turn in turns))
+
+
+def random_messages(rng):
+    """Return messages of few different texts and calls: much is alike by chance; each tool message has its call."""
+    messages, calls = [], None
+    for _ in range(rng.randint(1, 6)):
+        kind = rng.choice(["human", "ai", "call", "tool" if calls else "ai"])
+        if kind == "call":
+            calls = [ToolCall(name="find", id=rng.choice(["1", "2", None])) for _ in range(rng.randint(1, 2))]
+            messages.append(AIMessage(content=rng.choice(["", "a"]), tool_calls=calls))
+        elif kind == "tool":
+            messages.append(ToolMessage(content="t", tool_call_id=rng.choice(calls).id))
+        else:
+            calls = None
+            messages.append((HumanMessage if kind == "human" else AIMessage)(content=rng.choice(["a", "b", " "])))
+    return messages
