@@ -139,6 +139,16 @@ def test_intervals_hold_the_truth_as_often_as_they_say(true: float, by_verdict: 
     assert sum(one["corrected"].value for one in held) / len(held) == pytest.approx(true, abs=0.02)
 
 
+def test_fresh_labels_of_all_that_failed_are_no_surer_of_what_passed() -> None:
+    failed = pairs({(True, False): 200, (False, False): 400}, 1.0)
+    passed = pairs({(True, True): 17, (False, True): 3}, 0.05)
+
+    fresh = Calibration.of([*failed, *passed]).fresh(Moments(1_000, 1_000, 400, 1_000, 400, 400))
+
+    of_passed = Z * sqrt(0.95 * 0.85 * 0.15 / 20)
+    assert (fresh.high - fresh.low) / 2 >= 0.4 * of_passed
+
+
 def _simulated(dice: random.Random, true: float, *, by_verdict: bool) -> dict[str, Estimated] | None:
     """Return the estimates of 200 labels among 2,000 judged units, of a judge that is right in 90 and 80 % of the cases."""
     units = [(human := dice.random() < true, dice.random() < (0.9 if human else 0.2)) for _ in range(2_000)]

@@ -218,11 +218,16 @@ class Calibration:
         """Return how many random labels would tell as much as these and the judge do; with half a label more in each cell."""
         cells = self._cells(0.5)
         rest = _mean(cells, lambda cell: cell.human - power * cell.judge)
-        of_rest = _variance(cells, lambda cell: cell.human - power * cell.judge - rest)
+        drawn = [self._left_to_chance(cell, raw) for cell in cells]
+        of_rest = _variance(drawn, lambda cell: cell.human - power * cell.judge - rest)
         rate = _mean(cells, _human)
         spread = rate * (1.0 - rate)
-        unlabelled = max(0.0, 1.0 - self.labels / raw.n)
-        return spread / (unlabelled * of_rest + spread / n_eff(raw))
+        return spread / (of_rest + spread / n_eff(raw))
+
+    def _left_to_chance(self, cell: _Observed, raw: Moments) -> _Observed:
+        """Return a cell whose Σw² is that of Poisson sampling: a label drawn with π adds w²(1 − π), and a sure one nothing."""
+        sure = cell.w2 * self.labels / raw.n if self.assumed_random else cell.w * raw.w2 / raw.w
+        return cell._replace(w2=max(0.0, cell.w2 - sure))
 
     def smoothed(self) -> tuple[Proportion, Proportion]:
         """Return sensitivity and specificity with one more label right and one wrong, each of its verdict's typical weight."""
