@@ -335,8 +335,7 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
         paid = "as much again as judge.budget" if asked.budget is None else "a budget of its own"
         yield f"{name} has a second judge, {asked.model}, asked about each unit that it scores: that costs more, from {paid}"
     yield from sampling_notes(options)
-    for key, values in settings.monitoring.segments.items():
-        yield f"sums and alerts are told apart by {key}: {', '.join(values)}; of any other value only the sums, as other"
+    yield from _segments(settings.monitoring.segments)
     if not options.capture:
         yield "capture.enabled is false: nothing is recorded, only what is submitted or comes from other spans is scored"
     if "span" not in options.attach:
@@ -344,6 +343,11 @@ def _notes(settings: Settings, options: Options, metrics: Sequence[Metric]) -> I
     if offline:  # here all metrics are made with the offline judge, also where another one will be asked
         own = settings.embeddings not in (None, "lexical")
         yield from blind_spots(metric for metric in metrics if not (own and hasattr(metric, "embeddings")))
+
+
+def _segments(segments: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for key, values in segments.items():
+        yield f"sums and alerts are told apart by {key}: {', '.join(values)}; of any other value only the sums, as other"
 
 
 def _hasty(attempt_s: float | None, score_s: float) -> Iterator[str]:
