@@ -17,7 +17,7 @@ from spanscore.units.content_size import size_bytes_of
 
 __all__ = ["KeptSamples", "KeptUnit"]
 
-_UNIT_BYTES: Final = 3_000
+_UNIT_BYTES: Final = 2_500
 """A unit without content and what it is kept by, its attributes left out: measured."""
 _SCORE_BYTES: Final = 1_000
 _GONE: Final = 10_000
@@ -94,7 +94,7 @@ class KeptSamples:
         if samples.outcome is not None or facts.key in self._kept:
             return
         held = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
-        size = len(held) + _UNIT_BYTES + size_bytes_of(unit)
+        size = len(held) + _UNIT_BYTES + size_bytes_of(unit) + _metadata_bytes(unit)
         self._kept[facts.key] = KeptUnit(unit, self._decide(facts), self._clock() + self._within_ns, size, held)
         self.bytes += size
         self.make_room()
@@ -136,3 +136,7 @@ class KeptSamples:
             self._gone[oldest.unit.key] = None
             if len(self._gone) > _GONE:
                 self._gone.popitem(last=False)
+
+
+def _metadata_bytes(unit: Unit) -> int:
+    return sum(len(value) for span in unit.spans for value in span.metadata.values() if isinstance(value, str))

@@ -1,0 +1,121 @@
+"""Feedback, simulated: what a mean is worth where units that people found no good are judged, too.
+
+    python -m benchmarks.feedback [--runs 400] [--units 20000]
+
+Whoever was badly served complains more often. A tenth of all units is scored; half are kept, and judged where somebody
+complains. The sampler, the sums and the mean are the library's. Takes some four minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean, stdev
+from typing import Final
+
+from spanscore import semconv
+from spanscore.model.counted import Counted
+from spanscore.model.job import Decision
+from spanscore.model.score import UNIT_INTERVAL, Outcome, Score
+from spanscore.model.span import Facts, UnitKey
+from spanscore.monitoring.running_mean import running_mean
+from spanscore.otel.instruments import Telemetry
+from spanscore.sampling.rates import RateSampler
+
+__all__ = ["FeedbackRun", "one_run"]
+
+METRIC: Final = "helpful"
+RATE, KEPT = 0.1, 0.5
+GOOD: Final = 0.75
+COMPLAINS: Final = {1.0: 0.02, 0.0: 0.15}
+"""Quality → the share of such units of which somebody says that they were no good."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackRun:
+    """What one run came to, each as its difference from the truth.
+
+    Attributes:
+        population: the mean of the population.
+        naive: what it would be, were the judged units counted among it.
+        complained: Σw of the stratum, as a share of the units of which somebody complained.
+    """
+
+    population: float
+    naive: float
+    complained: float
+
+
+def one_run(seed: int, units: int) -> FeedbackRun:
+    """Play traffic, and return how far off it is."""
+    dice, sampler = Random(seed), RateSampler({METRIC: RATE}, feedback_rate=KEPT)
+    apart, among = _telemetry(), _telemetry()
+    qualities, complaints = [], 0
+    for _ in range(units):
+        y = float(dice.random() < GOOD)
+        qualities.append(y)
+        facts = Facts(UnitKey(dice.getrandbits(128), dice.getrandbits(64)), is_trace_root=True)
+        taken, said = sampler.decide(facts, METRIC), dice.random() < COMPLAINS[y]
+        complaints += said
+        if taken.take:
+            for telemetry in (apart, among):
+                telemetry.record(None, _score(y, taken))
+        if said and (kept := sampler.for_feedback(facts)).take:
+            apart.record(None, _score(y, kept, semconv.STRATUM_FEEDBACK))
+            if not taken.take:
+                among.record(None, _score(y, kept))
+    weights = apart.sums(semconv.WEIGHT).items()
+    stratum = sum(w for labels, w in weights if dict(labels).get(semconv.STRATUM) == semconv.STRATUM_FEEDBACK)
+    truth = fmean(qualities)
+    return FeedbackRun(_mean(apart) - truth, _mean(among) - truth, stratum / complaints)
+
+
+def _score(y: float, decision: Decision, stratum: str | None = None) -> Score:
+    label = UNIT_INTERVAL.label(y)
+    return Score(
+        metric=METRIC,
+        version="1",
+        outcome=Outcome.SCORED,
+        value=y,
+        quality=y,
+        label=label,
+        series="1/simulated/1",
+        probability=decision.probability,
+        stratum=stratum,
+    )
+
+
+class _NoUnits:
+    def counted(self) -> Counted:
+        return Counted({}, {}, {}, {})
+
+
+def _telemetry() -> Telemetry:
+    return Telemetry(None, _NoUnits())
+
+
+def _mean(telemetry: Telemetry) -> float:
+    found = running_mean(METRIC, UNIT_INTERVAL, telemetry.sums)
+    assert found is not None
+    return found.mean
+
+
+def main() -> None:
+    """Print the bias of the means over all runs, with its standard error."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--runs", type=int, default=400)
+    arguments.add_argument("--units", type=int, default=20_000)
+    asked = arguments.parse_args()
+    runs = [one_run(seed, asked.units) for seed in range(asked.runs)]
+    told = {
+        "bias of the population's mean": [run.population for run in runs],
+        "bias, were they counted beside it": [run.naive for run in runs],
+        "stratum, of all that complained": [run.complained for run in runs],
+    }
+    for what, found in told.items():
+        print(f"{what}: {fmean(found):+.4f} ± {stdev(found) / len(found) ** 0.5:.4f}")
+
+
+if __name__ == "__main__":
+    main()
