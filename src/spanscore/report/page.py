@@ -78,9 +78,6 @@ def page(summary: ReportSummary, units: UnitBook, *, title: str, conversations: 
 
 
 def _lede(summary: ReportSummary) -> str:
-    seen = [say.counted(summary.units, "unit") + " of work"] if summary.units or not summary.conversations else []
-    seen += [say.counted(summary.conversations, "conversation")] if summary.conversations else []
-    scored = ", ".join([*seen, say.counted(summary.scores, "score")])
     judges = sorted({judge for metric in summary.metrics for judge in metric.judges})
     tokens = sum(metric.tokens for metric in summary.metrics)
     cost_usd = known_sum(metric.cost_usd for metric in summary.metrics)
@@ -88,7 +85,15 @@ def _lede(summary: ReportSummary) -> str:
     spent += [] if cost_usd is None else [say.dollars(cost_usd)]
     judged = f" Judge {', '.join(map(safe_text, judges))}{': ' if spent else ''}{', '.join(spent)}." if judges else ""
     offline = f" {COMPARES_WORDS}" if LexicalJudge.model in judges else ""
-    return f"{scored}.{judged}{offline}"
+    return f"{_seen(summary)}, {say.counted(summary.scores, 'score')}.{judged}{offline}"
+
+
+def _seen(summary: ReportSummary) -> str:
+    units = f"{say.counted(summary.units, 'unit')} of work"
+    if not summary.conversations:
+        return units
+    whole = say.counted(summary.conversations, "conversation")
+    return f"{units}, {whole}" if summary.units else whole
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------
