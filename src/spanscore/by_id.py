@@ -105,7 +105,7 @@ class UnitsById:
 
         Returns:
             Whether one of this id was open. False where it is unknown, has ended, was forgotten (of more than
-            ``Sessions.max_open`` the oldest is), the scorer is shut down, or no metric scores conversations. Of spans that
+            ten times ``Sessions.max_open`` the oldest is), the scorer is shut down, or no metric scores conversations. Of spans that
             others make the id is known a moment after they have ended.
 
         Raises:

@@ -151,6 +151,20 @@ def test_one_that_finds_no_place_in_the_queue_is_counted_as_that() -> None:
         assert observed(scorer) == (2, {"queue_full": 1, "scored": 1})
 
 
+def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_event() -> None:
+    go_on = threading.Event()
+    with a_line(session_metrics=[HeldTurns(go_on)], queue_size=1, rates={"grounded": 0.0}) as (scorer, _):
+        talk(scorer, "a", 1)
+        assert scorer.flush(10)
+        scorer.end_session("a")  # takes the only place
+        until(lambda: len(scorer._line.queue) == 1)
+        talk(scorer, "b", 1)
+        scorer.end_session("b")
+
+        until(lambda: scorer.status().outcomes["turns"] == {"incomplete": 1})
+        go_on.set()
+
+
 def test_a_shutdown_ends_what_is_open_and_scores_it_in_the_time_there_is() -> None:
     with a_line(session_metrics=[Turns()]) as (scorer, trace):
         talk(scorer, "a", 2)

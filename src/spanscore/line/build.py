@@ -285,7 +285,7 @@ class Line:
             post=self.inbox.post,
             on_the_way=self._on_the_way,
             shown=lambda session_id: shown_id(session_id, self.hooks.redactor, self.box),
-            most_ids=self.options.sessions.max_open,
+            max_open=self.options.sessions.max_open,
         )
 
     def _on_the_way(self, conversation_id: str | None) -> set[UnitKey]:

@@ -42,7 +42,7 @@ class SpanThread:
 
     Args:
         receivers: whose events are in the inbox.
-        beside: driven with the units, after the receivers.
+        beside: driven after the receivers and the units.
         prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
         clock: nanoseconds since the epoch; one that steps would have units wait for as long.
     """
@@ -138,8 +138,8 @@ class SpanThread:
         for work in posted:
             self._safely(work)
             yield_gil()
-        self._safely(lambda: self._beside.due(now_ns))
         self._safely(lambda: self._units.tick(now_ns))
+        self._safely(lambda: self._beside.due(now_ns))
         self._answer_markers()
 
     def _read(self, events: int) -> None:

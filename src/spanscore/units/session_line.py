@@ -38,7 +38,7 @@ from spanscore.units.span_buffer import SpanBuffer
 __all__ = ["SessionLine"]
 
 _REMEMBERED: Final = 10
-"""Sessions that no metric takes, for each that may be open, so that each counts once: 0.1 kB each."""
+"""So many ids are known for each session that may be gathered, as no metric takes most of them: 0.1 kB each."""
 _NOBODY: Final = UnitKey(0, 0)
 _THE_REST: Final = UnitKey(0, 0)
 """In flight until, at a shutdown, the last session is out."""
@@ -73,7 +73,7 @@ class SessionLine:
         post: has something done on the span thread.
         on_the_way: of a conversation (None = of any), returns the units that have ended and may yet be turns of it.
         shown: of a conversation's id, returns what may leave of it; None = nothing.
-        most_ids: that are known at once.
+        max_open: sessions that may be gathered at once.
         clock: seconds, the loop's.
         clock_ns: of the span thread.
 
@@ -99,7 +99,7 @@ class SessionLine:
         post: Callable[[Callable[[], None]], None],
         on_the_way: Callable[[str | None], Collection[UnitKey]],
         shown: Callable[[str], str | None] = lambda session_id: session_id,
-        most_ids: int = 10_000,
+        max_open: int = 10_000,
         clock: Callable[[], float] = monotonic,
         clock_ns: Callable[[], int] = steady_ns,
     ) -> None:
@@ -117,8 +117,8 @@ class SessionLine:
         self._shown = shown
         self._clock = clock
         self._clock_ns = clock_ns
-        self.ids = SessionIds(most_ids)
-        self._most_left_out = _REMEMBERED * most_ids
+        self.ids = SessionIds(_REMEMBERED * max_open)
+        self._most_left_out = _REMEMBERED * max_open
         self.reset()
 
     def reset(self) -> None:
