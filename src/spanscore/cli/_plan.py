@@ -174,12 +174,8 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
     rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics}
     costs = costs_of(report.of_metrics, [*rates], sizes)
     shadow_costs = shadow_costs_of(report.of_metrics, [*rates], sizes)
-    own = shadow_budget_of(settings, tuple(options.budget))
-    shadow_budgets = options.budget if own is None else own
     requests = 0.0 if traffic is None else traffic.per_day
-    of_units = {name: rate for name, rate in rates.items() if name not in [metric.name for metric in of_sessions]}
-    costs_of_units = [cost for cost in costs if cost.metric in of_units]
-    days = days_of(costs_of_units, of_units, options.budget, requests) if requests else ()
+    days, shadow_days = _days(report, costs, shadow_costs, requests) if requests else ((), ())
     plan = ConfigPlan(
         judge=settings.judge.model + (f" ({_LEXICAL})" if settings.judge.model == "lexical" else ""),
         judge_settings=_set(settings.judge),
@@ -193,12 +189,24 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         spending=tuple(cost_lines(costs, shadow_costs, options.budget, sizes)),
         requests_per_day=requests or None,
         days=days,
-        shadow_days=shadow_days_of(shadow_costs, days, shadow_budgets, requests) if requests else (),
+        shadow_days=shadow_days,
         sessions=tuple(session_lines(of_sessions, options)),
         canary=tuple(canary_lines(options.canary, _canaries(report), metrics, costs)),
         notes=tuple(_notes(settings, options, metrics)),
     )
     return report.as_written.all(plan)
+
+
+def _days(
+    report: ConfigReport, costs: Sequence[CostPlan], shadow_costs: Sequence[CostPlan], requests: float
+) -> tuple[tuple[DayPlan, ...], tuple[DayPlan, ...]]:
+    """Return what a day of so many requests costs, and what second judges cost beside it; of sessions nobody knows how many."""
+    options, metrics = report.options, report.metrics
+    of_sessions = {metric.name for metric in session_metrics_in(report.of_metrics, metrics)}
+    rates = {metric.name: options.rates_of(metric.name)[0] for metric in metrics if metric.name not in of_sessions}
+    days = days_of([cost for cost in costs if cost.metric in rates], rates, options.budget, requests)
+    own = shadow_budget_of(report.settings, tuple(options.budget))
+    return days, shadow_days_of(shadow_costs, days, options.budget if own is None else own, requests)
 
 
 def _set(judge: JudgeSettings) -> dict[str, Any]:
