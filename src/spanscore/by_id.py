@@ -105,8 +105,8 @@ class UnitsById:
 
         Returns:
             Whether one of this id was open. False where it is unknown, has ended, was forgotten (of more than ten times
-            ``Sessions.max_open`` the oldest is), the scorer is shut down, or no metric scores conversations. Of spans that others
-            make the id is known a moment after they have ended.
+            ``Sessions.max_open`` the oldest is), the scorer is shut down, or no metric scores conversations. Of spans that
+            others make the id is known a moment after they have ended.
 
         Raises:
             TypeError: the id is no text, or an empty one.
