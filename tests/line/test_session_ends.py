@@ -165,6 +165,22 @@ def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_even
         go_on.set()
 
 
+def test_a_fault_of_ours_ends_one_and_holds_up_neither_the_next_nor_a_flush() -> None:
+    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+        sessions = scorer._line.sessions
+        handover, sessions._handover = sessions._handover, [].index  # raises
+        talk(scorer, "a", 1)
+        scorer.end_session("a")
+        assert scorer.flush(10)
+        sessions._handover = handover
+        talk(scorer, "b", 1)
+        scorer.end_session("b")
+        assert scorer.flush(10)
+
+        assert observed(scorer) == (2, {"incomplete": 1, "scored": 1})
+        assert len(scorer._line.queue) == 0
+
+
 def test_a_shutdown_ends_what_is_open_and_scores_it_in_the_time_there_is() -> None:
     with a_line(session_metrics=[Turns()]) as (scorer, trace):
         talk(scorer, "a", 2)

@@ -13,7 +13,6 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -285,11 +284,17 @@ class SessionLine:
             self._lose(work, taken, Outcome.SHUTDOWN if self._over else Outcome.QUEUE_FULL)
             return
         self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
-        chosen = {name: taken[name] for name in roomy}
-        self._at_work[work] = set(chosen)
+        self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
+
+    def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
+        try:
+            self._handover([SampledUnit(session.unit, chosen, session.samples, held, self._clock(), redacted=True)])
+        except Exception:
+            self._queue.cancel(held)
+            raise
+        self._at_work[work] = set(chosen)  # what comes of it is told on this thread, and so not before
         if work.counts:
             self._lanes.enter(work.key, chosen, held)
-        self._handover([SampledUnit(session.unit, chosen, session.samples, held, self._clock(), -inf, redacted=True)])
 
     def _enter(self, session: EndedSession) -> Mapping[str, Decision]:
         """Make a session that has ended eligible, and return the decisions of the metrics that take it; the others end."""
