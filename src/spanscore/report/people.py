@@ -54,7 +54,7 @@ def people(units: UnitBook, summary: ReportSummary) -> People | None:
     scored = {
         unit: {row.metric: row for row in units.rows.get(unit, ()) if row.value is not None} for unit in units.labels
     }
-    metrics = list(dict.fromkeys(metric for rows in scored.values() for metric in rows))
+    metrics = sorted({metric for rows in scored.values() for metric in rows})
     order = sorted(units.labels, key=lambda unit: (_lowest(units.labels[unit]), -units.labels[unit][-1].when_ns))
     shown = order[:MOST_UNITS]
     return People(
