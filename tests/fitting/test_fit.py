@@ -93,6 +93,35 @@ def test_a_gain_that_is_not_shown_says_how_many_labels_would_show_it() -> None:
     assert any("40 labels are few" in note for note in fitted.notes)
 
 
+class _Reluctant(Pupil):
+    """Says nothing where it is shown some demonstrations."""
+
+    def __init__(self, *silent: int) -> None:
+        super().__init__()
+        self.silent, self.sets = silent, list[str]()
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        shown = str(prompt.examples)
+        if prompt.examples and shown not in self.sets:
+            self.sets.append(shown)
+        if prompt.examples and self.sets.index(shown) in self.silent:
+            raise JudgeError("the prompt is too long")
+        return await super().ask(prompt)
+
+
+def test_what_was_not_judged_is_told() -> None:
+    fitted = polite(_Reluctant(1, 2)).fit_sync(labels(40), candidates=4)
+
+    silent = 2 * fitted.labels[1]
+    assert any(note.startswith(f"{silent} of ") and "the prompt is too long" in note for note in fitted.notes)
+
+
+def test_one_candidate_without_an_answer_does_not_end_the_fit() -> None:
+    assert polite(_Reluctant(0)).fit_sync(labels(150)).kept
+    with pytest.raises(JudgeError, match="none of 106 labelled samples could be judged: the prompt is too long"):
+        polite(_Reluctant(0, 1)).fit_sync(labels(150), candidates=2)
+
+
 def test_ballots_are_as_the_metric_has_them() -> None:
     judge = Pupil()
 

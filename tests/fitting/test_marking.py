@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spanscore.errors import JudgeError
-from spanscore.fitting.marking import answers_in
+from spanscore.fitting.marking import answers_in, refuse_silence
 from spanscore.fitting.teachable import Lesson
 from spanscore.model.outcome import Outcome
 from spanscore.model.sample import SingleTurnSample
@@ -28,6 +28,6 @@ def test_a_failure_and_the_verdict_of_a_fallback_are_no_answers() -> None:
 
 def test_a_judge_that_never_answers_says_why() -> None:
     with pytest.raises(JudgeError, match="none of 2 labelled samples could be judged: late") as raised:
-        answers_in([FAILED, FAILED], [PASSES] * 2)
+        refuse_silence([FAILED, FAILED])
 
     assert raised.value.error_type == "timeout"

@@ -14,7 +14,7 @@ from spanscore.judges.effects.cache import answers_kept
 from spanscore.judges.record import recorded_by
 from spanscore.model.score import JudgeCall, Score, known_sum
 
-__all__ = ["FittingProgress", "Marking", "OnProgress", "answers_in"]
+__all__ = ["FittingProgress", "Marking", "OnProgress", "answers_in", "refuse_silence"]
 
 _AT_ONCE = 32
 """Samples at once, as of ``evaluate``; the judge keeps to its own limit."""
@@ -47,10 +47,16 @@ class Marking:
     Args:
         total: samples that it will have judged, at most.
         on_progress: told after each; None = nobody is.
+
+    Attributes:
+        at: how far it is.
+        silent: samples without a verdict so far, or with that of a fallback.
     """
 
     def __init__(self, total: int, on_progress: OnProgress | None = None) -> None:
         self.at = FittingProgress(total=total)
+        self.silent = 0
+        self._why = ""
         self._on_progress = on_progress
         self._room = asyncio.Semaphore(_AT_ONCE)
 
@@ -68,9 +74,20 @@ class Marking:
         async with self._room:
             score = await metric.score(lesson.sample)
         self.at = self.at._replace(done=self.at.done + 1)
+        if not _says(score):
+            self.silent, self._why = self.silent + 1, _why(score)
         if self._on_progress is not None:
             self._on_progress(self.at)
         return score
+
+    def notes(self) -> list[str]:
+        """Return what must be known of what was not judged."""
+        if not self.silent:
+            return []
+        return [
+            f"{self.silent:,} of {self.at.done:,} times that a sample was to be judged there was no verdict, which counts "
+            f"against a candidate: {self._why}"
+        ]
 
     def _pay(self, call: JudgeCall) -> None:
         if not call.cached:
@@ -79,16 +96,25 @@ class Marking:
 
 
 def answers_in(scores: Sequence[Score], lessons: Sequence[Lesson]) -> list[bool | None]:
-    """Return lesson by lesson whether the verdict is the human's; None where there is none, or another judge stood in.
+    """Return lesson by lesson whether the verdict is the human's; None where there is none, or another judge stood in."""
+    pairs = zip(scores, lessons, strict=True)
+    return [score.value == lesson.verdict if _says(score) else None for score, lesson in pairs]
+
+
+def refuse_silence(scores: Sequence[Score]) -> None:
+    """Refuse scores of which none has a verdict: they tell nothing of any judge.
 
     Raises:
-        JudgeError: there is none at all.
+        JudgeError: there is none.
     """
-    pairs = zip(scores, lessons, strict=True)
-    found = [None if score.value is None or score.stratum else score.value == lesson.verdict for score, lesson in pairs]
-    if all(right is None for right in found):
-        why = scores[0].reason or "a fallback judged in its place"
-        raise JudgeError(
-            f"none of {len(scores)} labelled samples could be judged: {why}", error_type=scores[0].error_type
-        )
-    return found
+    if not any(map(_says, scores)):
+        why, error_type = _why(scores[0]), scores[0].error_type
+        raise JudgeError(f"none of {len(scores)} labelled samples could be judged: {why}", error_type=error_type)
+
+
+def _says(score: Score) -> bool:
+    return score.value is not None and not score.stratum
+
+
+def _why(score: Score) -> str:
+    return score.reason or "a fallback judged in its place"

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from spanscore.codec.labelled import labelled_records, read_labelled
 from spanscore.codec.redaction import redacted, redacted_sample
 from spanscore.errors import ConfigurationError
-from spanscore.fitting.choosing import Paired, best_of, demonstration_sets, split
+from spanscore.fitting.choosing import Answers, Paired, best_of, demonstration_sets, split
 from spanscore.fitting.fitted import Fitted, digest_of
-from spanscore.fitting.marking import Marking, OnProgress, answers_in
+from spanscore.fitting.marking import Marking, OnProgress, answers_in, refuse_silence
 from spanscore.fitting.rewriting import misses_in, proposals
 from spanscore.fitting.teachable import Lesson, Prompts, Teachable, VerdictStep, lessons_of, verdict_step
 from spanscore.model.foreign import type_name
@@ -98,7 +98,7 @@ class FittingRun:
             candidates=len(tried),
             judge_calls=marking.at.judge_calls,
             cost_usd=marking.at.cost_usd,
-            notes=(*found.notes, *told, *warnings_for(len(found.lessons))),
+            notes=(*found.notes, *told, *marking.notes(), *warnings_for(len(found.lessons))),
         )
 
     def _decided(self, step: VerdictStep, best: _Best | None) -> dict[str, Any]:
@@ -167,17 +167,22 @@ class FittingRun:
         if not tried:
             return None
         metrics = [self.metric.copy_with(prompts=prompts) for prompts in tried]
-        before, *after = [
-            answers_in(await marking.mark(one, parts.chosen), parts.chosen) for one in (self.metric, *metrics)
-        ]
-        found = best_of(before, after)
+        (before,) = await self._answers([self.metric], parts.chosen, marking)
+        found = best_of(before, await self._answers(metrics, parts.chosen, marking))
         if found is None:
             return None
         place, chosen = found
-        was, now = [
-            answers_in(await marking.mark(one, parts.tested), parts.tested) for one in (self.metric, metrics[place])
-        ]
+        (was,) = await self._answers([self.metric], parts.tested, marking)
+        (now,) = await self._answers([metrics[place]], parts.tested, marking)
         return _Best(tried[place], metrics[place], chosen, Paired.of(was, now))
+
+    async def _answers(
+        self, metrics: Sequence[Teachable], lessons: Sequence[Lesson], marking: Marking
+    ) -> list[Answers]:
+        """Return those of each metric; of several candidates one may be silent, as with demonstrations that are too long."""
+        scores = [await marking.mark(one, lessons) for one in metrics]
+        refuse_silence([score for own in scores for score in own])
+        return [answers_in(own, lessons) for own in scores]
 
 
 def warnings_for(labels: int) -> list[str]:
