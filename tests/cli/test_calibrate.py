@@ -166,13 +166,30 @@ def test_some_labels_without_a_verdict_are_left_out_and_counted() -> None:
     assert "1 labels have no verdict" in result.stdout
 
 
+def test_several_annotators_of_a_unit_are_one_label_of_what_most_say() -> None:
+    def said(annotator: str) -> list[dict[str, Any]]:
+        ids = ({"trace_id": f"{n:032x}", "span_id": f"{n:016x}", "annotator": annotator} for n in range(1, 92))
+        return [{**one, **own} for one, own in zip(labels(), ids, strict=True)]
+
+    one, other = said("a"), said("b")
+    against = [{**said("c")[0], "human": False}, {**said("c")[1], "human": False}, {**said("d")[1], "human": False}]
+
+    found = told(written(*one, *other), "-m", "faithfulness")
+    voted = told(written(*one, *against), "-m", "faithfulness")
+
+    assert found["labels"] == {"passed": 66, "failed": 25, "left_out": 0, "tied": 0}
+    assert found["sensitivity"] == told(written(*one), "-m", "faithfulness")["sensitivity"]
+    assert voted["labels"] == {"passed": 64, "failed": 26, "left_out": 0, "tied": 1}
+    assert "5 labels are of units that have several" in ran(written(*one, *against), "-m", "faithfulness").stdout
+
+
 def test_verdicts_of_several_series_are_never_mixed() -> None:
     file = written(*labels(), {"human": True, "scores": verdict(True, "other")})
 
     assert "of several series, choose one with --series: 1+abc/judge/1 (91), other (1)" in error_of(
         file, "-m", "faithfulness"
     )
-    assert told(file, "-m", "faithfulness", "--series", SERIES)["labels"] == {"passed": 66, "failed": 25, "left_out": 1}
+    assert told(file, "-m", "faithfulness", "--series", SERIES)["labels"] == {"passed": 66, "failed": 25, "left_out": 1, "tied": 0}
     assert "no label has a verdict of series 'none'" in error_of(file, "-m", "faithfulness", "--series", "none")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +98,8 @@ class _CalibrateRun:
         series: empty where the verdicts tell none.
         window: the sums of all verdicts, 1 = passed; None where only those of labels are known.
         left_out: labels without a verdict.
+        shared: labels of units that have several; what most of a unit's annotators say is one label.
+        tied: units of which as many say the one as the other, which say nothing.
     """
 
     metric: str
@@ -105,6 +107,8 @@ class _CalibrateRun:
     calibration: Calibration
     window: Moments | None
     left_out: int
+    shared: int
+    tied: int
 
     @property
     def rates(self) -> dict[str, Estimated]:
@@ -122,18 +126,33 @@ def _found(
     judged = [(one, verdict) for one, verdict in zip(samples, verdicts.labelled, strict=True) if verdict is not None]
     if not judged:
         raise ConfigurationError(_how_to_judge(file, metric, samples))
-    pairs = [
-        LabelledPair(_passed(file, one, scale), verdict.passed, one.probability, verdict.weight)
-        for one, verdict in judged
-    ]
+    by_unit: defaultdict[object, list[LabelledPair]] = defaultdict(list)
+    for one, verdict in judged:
+        pair = LabelledPair(_passed(file, one, scale), verdict.passed, one.probability, verdict.weight)
+        by_unit[_unit_of(one)].append(pair)
+    agreed = [_most(pairs) for pairs in by_unit.values()]
     window = moments((float(verdict.passed), 1.0 / verdict.weight) for verdict in verdicts.window)
     return _CalibrateRun(
         metric=metric,
         series=judged[0][1].series,
-        calibration=Calibration.of(pairs),
-        window=window if window.n > len(judged) else None,  # of the labels alone it is what their humans say
+        calibration=Calibration.of(pair for pair in agreed if pair is not None),
+        window=window if window.n > len(agreed) else None,  # of the labels alone it is what their humans say
         left_out=len(samples) - len(judged),
+        shared=sum(len(pairs) for pairs in by_unit.values() if len(pairs) > 1),
+        tied=agreed.count(None),
     )
+
+
+def _unit_of(one: LabelledSample) -> object:
+    """Return what the labels of several annotators share; each line's own where nothing tells the unit."""
+    said = one.label
+    return one.line if said is None or (said.unit is None and said.key is None) else (said.unit, said.key)
+
+
+def _most(pairs: Sequence[LabelledPair]) -> LabelledPair | None:
+    """Return what most annotators of a unit say; None of a tie. As labels of their own they would be told as more units."""
+    balance = sum(1 if pair.human else -1 for pair in pairs)
+    return pairs[0]._replace(human=balance > 0) if balance else None
 
 
 def _scale_of(metric: str, config: Path | None) -> Callable[[], Scale]:
@@ -258,6 +277,9 @@ def _notes(found: _CalibrateRun) -> Iterator[str]:
         yield "each label counts by the probability with which it was drawn"
     if found.left_out:
         yield f"{found.left_out} labels have no verdict of the judge and are left out"
+    if found.shared:
+        ties = f"; {found.tied} such units are a tie and left out" if found.tied else ""
+        yield f"{found.shared} labels are of units that have several: what most say of a unit is one label{ties}"
     yield f"a true drop of the pass rate shows as {of.informedness.value:.2f} × the drop"
     if not found.series:
         yield "the verdicts tell no series, of which alone a file would hold: none is written"
@@ -268,7 +290,12 @@ def _as_json(found: _CalibrateRun, path: Path | None) -> dict[str, Any]:
     return {
         "metric": found.metric,
         "series": found.series or None,
-        "labels": {"passed": of.human_passed, "failed": of.human_failed, "left_out": found.left_out},
+        "labels": {
+            "passed": of.human_passed,
+            "failed": of.human_failed,
+            "left_out": found.left_out,
+            "tied": found.tied,
+        },
         "counts": {name: getattr(of, name).n for name in ("true_pass", "false_fail", "false_pass", "true_fail")},
         "assumed_random": of.assumed_random,
         **{name: one._asdict() for name, one in _qualities(of).items()},
