@@ -229,3 +229,15 @@ def test_in_a_forked_child_no_session_of_the_parent_is_open() -> None:
 
         assert os.waitpid(child, 0)[1] == 0
         assert scorer.end_session("a")
+
+
+def test_ending_one_that_no_metric_takes_leaves_nothing_behind() -> None:
+    with a_line(session_metrics=[Turns()], rates={"turns": 0.5}) as (scorer, _):
+        for number in range(40):
+            talk(scorer, str(number), 1)
+            assert scorer.end_session(str(number))
+        assert scorer.flush(10)
+
+        assert scorer.status().outcomes["turns"]["not_sampled"] > 0
+        ids = scorer._line.sessions.ids
+        assert (len(ids._open), len(ids._ending)) == (0, 0)

@@ -244,6 +244,8 @@ class SessionLine:
             self._begin_each(self.table.close_all(now_ns))
         elif (ended := self.table.end(session_id, now_ns)) is not None:
             self._begin_each([ended])
+        else:  # no metric takes it, or none of its turns came
+            self.ids.ended(session_id, 0)
 
     def _named(self, root: SpanData | None, session_id: str) -> SpanData | None:
         """Return a root that tells its conversation: others' spans do not, where only a ``session`` block does."""
