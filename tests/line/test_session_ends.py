@@ -166,7 +166,7 @@ def test_one_whose_last_turn_has_no_sample_ends_without_waiting_for_another_even
 
 
 def test_a_fault_of_ours_ends_one_and_holds_up_neither_the_next_nor_a_flush() -> None:
-    with a_line(session_metrics=[Turns()]) as (scorer, trace):
+    with a_line(session_metrics=[Turns()]) as (scorer, _trace):
         sessions = scorer._line.sessions
         handover, sessions._handover = sessions._handover, [].index  # raises
         talk(scorer, "a", 1)
