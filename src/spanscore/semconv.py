@@ -303,6 +303,8 @@ JUDGE_DURATION_ATTRIBUTE: Final = "spanscore.judge.duration"
 # --- ours: what people say of a unit --------------------------------------------------------------------------------
 FEEDBACK_KEY: Final = "spanscore.feedback_key"
 """The application's own key of a unit, such as an order's number: on the unit's span, and on labels that came by it."""
+FEEDBACK_METADATA: Final = "feedback_key"
+"""The same, in the metadata that a run is called with."""
 ANNOTATOR: Final = "spanscore.annotator"
 """Who labelled, on a label's span and event; no score has it. ``HUMAN`` where nobody said more."""
 

@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 from langchain_core.tracers.context import collect_runs
 from opentelemetry.trace import SpanContext, TraceFlags
-from tests.live import QUESTION, a_line, rag
+from tests.live import FOREIGN, QUESTION, a_line, rag
 from tests.sinks.memory import Memory
 
-from spanscore import ConfigurationError, OnlineScorer, semconv
+from spanscore import ConfigurationError, OnlineScorer, ScoringSpanProcessor, semconv
 from spanscore.metrics import ExactMatch
 from spanscore.model.label import HumanLabel, UnitId
 
@@ -116,6 +116,20 @@ def test_a_key_of_the_application_finds_its_unit_and_stands_on_it() -> None:
         assert under(span) == tuple(ids)
         assert span.attributes[semconv.FEEDBACK_KEY] == "order-4711"
         assert [root.attributes[semconv.FEEDBACK_KEY] for root in trace.roots] == ["order-4711"]
+
+
+def test_a_key_on_a_span_of_another_library_finds_its_unit() -> None:
+    with a_line() as (scorer, trace):
+        trace.provider.add_span_processor(ScoringSpanProcessor(scorer))
+        named = {"gen_ai.operation.name": "invoke_agent", semconv.FEEDBACK_KEY: "order-4711"}
+        with trace.provider.get_tracer(FOREIGN).start_as_current_span("agent", attributes=named) as span:
+            pass
+        assert scorer.flush(10)
+        assert scorer.feedback(key="order-4711", value=True)
+        assert scorer.flush(10)
+
+        (label,) = trace.named("evaluation user_feedback")
+        assert label.parent.span_id == span.get_span_context().span_id
 
 
 def test_a_key_that_nobody_knows_leaves_as_an_event_and_is_told() -> None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
+from spanscore import semconv
 from spanscore.model.foreign import plain_text
 from spanscore.model.span import Facts, UnitKey
 
@@ -13,14 +14,13 @@ __all__ = ["KnownUnits", "feedback_key_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-_METADATA: Final = "feedback_key"
 _KEPT: Final = 10_000
 """Units that are remembered: 0.2 kB each, and as much for a key."""
 
 
 def feedback_key_of(metadata: Mapping[str, Any] | None) -> str | None:
     """Return the application's own key of a unit; None where its metadata hold none."""
-    return plain_text(metadata.get(_METADATA)) or None if metadata else None
+    return plain_text(metadata.get(semconv.FEEDBACK_METADATA)) or None if metadata else None
 
 
 class KnownUnits:
