@@ -360,3 +360,13 @@ def test_of_processes_that_share_a_baseline_one_runs_and_another_when_it_has_end
     assert "another process of this machine" in str(standing_by.states()[0])
     standing_by.stop()
     later.stop()
+
+
+def test_services_that_share_labels_and_not_their_judge_have_runs_of_their_own(tmp_path: Path) -> None:
+    canary = Canary(tmp_path / "labels.jsonl")
+    mini, worker, large = (ProcessLock(canary.lock_path([f"1/{judge}/1"])) for judge in ("mini", "mini", "large"))
+
+    assert (mini.take(), worker.take(), large.take()) == (True, False, True)
+
+    mini.let_go()
+    large.let_go()

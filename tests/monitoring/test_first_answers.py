@@ -71,3 +71,15 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str) -> Non
 
     with pytest.raises(ConfigurationError, match=r"b\.json is no baseline of a canary.*canary\.baseline"):
         FirstAnswers(tmp_path / "b.json")
+
+
+def test_answers_that_another_process_wrote_over_are_written_again(tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    first = FirstAnswers(file)
+    first.keep("faithfulness", "1/m/1", {"a": 1.0})
+    file.write_text('{"format": 1, "first": {"faithfulness": {"1/other/1": {"a": 0.5}}}}')  # it had read before that
+
+    first.keep("faithfulness", "1/m/1", {"a": 0.0})
+
+    later = FirstAnswers(file)
+    assert (later.of("faithfulness", "1/m/1"), later.of("faithfulness", "1/other/1")) == ({"a": 1.0}, {"a": 0.5})

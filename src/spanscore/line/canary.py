@@ -1,6 +1,7 @@
 """CanaryRuns: labelled samples, judged again and again → whether the judges are still the same.
 
-Of the processes of a machine that share a baseline one has runs; the others stand by, and one of them goes on where it ends.
+Of the processes of a machine that share a baseline, and watch the same series, one has runs; the others stand by, and one of
+them goes on where it ends.
 
 Outside sampling and in no ledger: what is told of it is its cost, sums of the stratum ``canary``, and three gauges. It asks by
 the metrics' own judges, few questions at a time, behind those of live units whose spans wait, and past every cache, which
@@ -309,7 +310,7 @@ def canary_runs(
         cases_of(canary, watched),
         every_s=canary.every_s,
         first=FirstAnswers(canary.baseline_path),
-        lock=ProcessLock(canary.lock_path),
+        lock=ProcessLock(canary.lock_path(metric.series for metric in watched.values())),
         evaluation=evaluation({asked_as(name): metric for name, metric in watched.items()}),
         prepare=prepare,
         record=(lambda _: None) if telemetry is None else partial(telemetry.record, None),

@@ -48,21 +48,23 @@ class FirstAnswers:
         Where the file cannot be read or written that is logged, and they are kept in memory.
         """
         try:
-            for name, own in _read(self._path).items():  # another process may have been first
+            held = _read(self._path)
+            for name, own in held.items():  # another process may have been first
                 for one, kept in own.items():
                     self._add(name, one, kept)
         except ConfigurationError as error:
             log_once(f"canary {self._path}", f"{error}: the judge is compared with the first run of this process")
             self._add(metric, series, answers)
             return
-        if self._add(metric, series, answers):
+        self._add(metric, series, answers)
+        if held != self._first:  # also where another process wrote over what was kept before
             self._write()
 
-    def _add(self, metric: str, series: str, answers: Mapping[str, float]) -> bool:
+    def _add(self, metric: str, series: str, answers: Mapping[str, float]) -> None:
+        if not answers:
+            return
         kept = self._first.setdefault(metric, {}).setdefault(series, {})
-        new = {sample: quality for sample, quality in answers.items() if sample not in kept}
-        kept |= new
-        return bool(new)
+        kept |= {sample: quality for sample, quality in answers.items() if sample not in kept}
 
     def _write(self) -> None:
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")

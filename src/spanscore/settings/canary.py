@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -33,7 +34,7 @@ class Canary:
         name: of the labels; None = the file has but one.
         baseline: file in which the first answers of each series are kept; None = beside ``file``, ending in
             ``.baseline.json``. A judge is compared with them, so it must outlive the process. Of the processes of a machine
-            that share it, one has runs.
+            that share it and watch the same series, one has runs.
 
     Raises:
         ConfigurationError: ``every`` is too short or too long.
@@ -70,10 +71,10 @@ class Canary:
             return Path(self.baseline).expanduser()
         return self.path.with_suffix(".baseline.json")
 
-    @property
-    def lock_path(self) -> Path:
-        """Whose lock the process has that has the runs."""
-        return self.baseline_path.with_name(f"{self.baseline_path.name}.lock")
+    def lock_path(self, series: Iterable[str]) -> Path:
+        """Return whose lock the process has that has the runs of these series: of others another one may have them."""
+        of = blake2b("\n".join(sorted(series)).encode("utf-8", "replace"), digest_size=4).hexdigest()
+        return self.baseline_path.with_name(f"{self.baseline_path.name}.{of}.lock")
 
 
 class CanarySettings(SettingsPart):
@@ -87,7 +88,8 @@ class CanarySettings(SettingsPart):
         name: of the labels; None = the file has but one.
         baseline: file in which the first answers of each series are kept, with which later runs are compared; None = beside
             ``file``, ending in ``.baseline.json``. It must outlive the process: where it cannot be written, each
-            process compares with its own first run. Of the processes of a machine that share it, one has runs.
+            process compares with its own first run. Of the processes of a machine that share it and watch the same series, one
+            has runs.
     """
 
     file: Annotated[str, Field(min_length=1)]
