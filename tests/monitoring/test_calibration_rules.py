@@ -85,10 +85,13 @@ def test_the_rate_is_recorded_until_another_series_is_written(
         *sums("another", "fail", after.format(21)),
     ]
     labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.SERIES}="calibrated",window="1h"}}'
-    corrected = CALIBRATION.corrected(moments([(1.0, 1.0)] * 79 + [(0.0, 1.0)] * 21)).value
-    rate = {"labels": labels, "value": round(corrected, 6)}
+    corrected = CALIBRATION.corrected(moments([(1.0, 1.0)] * 79 * 55 + [(0.0, 1.0)] * 21 * 55))
+    rate = {"labels": labels, "value": round(corrected.value, 6)}
+    ends = {rules.LOW: corrected.low, rules.HIGH: corrected.high}  # they hang on how far Prometheus extrapolates
+    near = [f"count(abs({name}{labels} - {value}) < 0.005)" for name, value in ends.items()]
     asked = [
         {"expr": f"round({rules.CORRECTED}, 1e-6)", "eval_time": "55m", "exp_samples": [rate]},
+        *({"expr": one, "eval_time": "55m", "exp_samples": [{"labels": "{}", "value": 1}]} for one in near),
         *({"expr": name, "eval_time": "90m", "exp_samples": []} for name in (rules.CORRECTED, rules.LOW, rules.HIGH)),
     ]
     test = {"interval": "1m", "input_series": traffic, "promql_expr_test": asked}
@@ -97,6 +100,22 @@ def test_the_rate_is_recorded_until_another_series_is_written(
     )
 
     assert "SUCCESS" in prometheus.promtool("check", "rules", tmp_path / "rules.yml")
+    assert "SUCCESS" in prometheus.promtool("test", "rules", tmp_path / "test.yml")
+
+
+@pytest.mark.server
+def test_a_judge_that_has_passed_nothing_yet_has_a_rate(
+    prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
+) -> None:
+    (tmp_path / "rules.yml").write_text(rule_files({}, [METRIC], shared)[RULES])
+    labels = f'{{{promql.METRIC}="exact_match",job="bot",{promql.SERIES}="calibrated",window="1h"}}'
+    none = {"labels": f"{rules.CORRECTED}{labels}", "value": 0}
+    asked = [{"expr": rules.CORRECTED, "eval_time": "55m", "exp_samples": [none]}]
+    test = {"interval": "1m", "input_series": sums("calibrated", "fail", "0+21x60"), "promql_expr_test": asked}
+    (tmp_path / "test.yml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]})
+    )
+
     assert "SUCCESS" in prometheus.promtool("test", "rules", tmp_path / "test.yml")
 
 

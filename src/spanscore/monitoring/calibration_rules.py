@@ -55,12 +55,12 @@ def corrected_records(saved: SavedCalibration, shared: MonitoringSettings) -> It
     window = promql.duration(max(shared.windows))
     own = promql.matching({promql.METRIC: saved.metric, promql.SERIES: saved.series})
     every = promql.increases(window, own, promql.BY_SERIES)
-    passed = promql.increases(window, f"{own},{_PASSED}", promql.BY_SERIES)
+    passed = _or_none(promql.increases(window, f"{own},{_PASSED}", promql.BY_SERIES), every)
     share, variance = (f"{name}{{{own}}}" for name in (_SHARE, _VARIANCE))
     low, high = corrected_ends(saved.calibration, share, variance)
     for name, expression in (
         (_SHARE, promql.among(promql.WRITTEN, smoothed_share(passed, every))),
-        (_VARIANCE, smoothed_variance(passed, every, share)),
+        (_VARIANCE, smoothed_variance(passed, every, f"sum without (window) ({share})")),  # sums have no such label
         (CORRECTED, promql.among(promql.WRITTEN, corrected(saved.calibration, passed, every))),
         (LOW, low),
         (HIGH, high),
@@ -100,6 +100,11 @@ def corrected_ends(by: Calibration, share: str, variance: str) -> tuple[str, str
     spread = f"{variance} + {rate} ^ 2 * {right.variance:.9g} + (1 - {rate}) ^ 2 * {wrong.variance:.9g}"
     low, high = (_clamped(f"{rate} + {shift} {sign} {Z / j:.9g} * sqrt({spread})") for sign in "-+")
     return low, high
+
+
+def _or_none(passed: promql.Sums, every: promql.Sums) -> promql.Sums:
+    """Return sums that are 0 where something was judged and nothing has ever passed, and so no counter of passes stands."""
+    return lambda instrument: f"({passed(instrument)} or 0 * {every(instrument)})"
 
 
 def _more(every: promql.Sums, power: int) -> str:
