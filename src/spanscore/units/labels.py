@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
+from time import time_ns
 from typing import Any, Final, TypeAlias
 
 from spanscore.errors import ConfigurationError
@@ -106,20 +107,41 @@ _Vote: TypeAlias = tuple[HumanValue, int | None]
 
 @dataclass(slots=True)
 class _Known:
-    last: _Vote
+    """The vote that holds, which is the last by time; from when, and when it was last heard."""
+
+    value: HumanValue
+    since_ns: int
+    until_ns: int
     revision: int = 0
     votes: set[_Vote] = field(default_factory=set)
 
+    def is_said(self, value: HumanValue, at_ns: int) -> bool:
+        """Whether a vote changes nothing: it is what holds, or was taken back by what has been heard already."""
+        if value == self.value:
+            self.until_ns = max(self.until_ns, at_ns)
+            return True
+        return self.since_ns < at_ns < self.until_ns
+
+    def change(self, vote: _Vote, at_ns: int) -> None:
+        """Note a vote that came; one that is late is no more what holds."""
+        self.revision += 1
+        if at_ns >= self.until_ns:
+            self.value, self.since_ns, self.until_ns = vote[0], at_ns, at_ns
+        if len(self.votes) < _VOTES:
+            self.votes.add(vote)
+
 
 class LabelBook:
-    """The last vote of each label that this process has seen, in bounded room. One thread's.
+    """The last vote, by time, of each label that this process has seen, in bounded room. One thread's.
 
     Args:
         kept: labels that are remembered; past them the one that was given longest ago is new when it comes again.
+        clock: nanoseconds since 1970: the time of votes that have none of their own.
     """
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, kept: int = _KEPT, *, clock: Callable[[], int] = time_ns) -> None:
         self._kept = kept
+        self._clock = clock
         self.reset()
 
     def reset(self) -> None:
@@ -129,14 +151,20 @@ class LabelBook:
     def note(self, label: HumanLabel) -> HumanLabel | None:
         """Return a label with its revision; None: it says nothing new, as after the same call once more."""
         whose, vote = (label.unit or label.key, label.name, label.annotator), (label.value, label.when_ns)
-        known = self._of.setdefault(whose, _Known(vote))
+        known = self._of.get(whose)
+        if known is None:
+            self._begin(whose, vote)
+            return label
         self._of.move_to_end(whose)
+        at_ns = max(self._clock(), known.until_ns) if label.when_ns is None else label.when_ns
+        if (label.when_ns is not None and vote in known.votes) or known.is_said(label.value, at_ns):
+            return None
+        known.change(vote, at_ns)
+        return replace(label, revision=known.revision)
+
+    def _begin(self, whose: _Whose, vote: _Vote) -> None:
+        value, when_ns = vote
+        at_ns = self._clock() if when_ns is None else when_ns
+        self._of[whose] = _Known(value, at_ns, at_ns, votes={vote})
         if len(self._of) > self._kept:
             self._of.popitem(last=False)
-        is_first = not known.votes
-        if not is_first and (label.value == known.last[0] or (label.when_ns is not None and vote in known.votes)):
-            return None
-        known.last, known.revision = vote, known.revision + (not is_first)
-        if len(known.votes) < _VOTES:
-            known.votes.add(vote)
-        return replace(label, revision=known.revision)
