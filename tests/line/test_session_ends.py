@@ -241,3 +241,16 @@ def test_ending_one_that_no_metric_takes_leaves_nothing_behind() -> None:
         assert scorer.status().outcomes["turns"]["not_sampled"] > 0
         ids = scorer._line.sessions.ids
         assert (len(ids._open), len(ids._ending)) == (0, 0)
+
+
+@pytest.mark.parametrize("bounds", [Sessions(max_turns=3), Sessions(score_every=3)], ids=["ended", "provisional"])
+def test_a_flush_waits_for_what_its_turns_have_scored(bounds: Sessions) -> None:
+    go_on = threading.Event()
+    with a_line(session_metrics=[HeldTurns(go_on)], sessions=bounds) as (scorer, trace):
+        talk(scorer, "a", 3)
+        waited_for = not scorer.flush(0.3)
+        go_on.set()
+
+        assert waited_for
+        assert scorer.flush(10)
+        assert len(evaluations(trace)) == 1

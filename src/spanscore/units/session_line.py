@@ -50,6 +50,8 @@ class _InWork(NamedTuple):
     revision: int
     provisional: int
     """Turns so far; 0 = it has ended."""
+    units: tuple[UnitKey, ...]
+    """Its last turns: a flush that waits for one of them waits for what it has scored, too."""
 
     @property
     def counts(self) -> bool:
@@ -133,7 +135,7 @@ class SessionLine:
         self._ending: dict[str | None, set[UnitKey]] = {}  # None = every session
         self._over = False
         self._at_work: dict[_InWork, set[str]] = {}
-        self._leaving: deque[tuple[int, UnitKey]] = deque()
+        self._leaving: deque[tuple[int, _InWork]] = deque()
 
     # --- any thread --------------------------------------------------------------------------------------------
 
@@ -183,11 +185,12 @@ class SessionLine:
         return self.table.next_due_ns()
 
     def in_flight(self) -> set[UnitKey]:
-        """Return the sessions that have ended and are not out yet."""
+        """Return the sessions that have ended and are not out yet, and the turns that they are of."""
         while self._leaving and self._leaving[0][0] <= self._hold.ended:
             self._leaving.popleft()
         waiting = {session_key(one) for one in self._ending if one is not None}
-        waiting |= {work.key for work in self._at_work} | {key for _, key in self._leaving}
+        for work in [*self._at_work, *(work for _, work in self._leaving)]:
+            waiting |= {work.key, *work.units}
         return waiting | {_THE_REST} if self._over and (waiting or self._ending) else waiting
 
     def end_all(self) -> None:
@@ -233,7 +236,7 @@ class SessionLine:
         if work.counts:
             self.ledger.settle_all(work.key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
             self._lanes.leave(work.key)
-        self._leaving.append((self._hold.queued, work.key))  # it is out when all that is queued now has left
+        self._leaving.append((self._hold.queued, work))  # it is out when all that is queued now has left
 
     def _end_when_whole(self, session_id: str) -> None:
         self._ending[session_id] = {*self._on_the_way(session_id)}
@@ -325,4 +328,5 @@ class SessionLine:
 
 def _work_of(unit: Unit) -> _InWork:
     assert unit.session is not None
-    return _InWork(unit.session.key, unit.revision, unit.session.turns if unit.is_provisional else 0)
+    turns = unit.session.turns if unit.is_provisional else 0
+    return _InWork(unit.session.key, unit.revision, turns, unit.session.links)
