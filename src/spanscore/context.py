@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
 from typing import Any
 
 __all__ = ["checked_session", "current_expectation", "current_session", "expected", "is_judging", "judging", "session"]
@@ -54,7 +54,7 @@ def expected(
     try:
         yield
     finally:
-        _expected.reset(token)
+        _undo(_expected, token)
 
 
 @contextmanager
@@ -77,7 +77,14 @@ def session(session_id: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _session.reset(token)
+        _undo(_session, token)
+
+
+def _undo(variable: ContextVar[Any], token: Token[Any]) -> None:
+    with suppress(
+        ValueError
+    ):  # a generator that ends in another context, as web frameworks run them: nothing is set there
+        variable.reset(token)
 
 
 def checked_session(session_id: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.line.sessions import Turns, evaluations, talk
 from tests.live import Grounded, a_line, identity_holds, model
 
-from spanscore import ConfigurationError, OnlineScorer, semconv, session
+from spanscore import ConfigurationError, OnlineScorer, expected, semconv, session
 
 
 def test_a_conversation_that_is_ended_has_one_score_below_its_last_turn() -> None:
@@ -98,3 +99,15 @@ def test_of_forty_conversations_at_half_the_rate_each_is_wholly_in_or_out() -> N
         assert set(turns) == {4}
         assert 10 <= len(turns) <= 30
         assert identity_holds(scorer)
+
+
+@pytest.mark.parametrize("block", [lambda: session("a"), lambda: expected(reference="b")], ids=["session", "expected"])
+def test_a_block_that_is_left_in_another_context_raises_nothing(block: Any) -> None:
+    def streamed() -> Any:
+        with block():
+            yield "a chunk"
+
+    chunks = streamed()  # as a web framework reads it: each step on a thread, in a copy of the context
+
+    assert contextvars.copy_context().run(next, chunks) == "a chunk"
+    assert contextvars.copy_context().run(next, chunks, "the end") == "the end"
