@@ -42,6 +42,9 @@ class Sessions:
     replicas: Replicas = "one"
 
     def __post_init__(self) -> None:
+        for name in ("idle", "score_every", *_AT_LEAST_ONE):
+            if isinstance(getattr(self, name), str):  # as a file may have it: 5m, 64MB
+                raise ConfigurationError(f"sessions.{name} is {getattr(self, name)!r}; allowed is a number")
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"sessions.{name} is {getattr(self, name)}; allowed is 1 or more")
