@@ -84,3 +84,12 @@ def test_a_conversation_that_no_metric_takes_is_counted_once_however_its_units_c
         outcomes = scorer.status().outcomes["turns"]
         assert (sum(outcomes.values()), identity_holds(scorer)) == (8 if rate else 0, True)
         assert len(ends(trace)) == outcomes.get("scored", 0)
+
+
+def test_a_conversation_over_the_wire_is_named_as_the_redactor_leaves_it() -> None:
+    redactor = lambda text: text.replace("a", "[a]")  # noqa: E731
+    with a_line(session_metrics=[Turns()], rates={"grounded": 0.0}, redactor=redactor) as (scorer, trace):
+        send(scorer, agent(**{semconv.CONVERSATION_ID: "a"}))
+
+        span = scored(scorer, trace)
+    assert span.attributes[semconv.CONVERSATION_ID] == "[a]"

@@ -251,10 +251,12 @@ class SessionLine:
             self.ids.ended(session_id, 0)
 
     def _named(self, root: SpanData | None, session_id: str) -> SpanData | None:
-        """Return a root that tells its conversation: others' spans do not, where only a ``session`` block does."""
-        if root is None or semconv.CONVERSATION_ID in root.attributes or (shown := self._shown(session_id)) is None:
+        """Return a root that tells its conversation as it may leave: others' spans have the raw id, or in a block none."""
+        if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
             return root
-        return replace(root, attributes={**root.attributes, semconv.CONVERSATION_ID: shown})
+        told = {name: value for name, value in root.attributes.items() if name != semconv.CONVERSATION_ID}
+        shown = self._shown(session_id)
+        return replace(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
 
     def _leave_out(self, key: UnitKey) -> None:
         if key not in self._left_out:
