@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[str, str]] = {
     # keys
     "a wrong key": (f"{M}sampel: {{rate: 1}}", f"sampel: no such setting; did you mean 'sampling'? {TOP}"),
     "a wrong inner key": (f"{M}sampling: {{rte: 1}}", "sampling.rte: no such setting; did you mean 'rate'? Allowed here: r"),
-    "a key too far up": (f"{M}rate: 0.1", f"rate: no such setting; did you mean 'sampling.rate'? {TOP}"),
+    "a key too far up": (f"{M}rate: 0.1", "rate: no such setting; did you mean 'sampling.rate' or 'sampling.feedback.rate'?"),
     "segments at the top": (f"{M}segments: {{a: [b]}}", "segments: no such setting; did you mean 'monitoring.segments'?"),
     "a budget at the top": (f"{M}budget: [{{usd: 5, per: 1d}}]", "budget: no such setting; did you mean 'judge.budget'?"),
     "an anchor's own key": (f"{M}x-common: &a {{rate: 1}}\nsampling: *a", f"x-common: no such setting. {TOP}"),
