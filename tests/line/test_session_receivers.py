@@ -93,3 +93,18 @@ def test_a_conversation_over_the_wire_is_named_as_the_redactor_leaves_it() -> No
 
         span = scored(scorer, trace)
     assert span.attributes[semconv.CONVERSATION_ID] == "[a]"
+
+
+@pytest.mark.parametrize(
+    ("redactor", "shown"), [(lambda text: text.replace("a", "[a]"), "[a]"), (lambda text: 1 / 0, None)]
+)
+def test_a_units_own_score_names_the_conversation_of_others_as_the_redactor_leaves_it(
+    redactor: Any, shown: Any
+) -> None:
+    with scoring(redactor=redactor) as (scorer, exported, provider):
+        with running(provider.get_tracer(SCOPE)) as span:
+            span.set_attribute(semconv.CONVERSATION_ID, "a")
+        assert scorer.flush(10)
+
+    assert {span.attributes.get(semconv.CONVERSATION_ID) for span in exported.evaluations} <= {shown}
+    assert scorer.status().outcomes["answered"] == ({"scored": 1} if shown else {"redaction_error": 1})

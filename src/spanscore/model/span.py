@@ -232,6 +232,15 @@ class Unit:
         told = tuple(span.without_content() for span in self.spans if id(span) in kept)
         return replace(self, spans=told)
 
+    def in_conversation(self, shown: str | None) -> Unit:
+        """Return the same unit, its root with another id of its conversation to be shown, or none; without content only."""
+        root = self.root
+        if root is None:
+            return self
+        told = {name: value for name, value in root.attributes.items() if name != semconv.CONVERSATION_ID}
+        named = replace(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
+        return replace(self, spans=tuple(named if span is root else span for span in self.spans))
+
     def _names_model(self) -> SpanData | None:
         """Return the root where it has a model, else the last model span that answered, else the last that was asked."""
         root = self.root

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from typing import TypeVar
 
+from spanscore import semconv
+from spanscore.codec.redaction import redacted as redacted_text
 from spanscore.codec.redaction import redacted_sample
 from spanscore.errors import ConfigurationError
 from spanscore.model.foreign import type_name
 from spanscore.model.sample import MultiTurnSample, Sample, Samples, SingleTurnSample
 from spanscore.model.score import Outcome
+from spanscore.model.span import Unit
 from spanscore.protocols import Filter, Redactor
 from spanscore.runtime.timebox import Hung, Timebox
 
@@ -70,6 +73,28 @@ class Hooks:
         except BaseException as error:  # noqa: BLE001  (fails closed, SystemExit too; the class only: its text may quote)
             return Samples(outcome=Outcome.REDACTION_ERROR, reason=f"the redactor raised {type_name(error)}")
         return self._filtered(clean)
+
+    def named(self, unit: Unit) -> Unit:
+        """Return a unit that names its conversation as that may leave: not at all where the redactor fails.
+
+        Others' spans have the id as it was given; ours are redacted before.
+
+        Raises:
+            Hung: a hook hangs, and nothing else.
+        """
+        root = unit.root
+        if self.redactor is None or root is None or root.scope == semconv.CAPTURE_SCOPE:
+            return unit
+        given = root.attributes.get(semconv.CONVERSATION_ID)
+        return unit if given is None else unit.in_conversation(self._shown(str(given), self.redactor))
+
+    def _shown(self, given: str, redactor: Redactor) -> str | None:
+        try:
+            return redacted_text(given, redactor)
+        except Hung:
+            raise
+        except BaseException:  # noqa: BLE001  (fails closed)
+            return None
 
     def _filtered(self, samples: Samples) -> Samples:
         sample: Sample | None = samples.multi or samples.single

@@ -35,7 +35,9 @@ class Pipeline:
         try:
             return await self.box.done(lambda: self.job(sampled))
         except Hung as hung:
-            return _job(sampled, Samples(outcome=hung.outcome, reason=hung.reason))
+            unit = sampled.unit.without_content()
+            named = unit if sampled.redacted else unit.in_conversation(None)
+            return _job(sampled, named, Samples(outcome=hung.outcome, reason=hung.reason))
 
     def job(self, sampled: SampledUnit) -> Job:
         """Make the job; ``job.samples.outcome`` says when there is nothing to score.
@@ -49,7 +51,9 @@ class Pipeline:
             raise
         except BaseException as error:  # noqa: BLE001  (a user's Extract or dialect; the class only: its text may quote)
             samples = Samples(outcome=Outcome.NO_SAMPLE, reason=f"making the sample raised {type_name(error)}")
-        return _job(sampled, self.hooks.apply(samples, redacted=sampled.redacted))
+        unit = sampled.unit.without_content()
+        named = unit if sampled.redacted else self.hooks.named(unit)
+        return _job(sampled, named, self.hooks.apply(samples, redacted=sampled.redacted))
 
     def _samples(self, unit: Unit) -> Samples:
         root = unit.root
@@ -59,9 +63,9 @@ class Pipeline:
         return Samples(outcome=Outcome.NO_SAMPLE, reason="no dialect reads spans of this scope")
 
 
-def _job(sampled: SampledUnit, samples: Samples) -> Job:
+def _job(sampled: SampledUnit, unit: Unit, samples: Samples) -> Job:
     return Job(
-        sampled.unit.without_content(),
+        unit,
         samples,
         sampled.decisions,
         sampled.size_bytes,
