@@ -92,5 +92,5 @@ def test_the_chain_streams_and_answers_like_any_other() -> None:
 def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain.agents", None)
 
-    with pytest.raises(MissingExtraError, match=r"pip install 'spanscore\[demo\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "spanscore\[demo\]"'):
         ferry_agent(OfflineModel(), Handbook())

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import uuid4
 
 import yaml
 from langchain_core.runnables import RunnableLambda
@@ -266,9 +267,16 @@ def _wait_for(store: Prometheus, expression: str, value: float) -> None:
 
 
 def _play(scorer: OnlineScorer) -> None:
-    """One round of traffic: a chain, a chain without documents, a bare model call, a run without an answer."""
+    """One round of traffic: a chain of which somebody says what it was worth, a chain without documents, a bare model call,
+    a run without an answer.
+    """
     config: dict[str, Any] = {"callbacks": [scorer.handler]}
-    rag().invoke("What is the capital of France?", config=config)
+    run_id = uuid4()
+    rag().invoke("What is the capital of France?", config={**config, "run_id": run_id})
+    unit = scorer.unit_id(run_id)
+    assert unit is not None
+    for thumb in (False, True):  # a changed vote
+        scorer.feedback(unit.trace_id, thumb, span_id=unit.span_id)
     (RunnableLambda(lambda question: f"Paris, {question}").with_config(run_name="small_talk")).invoke(
         "hi", config=config
     )

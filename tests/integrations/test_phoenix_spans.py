@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.documents import Document
@@ -36,11 +37,14 @@ def test_kinds_documents_and_cached_tokens_are_shown(phoenix: Phoenix) -> None:
     model = GenericFakeChatModel(messages=iter([AIMessage("Paris.", usage_metadata=USAGE)]))
     chain = Shelf() | RunnableLambda(str) | model
     with OnlineScorer([Grounded()], tracer_provider=provider, capture_content=True, attach=["span"]) as scorer:
-        chain.invoke("Which is the capital?", config={"callbacks": [scorer.handler], "metadata": {"thread_id": "t-1"}})
+        run_id = uuid4()
+        asked = {"callbacks": [scorer.handler], "metadata": {"thread_id": "t-1"}, "run_id": run_id}
+        chain.invoke("Which is the capital?", config=asked)
         assert scorer.flush(20)
-        (root,) = scorer.handler._trace_ids.values()
+        unit = scorer.unit_id(run_id)
+        assert unit is not None
 
-    spans = {span["name"].split()[0]: span for span in phoenix.spans(root, lambda found: len(found) == 3)}
+    spans = {span["name"].split()[0]: span for span in phoenix.spans(unit.trace_id, lambda found: len(found) == 3)}
 
     kinds = {name: span["span_kind"] for name, span in spans.items()}
     assert kinds == {"invoke_workflow": "CHAIN", "retrieval": "RETRIEVER", "chat": "LLM"}

@@ -72,7 +72,7 @@ def test_a_missing_key_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_library_is_answered_with_its_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain_openai", None)
 
-    with pytest.raises(MissingExtraError, match=r"pip install 'spanscore\[openai\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "spanscore\[openai\]"'):
         judge("openai:gpt-4o-mini")
 
 

@@ -113,7 +113,7 @@ def test_a_missing_library_is_named_at_construction(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
 
-    with pytest.raises(MissingExtraError, match=rf"pip install 'spanscore\[{extra}\]'"):
+    with pytest.raises(MissingExtraError, match=rf'pip install "spanscore\[{extra}\]"'):
         ContextRelevancyV0(ScriptedJudge(), **params)
 
 

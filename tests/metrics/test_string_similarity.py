@@ -39,5 +39,5 @@ def test_an_unknown_distance_is_refused() -> None:
 def test_without_rapidfuzz_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
 
-    with pytest.raises(MissingExtraError, match=r"pip install 'spanscore\[text\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "spanscore\[text\]"'):
         StringSimilarity()

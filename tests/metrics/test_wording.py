@@ -75,7 +75,7 @@ def test_a_missing_library_is_answered_with_the_line_that_adds_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
 
-    with pytest.raises(MissingExtraError, match=r"pip install 'spanscore\[(text|hhem)\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "spanscore\[(text|hhem)\]"'):
         make()
 
 

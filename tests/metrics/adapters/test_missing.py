@@ -26,7 +26,7 @@ def test_without_its_library_it_says_what_to_install(library: str, monkeypatch: 
     monkeypatch.setitem(sys.modules, library.strip(), None)
     extra = library if library in {"ragas", "deepeval"} else "hhem"
 
-    with pytest.raises(MissingExtraError, match=rf"pip install 'spanscore\[{extra}\]'"):
+    with pytest.raises(MissingExtraError, match=rf'pip install "spanscore\[{extra}\]"'):
         NEEDY[library]()
 
 
