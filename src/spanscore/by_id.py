@@ -8,7 +8,7 @@ from uuid import UUID
 
 from spanscore import semconv
 from spanscore.context import checked_session
-from spanscore.line.given import seconds_since_1970_ns, text_of, value_of
+from spanscore.line.given import seconds_since_1970_ns, text_of, uuid_of, value_of
 from spanscore.model.label import HumanLabel, HumanValue, UnitId
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class UnitsById:
         Raises:
             ValueError: it is no UUID.
         """
-        asked = run_id if isinstance(run_id, UUID) else UUID(run_id)
+        asked = uuid_of("run_id", run_id)
         key = None if self._doors.attachment is None else self._doors.attachment.handler.unit(asked)
         return None if key is None else UnitId(f"{key.trace_id:032x}", f"{key.span_id:016x}")
 

@@ -254,7 +254,7 @@ def test_a_run_is_found_by_each_id_that_its_caller_may_have() -> None:
         assert ids is not None
         assert scorer.unit_id(own) == scorer.unit_id(str(own)) == ids
         assert scorer.unit_id(uuid4()) is None
-        with pytest.raises(ValueError, match="badly formed"):
+        with pytest.raises(ValueError, match="run_id is 'run-1'; allowed is a UUID"):
             scorer.unit_id("run-1")
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from math import isfinite
 from typing import Any, Final
+from uuid import UUID
 
 from spanscore.model.foreign import is_a
 from spanscore.model.label import HumanValue
 from spanscore.model.span import UnitKey
 
-__all__ = ["id_of", "only_unit", "seconds_since_1970_ns", "text_of", "value_of"]
+__all__ = ["id_of", "only_unit", "seconds_since_1970_ns", "text_of", "uuid_of", "value_of"]
 
 _HEX_BITS: Final = 4
 _LATEST_S: Final = 2**33
@@ -79,3 +80,11 @@ def seconds_since_1970_ns(given: Any) -> int:
     if is_a(given, int, float) and not is_a(given, bool) and 0 < given < _LATEST_S:
         return round(given * 1e9)
     raise ValueError(f"when is {given!r}; allowed are a datetime with a time zone, and seconds since 1970")
+
+
+def uuid_of(name: str, given: UUID | str) -> UUID:
+    """Return an id as LangChain has it. Raises ValueError: it is none."""
+    try:
+        return given if isinstance(given, UUID) else UUID(given)
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f"{name} is {given!r}; allowed is a UUID") from None
