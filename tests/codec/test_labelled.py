@@ -74,6 +74,7 @@ def test_the_least_line_is_what_the_human_said(tmp_path: Path) -> None:
     ("record", "told"),
     [
         ({"humen": True}, "no such key: 'humen'; did you mean 'human'?"),
+        ({"line": 1, "metric": "polite", "value": 0.5}, "no such key: 'line', and 2 more. Keys are human, scores, "),
         ({"user_input": SECRET}, "no human"),
         ({"human": None}, "no human"),
         ({"human": []}, "human must be a finite number"),

@@ -215,17 +215,16 @@ def _record(given: Any) -> _Record:
         raise ConfigurationError(f"a label is an object with keys, not a {type(record).__name__}")
     unknown = [name for name in record if name not in _KEYS]
     if unknown:
-        raise ConfigurationError("; ".join(f"no such key: {_near(name)}" for name in unknown))
+        raise ConfigurationError(f"no such key: {_meant(unknown)}")
     return record
 
 
-def _near(name: str) -> str:
-    near = get_close_matches(name, sorted(_KEYS), n=1)
-    return (
-        f"{name!r}; did you mean {near[0]!r}?"
-        if near
-        else f"{name!r}. Keys are {', '.join(_OWN)}, id, a sample's fields"
-    )
+def _meant(unknown: list[str]) -> str:
+    """Return the first key that nobody knows with what is near it, or with all keys; how many more there are."""
+    near = get_close_matches(unknown[0], sorted(_KEYS), n=1)
+    more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    meant = f"; did you mean {near[0]!r}?" if near else f". Keys are {', '.join(_OWN)}, id, a sample's fields"
+    return f"{unknown[0]!r}{more}{meant}"
 
 
 def _label(record: _Record) -> HumanLabel:
