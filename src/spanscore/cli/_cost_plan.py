@@ -175,7 +175,7 @@ def money_line(
     if not uncounted and not any(cost.calls for cost in costs):
         return "judging costs nothing: no metric asks a model"
     if unknown := dict.fromkeys([cost.metric for cost in costs if cost.usd is None] + uncounted):
-        return f"what judging costs is not known: {', '.join(unknown)} has no price in judge.prices, or is not counted"
+        return f"what judging costs is not known: no price in judge.prices, or not counted: {', '.join(unknown)}"
     units = f"1,000 units with all their scores cost {usd_told(1_000 * _together(costs))}"
     if requests is None:
         return units
