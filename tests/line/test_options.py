@@ -58,3 +58,18 @@ def test_what_cannot_be_is_refused(message: str) -> None:
 def test_a_rules_old_name_is_refused_with_the_new() -> None:
     with pytest.raises(ConfigurationError, match="slower_than"):
         Rule(rate=1.0, name="slow", min_duration_s=2.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"canary": "labelled.jsonl"}, r"canary is 'labelled\.jsonl'; write canary=spanscore\.Canary\("),
+        ({"sessions": {"idle": 300}}, r"sessions is \{'idle': 300\}; write sessions=spanscore\.Sessions\("),
+        ({"session_metrics": ExactMatch()}, r"exact_match is one metric, not a list of them: write \[ExactMatch\("),
+        ({"labels": ["bad", "good"]}, r"labels is \('bad', 'good'\); allowed are two words or more"),
+        ({"labels": {"stars": "bad"}}, r"labels\.stars is 'bad'; allowed are two words or more"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_with_what_to_write(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        OnlineScorer([ExactMatch()], **given)

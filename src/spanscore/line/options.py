@@ -6,7 +6,7 @@ a configuration file from this table, and reads its annotations for that: they a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from spanscore.dialects.extract import Extract
 from spanscore.errors import ConfigurationError
@@ -129,6 +129,9 @@ class Options:
     translations: Annotated[Sequence[Translation | Entry], Key("units.translations", list[Named])] = ()
 
     def __post_init__(self) -> None:
+        for name, kind in _OBJECTS.items():
+            if (given := getattr(self, name)) is not None and not isinstance(given, kind):
+                raise ConfigurationError(f"{name} is {given!r}; write {name}=spanscore.{kind.__name__}(…)")
         checked_share(self.share)
         checked_budgets(self.budget)
         checked_budgets(self.shadow_budget or ())
@@ -159,6 +162,10 @@ def _own(value: Any, option: "Field[Any]") -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return tuple(value) if isinstance(value, list) else value
+
+
+_OBJECTS: Final = {"canary": Canary, "sessions": Sessions}
+"""Options that a configuration has as keys with values, and Python as an object."""
 
 
 def key_of(option: "Field[Any]") -> Key | None:

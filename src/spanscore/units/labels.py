@@ -18,6 +18,7 @@ __all__ = ["LabelBook", "LabelScales"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _MOST_NAMES: Final = 100
+_SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
 """Names of labels in one process: each is a value of an attribute, and a store of metrics pays for every one."""
 _KEPT: Final = 10_000
 """Labels of which the last vote is remembered: some 0.5 kB each."""
@@ -37,6 +38,11 @@ class LabelScales:
     """
 
     def __init__(self, declared: Mapping[str, Sequence[Any]], metrics: Collection[str] = ()) -> None:
+        if not isinstance(declared, Mapping):
+            raise ConfigurationError(f"labels is {declared!r}; {_SCALES}")
+        for name, words in declared.items():
+            if isinstance(words, str):  # else its letters were the scale
+                raise ConfigurationError(f"labels.{name} is {words!r}; {_SCALES}")
         self._metrics = frozenset(metrics)
         self._words = {name: tuple(str(word) for word in words) for name, words in declared.items()}
         self._seen = set(declared)
@@ -77,9 +83,7 @@ class LabelScales:
 
 def _check_scale(name: str, words: Sequence[str]) -> None:
     if len(words) < 2 or len(set(words)) < len(words) or not all(words):  # noqa: PLR2004  (worst and best)
-        raise ConfigurationError(
-            f"labels.{name} is {list(words)}; allowed are two words or more, worst first, each once: [bad, ok, good]"
-        )
+        raise ConfigurationError(f"labels.{name} is {list(words)}; {_SCALES}")
 
 
 def _number_of(name: str, value: HumanValue) -> tuple[HumanValue, float]:

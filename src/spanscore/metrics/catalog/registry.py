@@ -80,6 +80,10 @@ def by_name(metrics: Iterable[Any]) -> dict[str, Metric]:
     Raises:
         ConfigurationError: one is no metric, or holds what cannot be part of its version; or two have the same name.
     """
+    if isinstance(metrics, Metric):
+        raise ConfigurationError(
+            f"{metrics.name} is one metric, not a list of them: write [{type(metrics).__name__}(…)]"
+        )
     named: dict[str, Metric] = {}
     for metric in metrics:
         if isinstance(metric, str):
