@@ -11,8 +11,10 @@ from tests.fitting.classroom import HABIT, Pupil, labels
 from tests.servers.openai_api import OpenAIServer
 from typer.testing import CliRunner
 
+from spanscore.cli._score_run import WhoIsAway
 from spanscore.cli.main import app
 from spanscore.errors import ConfigurationError
+from spanscore.line.accounts import Accounts
 from spanscore.metrics import AspectCritic
 
 RUNNER = CliRunner()
@@ -106,3 +108,18 @@ def test_a_redactor_runs_on_what_is_sent(folder: Path, monkeypatch: pytest.Monke
         assert done.exit_code == 0, done.output
         assert server.requests
         assert "Question" not in json.dumps(server.requests)
+
+
+def test_the_bar_watches_whether_the_judge_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[str] = []
+
+    def noting(accounts: Accounts) -> WhoIsAway:
+        watched.extend(str(one.account) for one in accounts.states())
+        return WhoIsAway(accounts)
+
+    monkeypatch.setattr("spanscore.cli.fit.WhoIsAway", noting)
+    with OpenAIServer(answer) as server:
+        configured(server.url)
+        assert fit("--metric", "polite", "--out", "fitted.json").exit_code == 0
+
+    assert len(watched) == 1

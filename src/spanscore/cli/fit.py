@@ -12,12 +12,14 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spanscore.cli._config_report import ConfigReport, named_problems, valid
+from spanscore.cli._score_run import WhoIsAway
 from spanscore.codec.labelled import read_labelled
 from spanscore.errors import ConfigurationError
 from spanscore.fitting.fitted import Fitted
 from spanscore.fitting.marking import FittingProgress
 from spanscore.fitting.run import warnings_for
 from spanscore.judges import judge as make_judge
+from spanscore.line.accounts import Accounts
 from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import own_name
@@ -129,6 +131,7 @@ def _redactor(named: str) -> Redactor | None:
 def _fitted(metric: JudgedMetric, labels: list[LabelledSample], how: dict[str, Any], console: Terminal) -> Fitted:
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     columns += [TextColumn("{task.fields[spent]}"), TimeElapsedColumn(), TimeRemainingColumn()]
+    columns.append(WhoIsAway(Accounts([metric])))
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("judged", total=None, spent="")
 
