@@ -234,6 +234,16 @@ def test_labels_touch_no_count_of_the_metrics() -> None:
         assert (after.outcomes, after.means, after.eligible) == (before.outcomes, before.means, before.eligible)
 
 
+def test_the_status_tells_of_how_many_units_somebody_said_something() -> None:
+    with a_line(sample_rate=0.0) as (scorer, _):
+        for value in (False, True, True):  # changed, and said again
+            scorer.feedback(IDS.trace_id, value, span_id=IDS.span_id)
+        assert scorer.flush(10)
+
+        assert scorer.status().labels == {"user_feedback": 1}
+        assert "labels: user_feedback of 1 unit" in str(scorer.status())
+
+
 def test_a_closed_scorer_takes_nothing() -> None:
     with a_line() as (scorer, trace):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -79,6 +80,7 @@ class LabelDesk:
 
     Attributes:
         unplaced: labels that came for a key of no known unit.
+        labelled: name of a label → units that have it.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class LabelDesk:
         self._keyed: list[tuple[int, UnitKey, HumanLabel]] = []
         self._taken = 0
         self.unplaced = 0
+        self.labelled: Counter[str] = Counter()
         if self._feedback is not None:
             self._feedback.reset()
 
@@ -184,6 +187,7 @@ class LabelDesk:
         if label is None:
             self._inside.discard(serial)
             return
+        self.labelled[label.name] += not label.revision
         if self._feedback is not None:
             self._feedback.said(label)
         self._hold.enqueue(_Leaving(self._sinks, self._clean(label), lambda: self._inside.discard(serial)))

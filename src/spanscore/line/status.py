@@ -120,6 +120,7 @@ class Status:
         shadows: the second judges, beside what they are compared with; in none of the other numbers but accounts and budgets.
         canary: the judges on labelled samples; likewise.
         sessions: the conversations that metrics score; None where none does.
+        labels: name → units of which somebody said it.
     """
 
     providers: Sequence[Sequence[str]]
@@ -150,6 +151,7 @@ class Status:
     received: Received | None = None
     canary: Sequence[CanaryStatus] = ()
     sessions: SessionStatus | None = None
+    labels: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from spanscore.line.terminal import Terminal
@@ -207,6 +209,8 @@ class Status:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from map(str, self.shadows)
         yield from map(str, [*([] if self.sessions is None else [self.sessions]), *self.canary])
+        if self.labels:
+            yield f"labels: {', '.join(f'{name} of {_units(units)}' for name, units in sorted(self.labels.items()))}"
         yield from account_rows(self.accounts, self.budgets)
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
@@ -327,6 +331,7 @@ def status_of(
         overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
         rates=_rates(line),
         sessions=session_status_of(line),
+        labels=dict(line.label_desk.labelled),
         means=means_of(line),
         accounts=line.accounts.states(),
         budgets=line.accounts.budgets(),

@@ -17,8 +17,8 @@ from spanscore.model.span import UnitKey
 __all__ = ["LabelBook", "LabelScales"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-_MOST_NAMES: Final = 100
 _SCALES: Final = "allowed are two words or more, worst first, each once: {user_feedback: [bad, ok, good]}"
+_MOST_NAMES: Final = 100
 """Names of labels in one process: each is a value of an attribute, and a store of metrics pays for every one."""
 _KEPT: Final = 10_000
 """Labels of which the last vote is remembered: some 0.5 kB each."""
