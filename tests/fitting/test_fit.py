@@ -231,6 +231,7 @@ def test_a_grade_is_taught_by_grades_and_by_nothing_else() -> None:
     ("given", "options", "message"),
     [
         (labels(9), {}, "9 labelled samples are too few to fit polite: it takes 20 at least"),
+        ([one._replace(human=True) for one in labels(40)], {}, "all 40 labels say the same"),
         ([one._replace(group="s") for one in labels(40)], {}, "of too few sessions or traces"),
         (labels(40), {"candidates": 0}, "candidates is 0"),
         (labels(40), {"demonstrations": -1}, "demonstrations is -1"),

@@ -129,6 +129,10 @@ class FittingRun:
             raise ConfigurationError(
                 f"{len(lessons)} labelled samples are too few to fit {self.metric.name}: it takes {_FEWEST} at least"
             )
+        if len({lesson.verdict for lesson in lessons}) == 1:
+            raise ConfigurationError(
+                f"all {len(lessons)} labels say the same, which teaches a judge to say it always: label some of the other kind"
+            )
         places = split([lesson.group for lesson in lessons], self.seed)
         parts = _SplitLabels(*([lessons[place] for place in part] for part in places))
         if not all(parts):
