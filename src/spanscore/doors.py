@@ -47,7 +47,7 @@ class Doors:
         capture = line.options.capture and line.options.capture_metrics
         self.models = ModelMetrics() if capture else None
         line.prepared.append(self._count_models)
-        self._turns = line.sessions.ids.began if line.of_sessions else None
+        self._turns = line.sessions.ids if line.of_sessions else None
         self.submitted = SubmittedSamples(line.inbox, line.units, line.ledger, tracer=line.tracer, turns=self._turns)
         line.receivers.append(self.submitted)
         if line.telemetry is not None:

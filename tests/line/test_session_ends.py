@@ -15,7 +15,7 @@ from tests.line.test_revisions import until
 from tests.line.test_shadows import told
 from tests.live import a_line, identity_holds, model
 
-from spanscore import Sessions, semconv
+from spanscore import Sessions, SingleTurnSample, semconv, session
 from spanscore.errors import JudgeUnavailable
 from spanscore.testing import MemorySink
 
@@ -254,3 +254,25 @@ def test_a_flush_waits_for_what_its_turns_have_scored(bounds: Sessions) -> None:
         assert waited_for
         assert scorer.flush(10)
         assert len(evaluations(trace)) == 1
+
+
+@pytest.mark.parametrize("turn", [talk, lambda scorer, id, turns: submit(scorer, id)], ids=["run", "sample"])
+def test_one_of_which_a_turn_was_refused_is_incomplete(turn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_line(session_metrics=[Turns()]) as (scorer, _):
+        talk(scorer, "a", 1)
+        talk(scorer, "b", 1)
+        with monkeypatch.context() as full:
+            full.setattr(scorer._line.inbox, "admits", lambda: False)
+            turn(scorer, "a", 1)
+        talk(scorer, "a", 1, first=3)
+        for session_id in "ab":
+            assert scorer.end_session(session_id)
+        assert scorer.flush(10)
+
+        assert observed(scorer) == (2, {"incomplete": 1, "scored": 1})
+        assert scorer.status().reasons["turns incomplete"] == "a turn of the conversation was turned away: refused"
+
+
+def submit(scorer: Any, session_id: str) -> None:
+    with session(session_id):
+        assert scorer.submit(SingleTurnSample(user_input="question", response="answer")) is None

@@ -16,6 +16,7 @@ from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Admission, PendingSpan, Receiver, Recorded
 from spanscore.runtime.inbox import Inbox
 from spanscore.units.content_size import size_bytes_of
+from spanscore.units.session_ids import SessionIds
 
 __all__ = ["SubmittedSamples"]
 
@@ -43,7 +44,7 @@ class SubmittedSamples:
         port: where units are handed on.
         admission: counts the samples that are turned away here.
         tracer: gives the tracer of the capture scope.
-        turns: told of the conversation of each sample, and when its span began; None = nobody scores conversations.
+        turns: told of the conversation of each sample, and whether it is let in; None = nobody scores conversations.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class SubmittedSamples:
         admission: Admission,
         *,
         tracer: Callable[[], Tracer],
-        turns: Callable[[str, int], None] | None = None,
+        turns: SessionIds | None = None,
     ) -> None:
         self._inbox = inbox
         self._port = port
@@ -73,17 +74,17 @@ class SubmittedSamples:
         if self._closed:
             return None
         if not self._inbox.admits():
-            self._admission.record_rejected(Outcome.REFUSED)
+            self._turn_away(Outcome.REFUSED)
             return None
         span, end_ns, pending = self._span()
         ids = span.get_span_context()
         if not ids.trace_flags & 1:
-            self._admission.record_rejected(Outcome.NOT_EXPORTED)
+            self._turn_away(Outcome.NOT_EXPORTED)
             return None
         session = context.current_session()
         unit, samples = _unit_of(span, end_ns, session), Samples.of(by_value(item))
         if session is not None and self._turns is not None:
-            self._turns(session, unit.spans[0].start_ns)
+            self._turns.began(session, unit.spans[0].start_ns)
         self._submitted += 1
         submission = _Submission(unit, samples, pending, sampled)
         self._inbox.put(self, submission, size_bytes_of(unit, samples), must=True)
@@ -120,6 +121,11 @@ class SubmittedSamples:
     def close(self) -> None:
         """Take no further sample."""
         self._closed = True
+
+    def _turn_away(self, outcome: Outcome) -> None:
+        self._admission.record_rejected(outcome)
+        if self._turns is not None and (session := context.current_session()) is not None:
+            self._turns.missed(session, outcome)
 
     def _span(self) -> tuple[Span, int, PendingSpan | None]:
         """Return the sample's span, when it ends, and what ends it; None where the application does."""

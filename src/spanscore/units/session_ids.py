@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from spanscore.model.outcome import Outcome
+
 __all__ = ["SessionIds"]
 
 
@@ -20,15 +24,21 @@ class SessionIds:
         """Forget all of them: in a forked child."""
         self._open: dict[str, int] = {}  # → when the latest turn began, in ns
         self._ending: dict[str, None] = {}
+        self._missed: dict[str, Outcome] = {}
 
     def began(self, session_id: str, start_ns: int) -> None:
         """Note that a turn began."""
         self._open[session_id] = start_ns
-        if len(self._open) > self._most:
-            try:
-                self._open.pop(next(iter(self._open)), None)
-            except (RuntimeError, StopIteration):  # another thread was at it: it makes room, too
-                return
+        self._make_room(self._open)
+
+    def missed(self, session_id: str, outcome: Outcome) -> None:
+        """Note that a turn was turned away: nothing of it will come, and what is gathered is not the whole."""
+        self._missed[session_id] = outcome
+        self._make_room(self._missed)
+
+    def why_missed(self, session_id: str) -> Outcome | None:
+        """Return why a turn of it was turned away; None where none was."""
+        return self._missed.get(session_id)
 
     def seen(self, session_id: str, start_ns: int) -> None:
         """Note a turn that is in, and perhaps was not known before; not one of a conversation that is about to end."""
@@ -47,3 +57,10 @@ class SessionIds:
         said = self._ending.pop(session_id, self) is None
         if not said and self._open.get(session_id, start_ns) <= start_ns:
             self._open.pop(session_id, None)
+
+    def _make_room(self, ids: dict[str, Any]) -> None:
+        if len(ids) > self._most:
+            try:
+                ids.pop(next(iter(ids)), None)
+            except (RuntimeError, StopIteration):  # another thread was at it: it makes room, too
+                return

@@ -282,8 +282,8 @@ class SessionLine:
         taken = self._enter(session) if work.counts else self._taken(session)
         if work in self._at_work or not taken:
             return
-        if session.whole is not None:
-            self._lose(work, taken, Outcome.INCOMPLETE, session.whole, session.unit.key)
+        if (why := session.whole or self._turned_away(session.id)) is not None:
+            self._lose(work, taken, Outcome.INCOMPLETE, why, session.unit.key)
             return
         roomy = self._lanes.with_room(taken)
         held = size_bytes_of(session.unit, session.samples)
@@ -292,6 +292,10 @@ class SessionLine:
             return
         self._lose(work, taken.keys() - roomy, Outcome.QUEUE_FULL)
         self._hand_over(work, session, {name: taken[name] for name in roomy}, held)
+
+    def _turned_away(self, session_id: str) -> str | None:
+        outcome = self.ids.why_missed(session_id)
+        return None if outcome is None else f"a turn of the conversation was turned away: {outcome}"
 
     def _hand_over(self, work: _InWork, session: EndedSession, chosen: Mapping[str, Decision], held: int) -> None:
         try:

@@ -14,6 +14,7 @@ from spanscore.receivers.callback.neighbours import announce, neighbours
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.timebox import Timebox
+from spanscore.units.session_ids import SessionIds
 
 __all__ = ["Attachment"]
 
@@ -44,7 +45,7 @@ class Attachment:
         captures: bool,
         content: bool,
         steps: bool,
-        turns: Callable[[str, int], None] | None,
+        turns: SessionIds | None,
         models: ModelMetrics | None,
         redactor: Redactor | None,
         box: Timebox,

@@ -33,6 +33,7 @@ from spanscore.receivers.callback.runs import Root, Run
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_awaited, own_task
 from spanscore.runtime.inbox import Inbox
+from spanscore.units.session_ids import SessionIds
 
 __all__ = ["RunCapture"]
 
@@ -60,7 +61,7 @@ class RunCapture:
         ready: called before the first root (of each process): starts the span thread.
         content: whether content is exported, and so wanted for every unit.
         steps: whether prompts, parsers and lambdas get spans too.
-        turns: told of the conversation of each root that is let in, and when it began; None = nobody scores conversations.
+        turns: told of the conversation of each root, and whether it is let in; None = nobody scores conversations.
         max_roots: roots remembered; the oldest is given up when there are more.
 
     Attributes:
@@ -81,7 +82,7 @@ class RunCapture:
         ready: Callable[[], None],
         content: bool = False,
         steps: bool = False,
-        turns: Callable[[str, int], None] | None = None,
+        turns: SessionIds | None = None,
         max_roots: int = 10_000,
     ) -> None:
         self._inbox = inbox
@@ -181,12 +182,12 @@ class RunCapture:
             hear_graphs(self)
         root = Root(run_id, operation, name, now)
         self._runs[run_id] = self._roots[run_id] = root
+        root.details = metadata
+        root.session = context.current_session()
         root.ignored = True  # also where a processor of the application raises in the next line
         root.ignored = not self._admit(root)
         if root.ignored or root.key is None:
             return None
-        root.details = metadata
-        root.session = context.current_session()
         if root.may is None:
             root.may = self._sampler.may(self._facts(root, metadata or {}))
         root.record_content = root.may or self.content
@@ -206,7 +207,7 @@ class RunCapture:
             return facts
         conversation = conversation_of(root) or ""
         if conversation:
-            self._turns(conversation, root.start_ns)
+            self._turns.began(conversation, root.start_ns)
         return facts._replace(conversation_id=conversation)
 
     def _admit(self, root: Root) -> bool:
@@ -215,15 +216,20 @@ class RunCapture:
         if self.closed or context.is_judging() or ambient.get(_SUPPRESS_INSTRUMENTATION_KEY):
             return False
         if not self._inbox.admits():
-            self.admission.record_rejected(Outcome.REFUSED)
+            self._turn_away(root, Outcome.REFUSED)
             return False
         if self._spans is None:
             self._ready()
             self._spans = RunSpans(self.tracer(), self._sampler.would_sample)
         if not self._spans.decide(root, ambient) or root.key is None:
-            self.admission.record_rejected(Outcome.NOT_EXPORTED)
+            self._turn_away(root, Outcome.NOT_EXPORTED)
             return False
         return True
+
+    def _turn_away(self, root: Root, outcome: Outcome) -> None:
+        self.admission.record_rejected(outcome)
+        if self._turns is not None and (conversation := conversation_of(root)):
+            self._turns.missed(conversation, outcome)
 
     def _child(
         self, run_id: int, parent: Run, operation: str | None, name: str, metadata: Any, take: Any, input_: Any

@@ -29,6 +29,7 @@ from spanscore.receivers.scopes import Role, Scopes, asks_nothing, scope_notes
 from spanscore.runtime.clock import steady_ns
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
+from spanscore.units.session_ids import SessionIds
 
 __all__ = ["ForeignSpans"]
 
@@ -60,7 +61,7 @@ class ForeignSpans:
         scopes: whose spans are claimed.
         translator: puts them into GenAI names.
         ready: called with the first root (of each process): chooses providers, starts the span thread.
-        turns: told of a root in a ``spanscore.session`` block, and when it began; None = nobody scores conversations.
+        turns: told of a root in a ``spanscore.session`` block, and whether it is let in; None = nobody scores conversations.
 
     Attributes:
         units: roots that were let in.
@@ -78,7 +79,7 @@ class ForeignSpans:
         scopes: Scopes,
         translator: Translator,
         ready: Callable[[Any], None],
-        turns: Callable[[str, int], None] | None = None,
+        turns: SessionIds | None = None,
     ) -> None:
         self._inbox = inbox
         self._port = port
@@ -170,17 +171,19 @@ class ForeignSpans:
         return isinstance(unit, FollowedUnit)
 
     def _admitted(self, key: UnitKey, span: Any, front: object) -> ForeignUnit:
+        session = context.current_session()
         if not self._inbox.admits():
             self._admission.record_rejected(Outcome.REFUSED)
+            if session is not None and self._turns is not None:
+                self._turns.missed(session, Outcome.REFUSED)
             return ForeignUnit(key)
         if not self._is_ready:
             self._ready(span)
             self._is_ready = True
         state = span.context.trace_state
-        session = context.current_session()
         facts = Facts(key, span.parent is None, state.to_header() if state else "", conversation_id=session)
         if session is not None and self._turns is not None:
-            self._turns(session, span.start_time)
+            self._turns.began(session, span.start_time)
         if not self._sampler.may(facts):
             return ForeignUnit(key, facts)
         self.units += 1
