@@ -78,7 +78,7 @@ def test_money_comes_first(tmp_path: Path, given: list[str], first: str) -> None
 @pytest.mark.parametrize(
     ("config", "first"),
     [
-        ("judge: openai:m\nmetrics: [faithfulness]", "what judging costs is not known: faithfulness has no price"),
+        ("judge: openai:m\nmetrics: [faithfulness]", "what judging costs is not known: no price"),
         ("judge: lexical\nmetrics: [faithfulness]", "judging costs nothing: no metric asks a model"),
     ],
 )

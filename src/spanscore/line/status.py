@@ -207,13 +207,16 @@ class Status:
             yield from received_rows(self.received)
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
-        yield from map(str, self.shadows)
-        yield from map(str, [*([] if self.sessions is None else [self.sessions]), *self.canary])
-        if self.labels:
-            yield f"labels: {', '.join(f'{name} of {_units(units)}' for name, units in sorted(self.labels.items()))}"
+        yield from self._beside()
         yield from account_rows(self.accounts, self.budgets)
         if self.neighbours:
             yield f"also traced by {', '.join(self.neighbours)}"
+
+    def _beside(self) -> Iterator[str]:
+        """Yield what stands beside the scores of units."""
+        yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.canary])
+        if self.labels:
+            yield f"labels: {', '.join(f'{name} of {_units(units)}' for name, units in sorted(self.labels.items()))}"
 
     def _reasons(self) -> Iterator[str]:
         """Yield why there was no score: the latest of each outcome, once for metrics that say the same."""
