@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -165,7 +164,7 @@ class SessionLine:
         session_id, root, now_ns = facts.conversation_id or "", unit.root, self._clock_ns()
         self.ids.seen(session_id, now_ns if root is None else root.start_ns)
         turn = Turn(
-            session_id, facts.key, self._named(root, session_id), now_ns if root is None else root.end_ns, samples
+            session_id, facts.key, self._named(unit, session_id), now_ns if root is None else root.end_ns, samples
         )
         self._begin_each(self.table.take(turn, now_ns))
 
@@ -250,13 +249,12 @@ class SessionLine:
         else:  # no metric takes it, or none of its turns came
             self.ids.ended(session_id, 0)
 
-    def _named(self, root: SpanData | None, session_id: str) -> SpanData | None:
+    def _named(self, unit: Unit, session_id: str) -> SpanData | None:
         """Return a root that tells its conversation as it may leave: others' spans have the raw id, or in a block none."""
+        root = unit.root
         if root is None or root.attributes.get(semconv.CONVERSATION_ID, session_id) != session_id:
             return root
-        told = {name: value for name, value in root.attributes.items() if name != semconv.CONVERSATION_ID}
-        shown = self._shown(session_id)
-        return replace(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
+        return unit.in_conversation(self._shown(session_id)).root
 
     def _leave_out(self, key: UnitKey) -> None:
         if key not in self._left_out:

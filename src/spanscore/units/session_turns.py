@@ -27,7 +27,6 @@ __all__ = ["Segment", "joined", "messages_in", "segment_of"]
 
 Marks: TypeAlias = "array[int]"
 _MESSAGES: Final = TypeAdapter(list[Message])
-_NO_CALL: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
