@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from spanscore import semconv
 from spanscore.model.job import Decision, Job, JobResult
 from spanscore.model.label import HumanLabel
-from spanscore.model.score import Outcome, Score, score_id
+from spanscore.model.score import Outcome, Score, in_stratum
 from spanscore.model.span import Unit, UnitKey
 from spanscore.runtime import loop
 from spanscore.scoring.memory_queue import MemoryQueue
@@ -103,7 +103,7 @@ class FeedbackJudging:
             ledger=self.ledger,
             room=MemoryQueue(options.queue_size, options.queue_bytes),
             post=lambda settled: line.span_thread.leave(lambda: self.settled_beside(settled)),
-            sign=as_feedback,
+            stratum=semconv.STRATUM_FEEDBACK,
         )
         self.reset()
 
@@ -170,7 +170,11 @@ class FeedbackJudging:
         self.ledger.enter(key, self._metrics)
         self.ledger.choose(key, decisions)
         self._publish(
-            kept.unit, [as_feedback(_drawn(score, kept.decision), kept.unit) for score in kept.scores.values()]
+            kept.unit,
+            [
+                in_stratum(_drawn(score, kept.decision), kept.unit, semconv.STRATUM_FEEDBACK)
+                for score in kept.scores.values()
+            ],
         )
         self._ask(kept, {name: one for name, one in decisions.items() if name not in kept.scores})
 
@@ -190,13 +194,6 @@ class FeedbackJudging:
     def _count(self, result: str) -> None:
         if self._line.telemetry is not None:
             self._line.telemetry.count(semconv.FEEDBACK, ((semconv.RESULT, result),))
-
-
-def as_feedback(score: Score, unit: Unit) -> Score:
-    """Return a score as one of the stratum; its id is none that the unit's own score has."""
-    beside = f"{semconv.STRATUM_FEEDBACK}/{score.series}"
-    own_id = score_id(unit.key, score.metric, score.version, score.revision, beside=beside)
-    return replace(score, stratum=semconv.STRATUM_FEEDBACK, id=own_id)
 
 
 def _drawn(score: Score, decision: Decision) -> Score:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Literal
@@ -31,6 +31,7 @@ __all__ = [
     "Score",
     "Usage",
     "id_of",
+    "in_stratum",
     "known_sum",
     "refuse_taken_name",
     "score_id",
@@ -239,9 +240,19 @@ class Score:
         return self.scale.direction
 
 
+_BESIDE = frozenset({semconv.STRATUM_SHADOW, semconv.STRATUM_FEEDBACK})
+"""Strata of which a unit may have a score beside the one of the population."""
+
+
+def in_stratum(score: Score, unit: Unit, stratum: str) -> Score:
+    """Return a score as one that stands beside the population's; its id is none that the unit's own score has."""
+    beside = replace(score, stratum=stratum)
+    return replace(beside, id=id_of(beside, unit))
+
+
 def id_of(score: Score, unit: Unit) -> str:
-    """Return the id of a score; a shadow's, or one of a session that goes on, is none that any other of the metric has."""
-    beside = f"{semconv.STRATUM_SHADOW}/{score.series}" if score.is_shadow else None
+    """Return the id of a score; one beside it, or of a session that goes on, is none that any other of the metric has."""
+    beside = f"{score.stratum}/{score.series}" if score.stratum in _BESIDE else None
     if unit.session is not None and unit.is_provisional:
         beside = f"{unit.session.end}/{unit.session.turns}"
     return score_id(unit.ledger_key, score.metric, score.version, score.revision, beside=beside)

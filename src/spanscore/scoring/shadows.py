@@ -11,8 +11,7 @@ from math import inf
 
 from spanscore import semconv
 from spanscore.model.job import Job, JobResult
-from spanscore.model.score import Outcome, Score, id_of
-from spanscore.model.span import Unit
+from spanscore.model.score import Outcome, in_stratum
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation, JobAtWork
 from spanscore.scoring.memory_queue import MemoryQueue
@@ -30,7 +29,7 @@ class Shadows:
         ledger: of them alone: a unit is eligible from the moment in which its metrics are begun.
         room: holds the units of which their scores are to come; those past it are ``queue_full``.
         post: gives their scores to the span thread.
-        sign: makes a score one of their stratum.
+        stratum: of their scores.
     """
 
     def __init__(
@@ -41,14 +40,14 @@ class Shadows:
         ledger: Ledger,
         room: MemoryQueue,
         post: Callable[[JobResult], None],
-        sign: Callable[[Score, Unit], Score] | None = None,
+        stratum: str = semconv.STRATUM_SHADOW,
     ) -> None:
         self._metrics = frozenset(metrics)
         self._evaluation = evaluation
         self._ledger = ledger
         self._room = room
         self._post = post
-        self._sign = sign or _as_shadow
+        self._stratum = stratum
         self.reset()
 
     def reset(self) -> None:
@@ -101,7 +100,7 @@ class Shadows:
 
     def _changed(self, at_work: JobAtWork) -> None:
         unit = at_work.job.unit
-        if scores := [self._sign(score, unit) for score in at_work.take()]:
+        if scores := [in_stratum(score, unit, self._stratum) for score in at_work.take()]:
             self._post(JobResult(unit, scores, over=at_work.is_over))
         if at_work.is_over:
             self._leave(at_work)
@@ -109,8 +108,3 @@ class Shadows:
     def _leave(self, at_work: JobAtWork) -> None:
         self._at_work.discard(at_work)
         self._room.ack(at_work.job)
-
-
-def _as_shadow(score: Score, unit: Unit) -> Score:
-    shadow = replace(score, stratum=semconv.STRATUM_SHADOW)
-    return replace(shadow, id=id_of(shadow, unit))
