@@ -1,0 +1,379 @@
+"""Jobs ↔ JSON: a unit that waits for its scores, and those that are in, as they are kept on a disk for another process.
+
+One object each, ``version: 1``; ids as hex, thresholds as the 14 digits that ``tracestate`` has them in. What was decided
+travels as it was: whoever reads a job throws no dice and weighs nothing again. Fields that a newer writer has added are left
+alone; of another version nothing is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from spanscore.codec.fields import fields_known, fields_told, hex_of, of_hex
+from spanscore.codec.text import jsonable
+from spanscore.model.foreign import type_name
+from spanscore.model.job import Decision, Job
+from spanscore.model.sample import (
+    AIMessage,
+    HumanMessage,
+    MultiTurnSample,
+    Samples,
+    SingleTurnSample,
+    ToolCall,
+    ToolMessage,
+)
+from spanscore.model.score import Ballots, JudgeCall, Outcome, Scale, Score, Usage
+from spanscore.model.span import Decided, Facts, NoContent, Session, SpanData, Unit, UnitKey
+from spanscore.model.transcript import Transcript
+
+__all__ = [
+    "VERSION",
+    "Unreadable",
+    "job_of",
+    "json_of_job",
+    "json_of_samples",
+    "json_of_scores",
+    "samples_of",
+    "scores_of",
+]
+
+VERSION: Final = 1
+_TRACE_ID, _SPAN_ID, _THRESHOLD = 32, 16, 14
+"""Hex digits."""
+_LEVELS: Final = 4
+"""Those above a message: the document, its samples, a conversation, its messages."""
+_Given: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A document of which nothing was made.
+
+    Attributes:
+        because: what is wrong with it; quotes nothing of it.
+    """
+
+    because: str
+
+
+def json_of_job(job: Job) -> bytes:
+    """Return a job as one JSON object; when it was taken, and what waits for it, are this process's own and left out.
+
+    What a sample that was made by hand holds and JSON cannot carry is written as ``codec/text.py`` renders it.
+    """
+    return _dumped(
+        {
+            "version": VERSION,
+            "unit": _told_unit(job.unit),
+            "samples": _told_samples(job.samples),
+            "decisions": {name: _told_decision(one) for name, one in job.decisions.items()},
+            "size_bytes": job.size_bytes,
+            "undecided": None if job.undecided is None else _told_facts(job.undecided),
+        }
+    )
+
+
+def job_of(document: bytes) -> Job | Unreadable:
+    """Return the job of a document, as one that was handed over; or why there is none."""
+    return _read(document, _job)
+
+
+def json_of_scores(scores: Sequence[Score]) -> bytes:
+    """Return scores as one JSON object."""
+    return _dumped({"version": VERSION, "scores": [_told_score(score) for score in scores]})
+
+
+def scores_of(document: bytes) -> tuple[Score, ...] | Unreadable:
+    """Return the scores of a document; or why there are none."""
+    return _read(document, lambda given: tuple(map(_score, given["scores"])))
+
+
+def json_of_samples(samples: Samples) -> bytes:
+    """Return samples as one JSON object."""
+    return _dumped({"version": VERSION, "samples": _told_samples(samples)})
+
+
+def samples_of(document: bytes) -> Samples | Unreadable:
+    """Return the samples of a document; or why there are none."""
+    return _read(document, lambda given: _samples(given["samples"]))
+
+
+def _dumped(document: Any) -> bytes:
+    try:
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (ValueError, TypeError, RecursionError):  # made by hand: nan, a key that is no text, an object
+        text = json.dumps(_rendered(document, _LEVELS), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")  # as ``json.loads`` reads it: a text comes back as it was
+
+
+def _rendered(value: Any, levels: int) -> Any:
+    """Render what is below so many levels, each value within bounds of its own: a long conversation is not cut."""
+    if levels and isinstance(value, dict):
+        return {name: _rendered(inner, levels - 1) for name, inner in value.items()}
+    if levels and isinstance(value, list):
+        return [_rendered(inner, levels - 1) for inner in value]
+    return jsonable(value)
+
+
+def _read(document: bytes, read: Callable[[_Given], T]) -> T | Unreadable:
+    try:
+        given = json.loads(document)
+        if (version := given["version"]) != VERSION:
+            return Unreadable(f"it is of version {version!r}, and this spanscore reads {VERSION}"[:100])
+        return read(given)
+    except Exception as error:  # noqa: BLE001  (whatever stands there; the class only: a text may quote)
+        return Unreadable(f"it cannot be read ({type_name(error)})")
+
+
+# --- the unit --------------------------------------------------------------------------------------------------
+
+
+def _told_key(key: UnitKey) -> list[str | None]:
+    return [hex_of(key.trace_id, _TRACE_ID), hex_of(key.span_id, _SPAN_ID)]
+
+
+def _key(given: Sequence[str]) -> UnitKey:
+    trace_id, span_id = given
+    return UnitKey(int(trace_id, 16), int(span_id, 16))
+
+
+def _told_unit(unit: Unit) -> dict[str, Any]:
+    return fields_told(
+        unit,
+        key=_told_key(unit.key),
+        spans=[_told_span(span) for span in unit.spans],
+        session=None if unit.session is None else _told_session(unit.session),
+    )
+
+
+def _unit(given: _Given) -> Unit:
+    unit: Unit = fields_known(
+        Unit,
+        given,
+        key=_key(given["key"]),
+        spans=tuple(map(_span, given.get("spans", ()))),
+        session=_session(given["session"]) if "session" in given else None,
+    )
+    return unit
+
+
+def _told_session(session: Session) -> dict[str, Any]:
+    return fields_told(session, key=_told_key(session.key), links=[*map(_told_key, session.links)] or None)
+
+
+def _session(given: _Given) -> Session:
+    session: Session = fields_known(
+        Session, given, key=_key(given["key"]), links=tuple(map(_key, given.get("links", ())))
+    )
+    return session
+
+
+def _told_span(span: SpanData) -> dict[str, Any]:
+    return fields_told(
+        span,
+        trace_id=hex_of(span.trace_id, _TRACE_ID),
+        span_id=hex_of(span.span_id, _SPAN_ID),
+        parent_id=hex_of(span.parent_id, _SPAN_ID),
+        attributes=dict(span.attributes) or None,
+        metadata=jsonable(dict(span.metadata)) or None,  # the application's own objects
+        resource=None if span.resource is None else dict(span.resource),
+        events=[[name, dict(attributes)] for name, attributes in span.events] or None,
+        no_content=None if span.no_content is None else [*span.no_content],
+        decided=_told_decided(span.decided),
+    )
+
+
+def _span(given: _Given) -> SpanData:
+    span: SpanData = fields_known(
+        SpanData,
+        given,
+        trace_id=int(given["trace_id"], 16),
+        span_id=int(given["span_id"], 16),
+        parent_id=of_hex(given.get("parent_id")),
+        events=tuple((name, attributes) for name, attributes in given.get("events", ())),
+        no_content=NoContent(*given["no_content"]) if "no_content" in given else None,
+        decided=_decided(given.get("decided")),
+    )
+    return span
+
+
+def _told_decided(decided: Mapping[str, Decided] | None) -> dict[str, Any] | None:
+    if decided is None:
+        return None
+    return {name: [one.take, hex_of(one.threshold, _THRESHOLD), one.rule] for name, one in decided.items()}
+
+
+def _decided(given: _Given | None) -> dict[str, Decided] | None:
+    if given is None:
+        return None
+    return {name: Decided(take, int(threshold, 16), rule) for name, (take, threshold, rule) in given.items()}
+
+
+def _told_facts(facts: Facts) -> dict[str, Any]:
+    return facts._asdict() | {
+        "key": _told_key(facts.key),
+        "metadata": jsonable(facts.metadata),
+        "models": None if facts.models is None else sorted(facts.models),
+        "decided": _told_decided(facts.decided),
+    }
+
+
+def _facts(given: _Given) -> Facts:
+    known = {name: given[name] for name in Facts._fields if name in given}
+    models = known.get("models")
+    return Facts(**known)._replace(
+        key=_key(given["key"]),
+        models=None if models is None else frozenset(models),
+        decided=_decided(known.get("decided")),
+    )
+
+
+# --- samples and decisions -------------------------------------------------------------------------------------
+
+
+def _told_samples(samples: Samples) -> dict[str, Any]:
+    return fields_told(
+        samples,
+        single=_told_model(samples.single),
+        multi=_told_model(samples.multi),
+        looked_in=[*map(list, samples.looked_in)] or None,
+    )
+
+
+def _told_model(model: BaseModel | None) -> dict[str, Any] | None:
+    """Return a model's fields; pydantic's own way stops at a value that is not of the field's type (2.9)."""
+    if model is None:
+        return None
+    told = {name: _told_value(getattr(model, name)) for name in type(model).model_fields}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _told_value(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _told_model(value)
+    return [*map(_told_value, value)] if isinstance(value, list) else value
+
+
+def _samples(given: _Given) -> Samples:
+    samples: Samples = fields_known(
+        Samples,
+        given,
+        single=_single(given.get("single")),
+        multi=_multi(given.get("multi")),
+        outcome=Outcome(given["outcome"]) if "outcome" in given else None,
+        looked_in=tuple((field, place) for field, place in given.get("looked_in", ())),
+    )
+    return samples
+
+
+def _single(given: _Given | None) -> SingleTurnSample | None:
+    return None if given is None else SingleTurnSample.model_validate(_known(SingleTurnSample, given))
+
+
+def _multi(given: _Given | None) -> MultiTurnSample | None:
+    if given is None:
+        return None
+    sample = _known(MultiTurnSample, given)
+    sample["user_input"] = [_message(message) for message in given["user_input"]]
+    if "reference_tool_calls" in given:
+        sample["reference_tool_calls"] = [_known(ToolCall, call) for call in given["reference_tool_calls"]]
+    return MultiTurnSample.model_validate(sample)
+
+
+def _message(given: _Given) -> dict[str, Any]:
+    message = _known(_MESSAGES[given["type"]], given)
+    if "tool_calls" in message:
+        message["tool_calls"] = [_known(ToolCall, call) for call in message["tool_calls"]]
+    return message
+
+
+_MESSAGES: Final[Mapping[str, type[BaseModel]]] = {"human": HumanMessage, "ai": AIMessage, "tool": ToolMessage}
+
+
+def _known(kind: type[BaseModel], given: _Given) -> dict[str, Any]:
+    """Return the fields that a model has: it takes no other, and a newer writer may have some."""
+    return {name: value for name, value in given.items() if name in kind.model_fields}
+
+
+def _told_decision(decision: Decision) -> dict[str, Any]:
+    return fields_told(
+        decision,
+        threshold=hex_of(decision.threshold, _THRESHOLD),
+        randomness=hex_of(decision.randomness, _THRESHOLD),
+        met=hex_of(decision.met, _THRESHOLD),
+        rates=[*map(list, decision.rates)] or None,
+    )
+
+
+def _decision(given: _Given) -> Decision:
+    decision: Decision = fields_known(
+        Decision,
+        given,
+        threshold=int(given["threshold"], 16),
+        randomness=of_hex(given.get("randomness")),
+        met=of_hex(given.get("met")),
+        rates=tuple((name, rate) for name, rate in given.get("rates", ())),
+    )
+    return decision
+
+
+def _job(given: _Given) -> Job:
+    undecided = given.get("undecided")
+    return Job(
+        _unit(given["unit"]),
+        _samples(given["samples"]),
+        {name: _decision(one) for name, one in given["decisions"].items()},
+        given["size_bytes"],
+        undecided=None if undecided is None else _facts(undecided),
+        handed_over=True,
+    )
+
+
+# --- scores ----------------------------------------------------------------------------------------------------
+
+
+def _told_score(score: Score) -> dict[str, Any]:
+    return fields_told(
+        score,
+        scale=fields_told(score.scale) | {"range": score.scale.range},  # None is another than the default
+        missing=list(score.missing) or None,
+        usage=[*map(_told_call, score.usage.calls)] or None,
+        ballots=None if score.ballots is None else fields_told(score.ballots),
+        threshold=hex_of(score.threshold, _THRESHOLD),
+    )
+
+
+def _told_call(call: JudgeCall) -> dict[str, Any]:
+    return fields_told(call, transcript=None if call.transcript is None else fields_told(call.transcript))
+
+
+def _score(given: _Given) -> Score:
+    score: Score = fields_known(
+        Score,
+        given,
+        outcome=Outcome(given["outcome"]),
+        scale=_scale(given["scale"]),
+        missing=tuple(given.get("missing", ())),
+        usage=Usage(tuple(map(_call, given.get("usage", ())))),
+        ballots=fields_known(Ballots, given["ballots"]) if "ballots" in given else None,
+        threshold=of_hex(given.get("threshold")),
+    )
+    return score
+
+
+def _scale(given: _Given) -> Scale:
+    scale: Scale = fields_known(Scale, given, range=None if given["range"] is None else tuple(given["range"]))
+    return scale
+
+
+def _call(given: _Given) -> JudgeCall:
+    call: JudgeCall = fields_known(JudgeCall, given)
+    if call.transcript is None:
+        return call
+    return replace(call, transcript=fields_known(Transcript, given["transcript"]))

@@ -1,0 +1,101 @@
+"""What goes into a spool, what comes out of it, and what can be said about it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+__all__ = ["Put", "RowEnd", "RowKey", "SpoolRow", "SpoolState"]
+
+_TRACE, _SPAN, _REVISION = 16, 24, 28
+"""Where each part of a key's bytes ends."""
+
+
+class RowKey(NamedTuple):
+    """By what a row is known: the same key is kept once.
+
+    Attributes:
+        kind: of the body; who takes rows asks for one kind.
+    """
+
+    trace_id: int
+    span_id: int
+    revision: int
+    kind: str = "job"
+
+    def to_bytes(self) -> bytes:
+        """Return it as it stands in the file."""
+        ids = self.trace_id.to_bytes(16, "big") + self.span_id.to_bytes(8, "big")
+        return ids + self.revision.to_bytes(4, "big") + self.kind.encode()
+
+    @classmethod
+    def from_bytes(cls, held: bytes) -> Self:
+        """Return what ``to_bytes`` was asked for."""
+        trace_id, span_id, revision = held[:_TRACE], held[_TRACE:_SPAN], held[_SPAN:_REVISION]
+        kind = held[_REVISION:].decode()
+        return cls(
+            int.from_bytes(trace_id, "big"), int.from_bytes(span_id, "big"), int.from_bytes(revision, "big"), kind
+        )
+
+
+class RowEnd(StrEnum):
+    """Why a row is not to be worked on, but counted."""
+
+    POISON = "poison"
+    """Three crashes, each while it was in work. It stays in the file, put aside."""
+    EXPIRED = "expired"
+    """Older than ``max_age``."""
+
+
+class SpoolRow(NamedTuple):
+    """A row that this process holds the lease of.
+
+    Attributes:
+        body: as it was put.
+        scores: what ``keep_scores`` kept in a life before: these are emitted, and nobody is asked again. None = nothing.
+        attempts: crashes while it was in work, [0, 3].
+        put_ns: when it was put, by the wall clock of who put it; nanoseconds since the epoch.
+        end: None = it is to be worked on; else it is counted, and ``done``.
+    """
+
+    key: RowKey
+    body: bytes
+    scores: bytes | None
+    attempts: int
+    put_ns: int
+    end: RowEnd | None = None
+
+
+class Put(StrEnum):
+    """What became of a row that was put."""
+
+    KEPT = "kept"
+    """It is on the disk."""
+    KNOWN = "known"
+    """A row of its key is there already: nothing is kept twice."""
+    FULL = "full"
+    """No room: ``max_bytes``, or the disk."""
+    FAILED = "failed"
+    """The file cannot be written: it is locked, read-only, damaged, closed."""
+
+
+class SpoolState(NamedTuple):
+    """What is in the file, of all processes, at most some seconds ago.
+
+    Attributes:
+        depth: rows that wait or are in work; without those put aside.
+        bytes: of the file that are in use.
+        oldest_s: age of the oldest of them, by the wall clock; 0 where there is none.
+        owners: processes that hold leases.
+        poison: rows put aside after three crashes.
+        expired: rows that nobody works on, and which are past ``max_age``.
+        fault: what an operator must know, in one line; None = all is well.
+    """
+
+    depth: int = 0
+    bytes: int = 0
+    oldest_s: float = 0.0
+    owners: int = 0
+    poison: int = 0
+    expired: int = 0
+    fault: str | None = None

@@ -1,0 +1,257 @@
+"""SpoolFile: rows in an SQLite file that outlives the process, and that several processes share.
+
+Whoever calls it leaves an operation and goes on; one thread, ``spanscore-spool``, takes what has come together, does it in one
+transaction, and answers when that is on the disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from time import monotonic, time_ns
+from typing import Final, NamedTuple
+
+from spanscore.runtime.fork import reset_in_child
+from spanscore.runtime.log import log_internal_error
+from spanscore.runtime.threads import start_daemon
+from spanscore.spool.disk import check_disk
+from spanscore.spool.faults import CLOSED
+from spanscore.spool.opening import Sync
+from spanscore.spool.operations import (
+    NO_ROOM,
+    Answer,
+    Operation,
+    begin_rows,
+    delete_rows,
+    give_back_rows,
+    keep_scores,
+    put_row,
+    take_rows,
+)
+from spanscore.spool.owners import LeaseOfOurs, boot_ns
+from spanscore.spool.rows import Put, RowKey, SpoolRow, SpoolState
+from spanscore.spool.table import SpoolBounds
+from spanscore.spool.writer import SpoolWriter
+
+__all__ = ["SpoolFile"]
+
+_GROUP: Final = 64
+"""Operations in one transaction: with more, the disk gains little, and the first one waits."""
+_GATHER_S: Final = 0.01
+"""How long the first one waits for others."""
+_PORTION: Final = 8
+"""Rows that one operation deletes: what a transaction writes must fit into what a disk has left that is all but full."""
+_TICK_S: Final = 1.0
+"""Between two looks at the file while nothing is asked; of a short lease it is a quarter, so that it never goes by."""
+_MOST_UNWRITTEN_BYTES: Final = 64_000_000
+"""In memory, on their way to the disk."""
+_BEHIND: Final = "spool: behind"
+
+
+class _Waiting(NamedTuple):
+    since: float
+    operation: Operation
+
+
+class SpoolFile:
+    """A spool. Nothing that is called blocks or raises, whatever becomes of the file; answers come on the spool's thread.
+
+    Args:
+        path: made where it is not there, for its owner alone.
+        sync: ``full``: what is kept survives the loss of power; ``normal``: the end of the process, ``kill -9`` too.
+        max_bytes: of the file, bytes.
+        max_age_s: rows that wait for longer are not worked on any more, seconds.
+        lease_s: what a process has that no longer runs, or is stopped, is others' after this, seconds; where it is seen that it
+            has ended, at once.
+        allow_network_disk: whether the file may lie where other machines write, too.
+        patience_s: how long what is put waits while another program holds the file's lock, seconds.
+        tidy_s: seconds after which what is done can be read in no file any more, and unused room is the disk's again.
+        clock: nanoseconds by which leases run.
+        wall_ns: nanoseconds since the epoch, by which rows age.
+
+    Raises:
+        ConfigurationError: it cannot be made, is another program's or of a newer version, or lies on a network disk.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        sync: Sync = "full",
+        max_bytes: int = 1_000_000_000,
+        max_age_s: float = 604_800.0,
+        lease_s: float = 60.0,
+        allow_network_disk: bool = False,
+        patience_s: float = 30.0,
+        tidy_s: float = 10.0,
+        clock: Callable[[], int] = boot_ns,
+        wall_ns: Callable[[], int] = time_ns,
+    ) -> None:
+        self.path = Path(path).expanduser().absolute()
+        if not allow_network_disk:
+            check_disk(self.path)
+        self._sync = sync
+        self._bounds = SpoolBounds(max_bytes, int(max_age_s * 1e9), int(lease_s * 1e9))
+        self._patience_s = patience_s
+        self._tidy_s = tidy_s
+        self._tick_s = min(_TICK_S, lease_s / 4)
+        self._clock = clock
+        self._wall_ns = wall_ns
+        self._inherited: list[SpoolWriter] = []
+        self._begin_anew()
+        self._writer.look()
+        reset_in_child(self, SpoolFile.reset)
+
+    def reset(self) -> None:
+        """Be as new, in a forked child: what waits and what is leased is its parent's, and so is the connection."""
+        self._inherited.append(self._writer)  # kept: to close its connection is not the child's to do
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._writer = SpoolWriter(
+            path=self.path,
+            sync=self._sync,
+            bounds=self._bounds,
+            lease=LeaseOfOurs(self._bounds.lease_ns, self._clock),
+            clock=self._clock,
+            wall_ns=self._wall_ns,
+            patience_s=self._patience_s,
+            tidy_s=self._tidy_s,
+        )
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._again: list[Operation] = []
+        self._again_at = 0.0
+
+    def put(self, key: RowKey, body: bytes, told: Callable[[Put, str | None], None], *, own: bool) -> None:
+        """Keep a row.
+
+        Args:
+            told: called after the commit with what became of it, and why where it was not kept.
+            own: whether this process has its lease from the start.
+        """
+        self._submit(put_row(key, body, told, own=own))
+
+    def take(self, most: int, kind: str, told: Callable[[list[SpoolRow]], None], *, ended_only: bool = False) -> None:
+        """Lease rows that nobody holds, or whose holder is dead or late, the oldest first.
+
+        Args:
+            told: called with at most ``most`` of them; with none, too.
+            ended_only: those that are only to be counted (``SpoolRow.end``) and then ``done``, not those to be worked on.
+        """
+        self._submit(take_rows(most, kind, told, ended=ended_only))
+
+    def begin(self, keys: Iterable[RowKey], told: Callable[[], None]) -> None:
+        """Say that rows of this process are in work: a crash counts from then on. Work begins when it is told."""
+        self._submit(begin_rows(tuple(keys), told))
+
+    def keep_scores(self, key: RowKey, scores: bytes, told: Callable[[bool], None]) -> None:
+        """Keep what a row was given, before it is emitted.
+
+        Args:
+            told: called with True: emit it; with False: the row is another's by now, who does.
+        """
+        self._submit(keep_scores(key, scores, told))
+
+    def done(self, keys: Iterable[RowKey]) -> None:
+        """Delete rows: what they were given has arrived. Poison that was counted is put aside for good instead."""
+        for some in _portions(keys):
+            self._submit(delete_rows(some))
+
+    def give_back(self, keys: Iterable[RowKey]) -> None:
+        """Let others have rows at once, as a drain does."""
+        for some in _portions(keys):
+            self._submit(give_back_rows(some))
+
+    def room(self, size_bytes: int) -> str | None:
+        """Return why a row of that size would not be kept; None: it would, as far as is known. Cheap, any thread."""
+        refusing = CLOSED if self._closed else self._writer.refusing
+        if refusing is not None:
+            return refusing.reason
+        if self._waiting_bytes + size_bytes > _MOST_UNWRITTEN_BYTES:
+            return _BEHIND
+        used = self._writer.state.bytes + self._waiting_bytes
+        return NO_ROOM if used + size_bytes > self._bounds.max_bytes else None
+
+    def state(self) -> SpoolState:
+        """Return what is in the file, by all processes, as it was a second ago at most. Cheap, any thread."""
+        return self._writer.state._replace(fault=self._writer.said())
+
+    def close(self, timeout_s: float) -> None:
+        """Do what waits, give back what this process holds, and close the file; wait for it for so long at most, seconds."""
+        with self._changed:
+            self._closed = True
+            self._writer.hurry_by = monotonic() + timeout_s
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _submit(self, operation: Operation) -> None:
+        with self._changed:
+            if not self._closed and self._runs():
+                self._waiting.append(_Waiting(monotonic(), operation))
+                self._waiting_bytes += operation.size_bytes
+                if len(self._waiting) in (1, _GROUP):
+                    self._changed.notify_all()
+                return
+        operation.fail(CLOSED, False)
+
+    def _runs(self) -> bool:
+        if self._thread is None:
+            try:
+                self._thread = start_daemon(self._work, "spanscore-spool")
+            except RuntimeError:  # the interpreter is exiting
+                return False
+        return True
+
+    def _work(self) -> None:
+        while (group := self._next_group()) is not None:
+            self._do(group)
+        self._do([])
+        self._writer.leave()
+
+    def _next_group(self) -> list[_Waiting] | None:
+        """Wait for operations, or for a tick: an empty group. None: all is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed, self._until_tick_s())
+            if self._waiting:
+                self._changed.wait_for(lambda: len(self._waiting) >= _GROUP or self._closed, _GATHER_S)
+            elif self._closed:
+                return None
+            return [self._waiting.popleft() for _ in range(min(_GROUP, len(self._waiting)))]
+
+    def _until_tick_s(self) -> float:
+        return max(0.0, self._again_at - monotonic()) if self._again else self._tick_s
+
+    def _do(self, group: list[_Waiting]) -> None:
+        """Do a group in one transaction, with what could not be done before: after a pause, as a disk may fail for hours."""
+        now = monotonic()
+        before = self._again[:_GROUP] if now >= self._again_at or self._closed else []
+        since = group[0].since if group else now
+        answers, again = self._writer.do([*before, *(waiting.operation for waiting in group)], since)
+        self._again = [*again, *self._again[len(before) :]]
+        self._again_at = now + _TICK_S if again else now
+        with self._changed:
+            self._waiting_bytes -= sum(one.operation.size_bytes for one in group)
+        for answer in answers:
+            _give(answer)
+        self._writer.tidy()
+
+
+def _portions(keys: Iterable[RowKey]) -> Iterator[list[RowKey]]:
+    left = iter(keys)
+    while some := list(islice(left, _PORTION)):
+        yield some
+
+
+def _give(answer: Answer) -> None:
+    try:
+        answer()
+    except Exception as error:  # noqa: BLE001  (one that is told must not keep others from it)
+        log_internal_error("answer for what was put into the spool", error)
