@@ -1,0 +1,1 @@
+"""Units that are taken here and scored in another process: their copies, and how these get there."""
