@@ -7,6 +7,7 @@ from typing import Any
 import queries as q
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from panels import (
+    BYTES,
     COUNT,
     GREEN,
     RED,
@@ -30,7 +31,7 @@ from panels import (
 
 from spanscore import semconv
 from spanscore.monitoring import promql
-from spanscore.monitoring.names import series
+from spanscore.monitoring.names import label, series
 
 UID = "spanscore-overview"
 ONE_METRIC = "spanscore-metric"
@@ -53,6 +54,7 @@ def overview() -> Dashboard:
         "The judge's accounts": _accounts(),
         "The way": _way(),
         "Over the wire": _wire(),
+        "Spool and workers": _durable(),
     }
     about = "How good the answers are, how much of the traffic is behind that, and what judging it costs."
     return board("spanscore: overview", UID, about, variables, [link("One metric", ONE_METRIC)], parts)
@@ -115,16 +117,16 @@ def _evaluated() -> list[Any]:
             "Unit × metric, each bar a part of the one above. *Entered* to *chosen*: sampling and filters, as configured."
             " *Chosen* to *readable*: no question and answer found, or a field the metric needs is missing: see"
             " `scorer.status()` and `Extract`. *Readable* to *scored*: the judge failed, or had no time.",
-            at_end(q.counted(semconv.ELIGIBLE, by=()), "entered"),
+            at_end(promql.entered(q.RANGE, q.WHERE, ()), "entered"),
             at_end(chosen, "chosen"),
             at_end(readable, "readable"),
             at_end(q.counted(semconv.SCORED, by=()), "scored"),
         ),
         stacked(
             "Outcomes",
-            "How each unit × metric ended. A growing `missing_field` or `no_sample`: a deployment changed the shape of"
-            " inputs or outputs. `queue_full`: lower the sample rate. `timeout`, `judge_error`: see *The judge*.",
-            over_time(q.counted(semconv.EVALUATIONS, q.STEP, by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
+            "How each unit × metric ended, in whichever process. A growing `missing_field` or `no_sample`: a deployment changed"
+            " the shape of inputs or outputs. `queue_full`: lower the sample rate. `timeout`, `judge_error`: see *The judge*.",
+            over_time(q.outcomes(q.STEP, '!="handed_over"', by=(q.OUTCOME,)), f"{{{{{q.OUTCOME}}}}}"),
         ),
         lines(
             "Coverage",
@@ -369,5 +371,56 @@ def _wire() -> list[Any]:
             "Open traces",
             "Traces with spans that wait for their unit to be whole. It levels off; where it grows, roots do not come.",
             over_time(q.level(semconv.UNITS_OPEN), f"{{{{{q.SERVICE}}}}}"),
+        ),
+    ]
+
+
+def _durable() -> list[Any]:
+    def grown(instrument: str, only: str = "") -> str:
+        where = ",".join(filter(None, (q.OF_SERVICE, only)))
+        return promql.increase(instrument, q.STEP, where, (q.SERVICE,))
+
+    of_service, fullest = f"{{{{{q.SERVICE}}}}}", (q.SERVICE,)
+    partition = label(semconv.PARTITION)
+    lag = q.worst("max", semconv.WORKER_LAG, (partition, q.SERVICE))
+    return [
+        lines(
+            "Jobs in the spool",
+            "Of a service's fullest file. Where it only grows, units come faster than they are scored: start another worker on"
+            " the disk, or lower the rates. *Put aside*: jobs that ended three processes; `spanscore spool FILE` lists them.",
+            over_time(q.worst("max", semconv.SPOOL_DEPTH, fullest), f"jobs {of_service}"),
+            over_time(q.worst("max", semconv.SPOOL_POISON, fullest), f"put aside {of_service}"),
+        ),
+        lines(
+            "Oldest job in the spool",
+            "For how long it has waited. Past `spool.max_age` it ends as `too_late`. Minutes: the judge; hours: no process"
+            " takes them.",
+            over_time(q.worst("max", semconv.SPOOL_OLDEST, fullest), of_service),
+            unit=SECONDS,
+        ),
+        lines(
+            "Bytes in the spool",
+            "What its jobs hold. At `spool.max_bytes`, or where the disk is full, further units end as `queue_full`.",
+            over_time(q.worst("max", semconv.SPOOL_BYTES, fullest), of_service),
+            unit=BYTES,
+        ),
+        lines(
+            "Lag",
+            "Messages of the topic that are not committed, and those of the partition that has most. It rises where workers are"
+            " too few, or the judge's limits are reached; one partition alone: spans whose root does not come hold it back.",
+            over_time(f"sum by ({q.SERVICE}) ({lag})", f"all {of_service}"),
+            over_time(f"max by ({q.SERVICE}) ({lag})", f"longest {of_service}"),
+        ),
+        stacked(
+            "Handed over",
+            "Unit × metric that another process scores: they are counted there, and in no panel twice.",
+            over_time(grown(semconv.EVALUATIONS, f'{q.OUTCOME}="handed_over"'), of_service),
+        ),
+        stacked(
+            "Dropped and skipped",
+            "*Dropped*: open traces that went on to another worker with their partition; it reads them again. *Skipped*:"
+            " messages that the topic had deleted before they were read: raise its retention, and add workers.",
+            over_time(grown(semconv.WORKER_DROPPED), f"dropped {of_service}"),
+            over_time(grown(semconv.WORKER_SKIPPED), f"skipped {of_service}"),
         ),
     ]

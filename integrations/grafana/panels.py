@@ -43,7 +43,7 @@ from grafana_foundation_sdk.models.tempo import SearchTableType
 
 METRICS = DataSourceRef(type_val="prometheus", uid="${datasource}")
 TRACES = DataSourceRef(type_val="tempo", uid="${traces}")
-SHARE, COUNT, SECONDS, USD = "percentunit", "short", "s", "currencyUSD"
+SHARE, COUNT, SECONDS, BYTES, USD = "percentunit", "short", "s", "bytes", "currencyUSD"
 GREEN, ORANGE, RED, GREY = "green", "orange", "red", "text"
 
 Panel = Any

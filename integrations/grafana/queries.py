@@ -66,7 +66,7 @@ def recorded(name: str) -> str:
 
 def coverage(over: str = MOVING) -> str:
     """Return the share of eligible units that got a score, [0, 1]."""
-    return f"{counted(semconv.SCORED, over)} / {counted(semconv.ELIGIBLE, over)}"
+    return f"{counted(semconv.SCORED, over)} / {promql.entered(over, WHERE, EACH)}"
 
 
 def level(instrument: str, *, where: str = OF_SERVICE, by: Sequence[str] = (SERVICE,)) -> str:

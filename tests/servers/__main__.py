@@ -12,7 +12,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
-from tests.servers import alertmanager, chromium, collector, jaeger, kubernetes, node, phoenix, prometheus, zipkin
+from tests.servers import (
+    alertmanager,
+    chromium,
+    collector,
+    jaeger,
+    kafka,
+    kubernetes,
+    node,
+    phoenix,
+    prometheus,
+    zipkin,
+)
 from tests.servers.server import free_port
 
 _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
@@ -20,6 +31,7 @@ _INSTALLED: Mapping[str, tuple[ModuleType, str]] = {
     "alertmanager, amtool": (alertmanager, "installing Debian's package"),
     "chromium": (chromium, "installing Debian's package"),
     f"zipkin {zipkin.VERSION}": (zipkin, "fetching the jar"),
+    f"kafka {kafka.VERSION}": (kafka, "fetching the jars"),
     f"jaeger {jaeger.VERSION}": (jaeger, "building with Go, 5 to 8 minutes"),
     f"phoenix {phoenix.VERSION}": (phoenix, "installing, some minutes"),
     "application of node": (node, "installing, some seconds"),
@@ -95,6 +107,11 @@ def _jaeger(folder: Path, stack: ExitStack) -> str:
     return f"query API {server.url}/api   OTLP http {server.otlp}   grpc {server.grpc}"
 
 
+def _kafka(folder: Path, stack: ExitStack) -> str:
+    server = stack.enter_context(kafka.running(folder))
+    return f"brokers {server.brokers}   with a password {server.with_password}   topics are made by who needs them"
+
+
 def _collector(folder: Path, stack: ExitStack) -> str:
     http, grpc = free_port(), free_port()
     (folder / "otelcol.yaml").write_text(collector.printing(http, grpc), encoding="utf-8")
@@ -108,6 +125,7 @@ _RUN: Mapping[str, Callable[[Path, ExitStack], str]] = {
     "alertmanager": _alertmanager,
     "zipkin": _zipkin,
     "jaeger": _jaeger,
+    "kafka": _kafka,
     "collector": _collector,
 }
 

@@ -89,7 +89,7 @@ def running(folder: Path, config: str) -> Iterator[Alertmanager]:
         ],
         environment={},
         folder=folder,
-        ready_url=f"http://{target}/-/ready",
+        ready=f"http://{target}/-/ready",
         deadline_s=READY_WITHIN_S,
     )
     try:

@@ -198,7 +198,7 @@ def running(folder: Path) -> Iterator[Browser]:
             "TMPDIR": "/tmp",  # of its own socket, whose path Linux allows 107 characters
         },
         folder=folder,
-        ready_url=f"{url}/json/version",
+        ready=f"{url}/json/version",
         deadline_s=READY_WITHIN_S,
     )
     try:

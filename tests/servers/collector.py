@@ -116,7 +116,7 @@ def running(
         [str(_binary()), *sources],
         environment=dict(environment or {}),
         folder=folder,
-        ready_url=f"http://127.0.0.1:{port}/",
+        ready=f"http://127.0.0.1:{port}/",
         deadline_s=READY_WITHIN_S,
     )
     try:

@@ -119,7 +119,7 @@ def running(folder: Path) -> Iterator[Jaeger]:
         [str(_binary()), "--config", str(config)],
         environment={},
         folder=folder,
-        ready_url=f"http://127.0.0.1:{health}/status",
+        ready=f"http://127.0.0.1:{health}/status",
         deadline_s=READY_WITHIN_S,
     )
     try:

@@ -25,12 +25,15 @@ VERSION = "1.37"
 _PACKAGE = "kubernetes-validate==1.37.0"
 _OPERATORS = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 _COREOS = "example/prometheus-operator-crd/monitoring.coreos.com"
+_KEDA = "github.com/kedacore/keda/v2@v2.20.2"
 _CRDS: Mapping[str, str] = {
     f"{_COREOS}_podmonitors.yaml": _OPERATORS,
     f"{_COREOS}_prometheusrules.yaml": _OPERATORS,
     "config/crd/bases/opentelemetry.io_opentelemetrycollectors.yaml": (
         "github.com/open-telemetry/opentelemetry-operator@v0.142.0"
     ),
+    "config/crd/bases/keda.sh_scaledobjects.yaml": _KEDA,
+    "config/crd/bases/keda.sh_triggerauthentications.yaml": _KEDA,
 }
 """File of a custom resource's definition → Go module with its version."""
 _VALIDATE = """
@@ -51,7 +54,7 @@ for one in objects:
 
 def installed() -> bool:
     """Whether the schemas are there."""
-    return (_home() / ".ready").is_file()
+    return (_home() / ".ready").is_file() and all((_home() / Path(file).name).is_file() for file in _CRDS)
 
 
 def install() -> None:

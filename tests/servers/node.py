@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.servers.server import cache_dir
+from tests.servers.server import absent_commands, cache_dir
 
 __all__ = ["SERVICE", "ask", "install", "installed", "obstacle"]
 
@@ -30,8 +30,7 @@ def installed() -> bool:
 
 def obstacle() -> str | None:
     """Return why it cannot be installed here; None when it can, or already is."""
-    missing = [command for command in ("node", "npm") if not shutil.which(command)]
-    return None if installed() or not missing else f"{' and '.join(missing)} is not on the PATH"
+    return None if installed() else absent_commands("node", "npm")
 
 
 def install() -> None:

@@ -139,7 +139,7 @@ def running(folder: Path) -> Iterator[Phoenix]:
         ],  # -P: this file is called phoenix, too
         environment=_environment(folder, http, grpc),
         folder=folder,
-        ready_url=f"{url}/healthz",
+        ready=f"{url}/healthz",
         deadline_s=READY_WITHIN_S,
     )
     try:

@@ -148,7 +148,7 @@ def running(
         ],
         environment={},
         folder=folder,
-        ready_url=f"{url}/-/ready",
+        ready=f"{url}/-/ready",
         deadline_s=READY_WITHIN_S,
     )
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -34,12 +35,18 @@ class Server:
         command: program and arguments.
         environment: on top of this process's own.
         folder: working directory; the server's output goes to ``server.log`` in it.
-        ready_url: answers 200 once the server is up.
+        ready: a URL that answers 200 once the server is up, or what says whether it is.
         deadline_s: to become ready.
     """
 
     def __init__(
-        self, command: Sequence[str], *, environment: Mapping[str, str], folder: Path, ready_url: str, deadline_s: float
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        ready: str | Callable[[], bool],
+        deadline_s: float,
     ) -> None:
         self.log = folder / "server.log"
         with self.log.open("wb") as log:
@@ -52,7 +59,7 @@ class Server:
                 stderr=subprocess.STDOUT,
             )
         try:
-            poll(lambda: self._ready(ready_url), deadline_s=deadline_s, what=f"{command[0]} to answer {ready_url}")
+            poll(lambda: self._ready(ready), deadline_s=deadline_s, what=f"{command[0]} to be ready")
         except BaseException:
             self.stop()
             raise
@@ -68,15 +75,17 @@ class Server:
             self._process.stdin.close()
         self._process.wait(STOP_WITHIN_S)
 
-    def _ready(self, url: str) -> bool:
+    def _ready(self, ready: str | Callable[[], bool]) -> bool:
         if self._process.poll() is not None:
             tail = self.log.read_text(errors="replace")[-LOG_TAIL:]
             raise RuntimeError(f"the server exited with {self._process.returncode} before it was ready:\n{tail}")
-        try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+        return _answers(ready) if isinstance(ready, str) else ready()
+
+
+def absent_commands(*needed: str) -> str | None:
+    """Return which commands are not on the PATH, as a sentence; None where all are."""
+    missing = [command for command in needed if not shutil.which(command)]
+    return f"{' and '.join(missing)} is not on the PATH" if missing else None
 
 
 def cache_dir() -> Path:
@@ -137,6 +146,14 @@ def children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:  # one that has ended meanwhile
         return []
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 def _family(pid: int) -> list[int]:

@@ -22,7 +22,7 @@ from tests.servers.server import Server, free_port
 port = free_port()
 command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
 url = f"http://127.0.0.1:{port}/"
-server = Server(command, environment={}, folder=Path(sys.argv[1]), ready_url=url, deadline_s=30)
+server = Server(command, environment={}, folder=Path(sys.argv[1]), ready=url, deadline_s=30)
 print(server.pid, port, flush=True)
 threading.Event().wait()
 """
@@ -46,7 +46,7 @@ def test_stop_returns_when_the_server_is_gone(tmp_path: Path) -> None:
     port = free_port()
     server = Server(
         [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"],
-        environment={}, folder=tmp_path, ready_url=f"http://127.0.0.1:{port}/", deadline_s=30,
+        environment={}, folder=tmp_path, ready=f"http://127.0.0.1:{port}/", deadline_s=30,
     )  # fmt: skip
 
     server.stop()
@@ -59,7 +59,7 @@ def test_server_that_does_not_come_up_says_what_it_printed(tmp_path: Path) -> No
     command = [sys.executable, "-c", "raise SystemExit('no licence')"]
 
     with pytest.raises(RuntimeError, match="no licence"):
-        Server(command, environment={}, folder=tmp_path, ready_url=f"http://127.0.0.1:{free_port()}/", deadline_s=30)
+        Server(command, environment={}, folder=tmp_path, ready=f"http://127.0.0.1:{free_port()}/", deadline_s=30)
 
 
 def _alive(pid: int) -> bool:

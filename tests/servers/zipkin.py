@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import Server, cache_dir, fetch_json, free_port, poll
+from tests.servers.server import Server, absent_commands, cache_dir, fetch_json, free_port, poll
 
 __all__ = ["VERSION", "Zipkin", "install", "installed", "obstacle", "running"]
 
@@ -75,8 +75,7 @@ def installed() -> bool:
 
 def obstacle() -> str | None:
     """Return why Zipkin cannot be installed here; None when it can, or already is."""
-    missing = [command for command in ("java", "mvn") if not shutil.which(command)]
-    return None if installed() or not missing else f"{' and '.join(missing)} is not on the PATH"
+    return None if installed() else absent_commands("java", "mvn")
 
 
 def install() -> None:
@@ -109,7 +108,7 @@ def running(folder: Path) -> Iterator[Zipkin]:
         ],
         environment={"STORAGE_TYPE": "mem", "SELF_TRACING_ENABLED": "false"},
         folder=folder,
-        ready_url=f"{url}/health",
+        ready=f"{url}/health",
         deadline_s=READY_WITHIN_S,
     )
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from spanscore.metrics import BaseMetric, Finding
@@ -27,3 +28,21 @@ class Answered(BaseMetric):
 
     async def measure(self, sample: Any) -> Finding:
         return Finding(value=float(bool(sample.response)))
+
+
+class Recovered(Answered):
+    """What hangs, in a release that no longer does."""
+
+    name = "hangs"
+
+
+class Waits(Answered):
+    """Answered, once it is let go."""
+
+    name = "waits"
+    go_on = threading.Event()
+
+    async def measure(self, sample: Any) -> Finding:
+        while not self.go_on.is_set():  # noqa: ASYNC110  (another thread sets it)
+            await asyncio.sleep(0.01)
+        return await super().measure(sample)

@@ -28,15 +28,17 @@ from spanscore.runtime.threads import start_daemon
 
 ROOT = Path(__file__).parents[2]
 END = "END"
+WITHOUT = "TEST_WITHOUT"
+"""Variable that names libraries which the process is to find missing."""
 
 
 class Serving:
-    """A process that serves; its lines as they come."""
+    """A process that serves, or another command that runs until a signal ends it; its lines as they come."""
 
-    def __init__(self, config: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, config: Path, *arguments: str, command: str = "serve", **environment: str) -> None:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "OPENAI_", "SPANSCORE_"))}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.service.process", "serve", str(config), *arguments],
+            [sys.executable, "-m", "tests.service.process", command, str(config), *arguments],
             env={**inherited, **environment},
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -124,6 +126,7 @@ def send(running: Serving, *spans: Any, over: str = "http") -> bool:
 
 
 if __name__ == "__main__":
+    sys.modules.update(dict.fromkeys(filter(None, os.environ.get(WITHOUT, "").split(","))))
     from spanscore.cli.main import main
 
     atexit.register(lambda: print("langchain_core loaded:", "langchain_core" in sys.modules))

@@ -8,11 +8,19 @@ from functools import partial
 
 import pytest
 
+from spanscore.service import limits, zlib_ng
 from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
 
 compress = partial(gzip.compress, mtime=0)  # the same in every process that collects the tests
 LONG = bytes(range(256)) * 1_000
 LIE = compress(LONG)[:-4] + b"\xff\xff\xff\xff"
+
+
+@pytest.fixture(autouse=True, params=["zlib", "zlib_ng.zlib_ng"])
+def inflated_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = pytest.importorskip(request.param)
+    monkeypatch.setattr(zlib_ng, "_decompressobj", library.decompressobj)
+    monkeypatch.setattr(limits, "InflateError", library.error)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +45,8 @@ def test_a_body_that_is_a_byte_too_long_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [compress(LONG)[:-1], LIE, compress(LONG)[:40], b"\x1f\x8b"],
-    ids=["cut", "a lie", "begun", "no more than magic"],
+    [compress(LONG)[:-1], LIE, compress(LONG)[:40], b"\x1f\x8b", compress(LONG)[:-8] + bytes(8), b"no gzip"],
+    ids=["cut", "a lie", "begun", "no more than magic", "another checksum", "none"],
 )
 def test_a_body_that_is_cut_short_or_lies_is_refused(body: bytes) -> None:
     with pytest.raises(NotCompressedError):

@@ -18,7 +18,8 @@ from tests.service.backend import RawBackend, Reply
 
 from spanscore.codec.wire import Taken, WireSpan, from_json, taken_apart
 from spanscore.otel.exporters import send_by_default_to
-from spanscore.receivers.otlp.spans import Exit, Looked
+from spanscore.receivers.otlp.arrived import Looked
+from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.unsampled import Sorting
 from spanscore.service.answers import JSON, PROTOBUF, Answer
 from spanscore.service.door import GZIP, ExportRequest

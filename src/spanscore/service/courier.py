@@ -8,9 +8,9 @@ from time import monotonic
 from typing import Any, Final
 
 from spanscore.codec.wire import WireSpan, request_of, with_attributes
+from spanscore.otel.otlp_client import BackendAnswer
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.threads import start_daemon
-from spanscore.service.forward import BackendAnswer
 from spanscore.service.outbox import Outbox
 
 __all__ = ["Courier"]

@@ -6,7 +6,7 @@ leaves. In a proxy the answer is the backend's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from threading import BoundedSemaphore
 from types import MappingProxyType
@@ -45,6 +45,7 @@ _OVERLOADED: Final = {
     "traces": "too many traces are open; send again",
     "inbox": "spans come faster than they are read; send again",
     "forward": "spans wait for the backend; send again",
+    "spool": "units wait for the disk; send again",
     "bodies": "too many requests are being read; send again",
 }
 """Why nothing more is taken at the moment → what the client is told."""
@@ -113,13 +114,23 @@ class Door:
         spans: takes what was received.
         inflated: bytes of a body without compression; more are refused for good.
         onward: of a proxy; None = a copy arrives here, and nothing is sent on.
+        safe: waits until the units that closed with a request outlive the process, and says whether they do; None = no answer
+            waits for that. A proxy's never does: its backend has the spans.
 
     Attributes:
         closed: whether nothing more is taken: the process is ending, and another one may take it.
     """
 
-    def __init__(self, spans: SpanTaker, *, inflated: int, onward: Onward | None = None) -> None:
+    def __init__(
+        self,
+        spans: SpanTaker,
+        *,
+        inflated: int,
+        onward: Onward | None = None,
+        safe: Callable[[], bool] | None = None,
+    ) -> None:
         self._spans = spans
+        self._safe = safe
         self._inflated = inflated
         self._onward = onward
         self._inflating = BoundedSemaphore(_INFLATING)
@@ -128,7 +139,14 @@ class Door:
     @property
     def waits(self) -> bool:
         """Whether an answer waits for somebody else's: it must not be asked for on an event loop."""
-        return self._onward is not None
+        return self.waits_for is not None
+
+    @property
+    def waits_for(self) -> str | None:
+        """For what, as a refusal names it; None: for nobody."""
+        if self._onward is not None:
+            return "forward"
+        return None if self._safe is None else "spool"
 
     def answer(self, request: ExportRequest) -> Answer:
         """Return the answer to a request to one of the three paths. Never raises."""
@@ -185,6 +203,8 @@ class Door:
         if self._onward is not None:
             return self._onward.spans(request, protobuf, taken)
         self._spans.take(taken)
+        if self._safe is not None and not self._safe():
+            return self.refuse_for_now("spool", is_json=is_json)
         rejected = sum(taken.rejected.values())
         return accepted("traces", rejected, _told(taken.rejected) if rejected else "", is_json=is_json)
 

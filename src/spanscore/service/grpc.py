@@ -16,7 +16,7 @@ import grpc
 from spanscore.errors import ConfigurationError
 from spanscore.runtime.pool import DaemonPool
 from spanscore.service.answers import Answer
-from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, Door, ExportRequest
+from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken
 from spanscore.service.http import answered
 from spanscore.service.limits import GZIP_MAGIC, READ_S, STOP_S
@@ -130,7 +130,8 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
         return grpc.stream_unary_rpc_method_handler(called)
 
     async def _called(self, path: str, context: Any) -> bytes:
-        headers = _headers(context.invocation_metadata() or ())
+        is_read = self._token is not None or self._door.waits
+        headers = _headers(context.invocation_metadata() or ()) if is_read else NO_HEADERS
         answer = self._refused(headers) or await self._read_and_answered(path, headers, context)
         if answer.grpc:
             trailing = ((_DETAILS, answer.details),) if answer.details else ()

@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 
 from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.settings.bearer import bearer_token, token_in_file
 from spanscore.settings.serving import ServeSettings, TlsSettings
 
 __all__ = ["BearerToken", "certificate", "token_of"]
@@ -41,9 +42,10 @@ def token_of(serve: ServeSettings) -> BearerToken | None:
     if serve.token_file and serve.token_env:
         raise ConfigurationError("serve.token_file and serve.token_env: give one of them")
     if serve.token_env:
-        return _checked(os.environ.get(serve.token_env), f"serve.token_env: the variable {serve.token_env}")
+        what = f"serve.token_env: the variable {serve.token_env}"
+        return BearerToken(bearer_token(os.environ.get(serve.token_env), what))
     if serve.token_file:
-        return _checked(_text(serve.token_file), f"serve.token_file: the file {serve.token_file}")
+        return BearerToken(token_in_file(serve.token_file, "serve.token_file"))
     return None
 
 
@@ -70,20 +72,3 @@ def certificate(tls: TlsSettings) -> tuple[bytes, bytes]:
 def _refuse() -> str:
     """What is asked for the password of a key: without it OpenSSL would ask at the terminal, and wait."""
     raise ValueError("the key has a password")
-
-
-def _checked(secret: str | None, what: str) -> BearerToken:
-    if secret is None:
-        raise NotReadyError(f"{what} is not there; it is to hold the token that clients send")
-    if not secret.strip():
-        raise ConfigurationError(f"{what} is empty; it is to hold the token that clients send")
-    if not (secret.strip().isascii() and secret.strip().isprintable()):
-        raise ConfigurationError(f"{what} holds what no header can carry; a token is of printable ASCII, on one line")
-    return BearerToken(secret.strip())
-
-
-def _text(file: str) -> str | None:
-    try:
-        return Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
 
 from spanscore.runtime.pool import DaemonPool
 from spanscore.service.answers import JSON, PROTOBUF, Answer
-from spanscore.service.door import GZIP, LOGS, METRICS, TRACES, Door, ExportRequest
+from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door, ExportRequest
 from spanscore.service.guard import BearerToken
 
 __all__ = ["OtlpHttp", "answered"]
@@ -25,6 +26,7 @@ _LIGHT: Final = 256_000
 _HEAVY_FACTORS: Final = {"json": 16, GZIP: 8}
 """How much more work a byte of JSON is (measured), and how much more bytes one of gzip becomes, mostly."""
 
+_Head = Mapping[bytes, bytes]
 _Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -50,54 +52,47 @@ class OtlpHttp:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        is_json = _TYPES.get(content_type, False)
-        answer = self._refused(scope, headers, content_type, is_json=is_json)
+        head = dict[bytes, bytes](scope["headers"])  # ASGI gives names in lower case
+        is_json = _is_json(head.get(b"content-type", b""))
+        answer = self._refused(scope, head, is_json=is_json)
         if answer is None:
-            answer = await self._read_and_answered(str(scope["path"]), headers, receive, is_json=is_json)
+            answer = await self._read_and_answered(str(scope["path"]), head, receive, is_json=bool(is_json))
         if answer is not None:
             await _send(send, answer)
 
-    def _refused(
-        self, scope: Mapping[str, Any], headers: Mapping[str, str], content_type: str, *, is_json: bool
-    ) -> Answer | None:
+    def _refused(self, scope: Mapping[str, Any], head: _Head, *, is_json: bool | None) -> Answer | None:
         """Return what a request is told of which no more than its head is read."""
-        wrong = self._wrong(scope, headers, content_type)
+        wrong = self._wrong(scope, head, is_json)
         if wrong is not None:
             reason, status, message = wrong
-            return self._door.refuse(reason, status, message, is_json=is_json)
+            return self._door.refuse(reason, status, message, is_json=bool(is_json))
         if self._reading > _BODIES * self._most:
-            return self._door.refuse_for_now("bodies", is_json=is_json)
+            return self._door.refuse_for_now("bodies", is_json=bool(is_json))
         return None
 
-    def _wrong(
-        self, scope: Mapping[str, Any], headers: Mapping[str, str], content_type: str
-    ) -> tuple[str, HTTPStatus, str] | None:
+    def _wrong(self, scope: Mapping[str, Any], head: _Head, is_json: bool | None) -> tuple[str, HTTPStatus, str] | None:
         if scope["path"] not in _PATHS:
             return "path", HTTPStatus.NOT_FOUND, f"there are {TRACES}, {LOGS} and {METRICS}"
         if scope["method"] != "POST":
             return "method", HTTPStatus.METHOD_NOT_ALLOWED, "there is POST"
-        if self._token is not None and not self._token.is_in(headers.get("authorization", "")):
+        if self._token is not None and not self._token.is_in(head.get(b"authorization", b"").decode("latin-1")):
             return "token", HTTPStatus.UNAUTHORIZED, "a bearer token is asked for, in the header Authorization"
-        if content_type not in _TYPES:
+        if is_json is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"content types are {PROTOBUF} and {JSON}"
-        if headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
+        if _encoding(head.get(b"content-encoding", b"")) is None:
             return "type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content encodings are gzip and identity"
-        length = headers.get("content-length", "")
-        return _too_large(self._most) if length.isdecimal() and int(length[:20]) > self._most else None
+        length = head.get(b"content-length", b"")
+        return _too_large(self._most) if length.isdigit() and int(length[:20]) > self._most else None
 
-    async def _read_and_answered(
-        self, path: str, headers: Mapping[str, str], receive: _Receive, *, is_json: bool
-    ) -> Answer | None:
+    async def _read_and_answered(self, path: str, head: _Head, receive: _Receive, *, is_json: bool) -> Answer | None:
         """Return the answer; None where the client has hung up before all of it was there."""
         body = await self._read(receive)
         if body is None:
             return None
         if len(body) > self._most:
             return self._door.refuse(*_too_large(self._most), is_json=is_json)
-        encoding = _ENCODINGS[headers.get("content-encoding", "").strip().lower()]
-        request = ExportRequest(path, body, is_json, encoding, headers)
+        encoding = _encoding(head.get(b"content-encoding", b"")) or ""
+        request = ExportRequest(path, body, is_json, encoding, _text(head) if self._door.waits else NO_HEADERS)
         return await answered(request, self._door, self._pool)
 
     async def _read(self, receive: _Receive) -> bytes | None:
@@ -127,8 +122,8 @@ async def answered(request: ExportRequest, door: Door, pool: DaemonPool) -> Answ
     """
     if not door.waits and is_light(request):
         return door.answer(request)
-    if door.waits and pool.is_busy:
-        return door.refuse_for_now("forward", is_json=request.is_json)
+    if (waits_for := door.waits_for) is not None and pool.is_busy:
+        return door.refuse_for_now(waits_for, is_json=request.is_json)
     return await asyncio.get_running_loop().run_in_executor(pool, door.answer, request)
 
 
@@ -138,6 +133,22 @@ def is_light(request: ExportRequest) -> bool:
     if request.encoding:
         factor *= _HEAVY_FACTORS[request.encoding]
     return len(request.body) * factor <= _LIGHT
+
+
+@lru_cache(64)  # there are few, and they come with every request
+def _is_json(content_type: bytes) -> bool | None:
+    """Whether a body is JSON; None where it is neither that nor protobuf."""
+    return _TYPES.get(content_type.decode("latin-1").partition(";")[0].strip().lower())
+
+
+@lru_cache(64)
+def _encoding(named: bytes) -> str | None:
+    """Return how a body is compressed, empty where it is not; None for what is not taken."""
+    return _ENCODINGS.get(named.decode("latin-1").strip().lower())
+
+
+def _text(head: _Head) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in head.items()}
 
 
 def _too_large(most: int) -> tuple[str, HTTPStatus, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Final
+
+from spanscore.service.zlib_ng import InflateError, inflater
 
 __all__ = ["GZIP_MAGIC", "READ_S", "STOP_S", "NotCompressedError", "TooLargeError", "gunzipped"]
 
@@ -12,8 +13,6 @@ READ_S: Final = 30.0
 STOP_S: Final = 5
 """For what has come to be answered, when nothing new is accepted any more."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP: Final = 31
-"""``wbits`` of zlib: a gzip header and trailer, and the widest window."""
 _MOST_PARTS: Final = 16
 """Of a gzip body: each costs a copy of what follows, so 16 MB of empty ones would take minutes. Exporters write one."""
 
@@ -37,20 +36,20 @@ def gunzipped(body: bytes, most: int) -> bytes:
     while body:  # RFC 1952: members, one after another
         if len(parts) == _MOST_PARTS:
             raise NotCompressedError(f"the body is of more than {_MOST_PARTS} parts")
-        inflater = zlib.decompressobj(_GZIP)
+        inflating = inflater()
         try:
-            part = inflater.decompress(body, min(left, _said(body)) + 1)
-            if inflater.unconsumed_tail and len(part) <= left:  # it is more than was said
-                part += inflater.decompress(inflater.unconsumed_tail, left + 1 - len(part))
-        except zlib.error as error:
+            part = inflating.decompress(body, min(left, _said(body)) + 1)
+            if inflating.unconsumed_tail and len(part) <= left:  # it is more than was said
+                part += inflating.decompress(inflating.unconsumed_tail, left + 1 - len(part))
+        except InflateError as error:
             raise NotCompressedError("the body is no gzip") from error
         left -= len(part)
         if left < 0:
             raise TooLargeError(f"the body inflates to more than {most:,} bytes")
-        if not inflater.eof:
+        if not inflating.eof:
             raise NotCompressedError("the body is cut short")
         parts.append(part)
-        body = inflater.unused_data
+        body = inflating.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

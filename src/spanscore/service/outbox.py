@@ -16,8 +16,8 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from spanscore.codec.wire import Origin
+from spanscore.otel.otlp_client import BackendAnswer
 from spanscore.runtime.log import log_once
-from spanscore.service.forward import BackendAnswer
 
 __all__ = ["BATCH", "BATCH_BYTES", "Batch", "Outbox", "OutboxCounts"]
 

@@ -12,11 +12,13 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from spanscore.codec.wire import Taken, WireSpan
-from spanscore.receivers.otlp.spans import Exit, Looked
+from spanscore.otel.otlp_client import BackendAnswer
+from spanscore.receivers.otlp.arrived import Looked
+from spanscore.receivers.otlp.held import Exit
 from spanscore.service.answers import LATER_S, Answer, accepted, refusal
 from spanscore.service.courier import Courier
 from spanscore.service.door import TRACES, ExportRequest
-from spanscore.service.forward import BackendAnswer, Forwarder
+from spanscore.service.forward import Forwarder
 from spanscore.service.outbox import Outbox
 from spanscore.service.split import rest_of
 from spanscore.settings.serving import ForwardSettings
@@ -73,7 +75,8 @@ class Proxy:
             taken: it taken apart.
         """
         looked = self._keeper.look(taken, keep=True)
-        answer = self._split(request, body, looked.kept) if looked.kept else self.signal(request)
+        here = [*looked.kept, *looked.private]
+        answer = self._split(request, body, here) if here else self.signal(request)
         if not answer.grpc:
             self._keeper.take_in(looked, _Departure(self._courier, self._forwarder.passed(request.headers)))
         return answer

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import json
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
@@ -16,29 +13,36 @@ from pydantic import ValidationError
 
 from spanscore.errors import ConfigurationError
 from spanscore.line.configuration import Configuration
-from spanscore.line.received_rows import received_rows
-from spanscore.otel.exporters import own_endpoints, send_by_default_to
+from spanscore.otel.exporters import send_by_default_to
 from spanscore.scorer import OnlineScorer
 from spanscore.service.door import Door
+from spanscore.service.guard import token_of
+from spanscore.service.lifetime import (
+    DRAINING,
+    Say,
+    Signals,
+    counted,
+    open_pages,
+    scores_told,
+    spare_collections,
+    starting,
+)
 from spanscore.service.plan import addresses, mode_told, problems, refuse_own_endpoint
-from spanscore.settings.durations import duration
 from spanscore.settings.faults import wrong_settings
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import ServeSettings, WireUnits
 
 if TYPE_CHECKING:
-    from spanscore.line.status import Status
+    from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.service.listeners import Listeners
     from spanscore.service.proxy import Proxy
 
 __all__ = ["door_of", "serve"]
 
-Say = Callable[[str], None]
-
 _FOR_SCORES: Final = 0.8
 """Share of the drain, in a proxy: what is left is for the held spans."""
-_COLLECTIONS: Final = (50_000, 20, 50)
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_FOR_DISK_S: Final = 35.0
+"""A little longer than a spool waits for another program's lock: then its units have ended."""
 _NAMES: Final = {"grpc": "OTLP/gRPC", "http": "OTLP/HTTP"}
 
 
@@ -61,7 +65,7 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
     if chosen.mode == "proxy" and chosen.forward is not None:
         send_by_default_to(chosen.forward.endpoint)
     refuse_own_endpoint(addresses(chosen), chosen)
-    scorer = OnlineScorer.from_config(config)
+    scorer = OnlineScorer.from_config(config, elsewhere=None)  # of a file for both: it is here that units are scored
     try:
         _serve(scorer, chosen, settings.units, say)
     finally:
@@ -71,8 +75,9 @@ def serve(config: Path, overrides: Mapping[str, Any], say: Say) -> None:
 def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits) -> tuple[Door, Proxy | None]:
     """Return what answers requests for a scorer, and what sends them on; None = nothing does."""
     spans = scorer.otlp_spans(units)
+    spans.copies.trusted = token_of(chosen) is not None  # the listeners refuse whoever does not send it
     if chosen.mode != "proxy" or chosen.forward is None:
-        return Door(spans, inflated=chosen.limits.inflated), None
+        return Door(spans, inflated=chosen.limits.inflated, safe=_safe(scorer, spans, units)), None
     from spanscore.service.proxy import Proxy
 
     proxy = Proxy(chosen.forward, spans, max_bytes=units.bytes)
@@ -80,93 +85,58 @@ def door_of(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits) -> tu
     return Door(spans, inflated=chosen.limits.inflated, onward=proxy), proxy
 
 
+def _safe(scorer: OnlineScorer, spans: OtlpSpans, units: WireUnits) -> Callable[[], bool] | None:
+    """Return what waits until the units of a request outlive the process; None where none can close with a request."""
+    line = scorer._line  # what feeds a scorer is a part of it
+    if line.delivery is None or units.quiet:
+        return None
+    return lambda: spans.wait_until_safe(line.when_safe, _FOR_DISK_S)
+
+
 def _serve(scorer: OnlineScorer, chosen: ServeSettings, units: WireUnits, say: Say) -> None:
-    if scorer.scrape_endpoint is not None:
-        scorer.scrape_endpoint.unready = lambda: "starting"
+    starting(scorer)
     from spanscore.service.listeners import Listeners  # what it takes is known to be there
 
     door, proxy = door_of(scorer, chosen, units)
+    if scorer._line.delivery is not None:
+        scorer.begin()  # what others have handed over does not wait for the first request
     listeners = Listeners(door, chosen)
 
     def started() -> None:
-        if scorer.scrape_endpoint is not None:
-            scorer.scrape_endpoint.unready = lambda: _unready(door)
-            scorer.scrape_endpoint.pages = _pages(scorer)
-        _tell(listeners, scorer, chosen, say)
+        open_pages(scorer, lambda: _unready(door))
+        for line in (*_listening(listeners, chosen), mode_told(chosen), *scores_told(scorer)):
+            say(line)
 
     with asyncio.Runner(loop_factory=listeners.loop_factory) as runner:
-        until = runner.run(_until_signal(listeners, chosen, started, say))
+        until = runner.run(_until_signal(listeners, chosen.drain, started, say))
     scorer.shutdown(max(0.0, until - monotonic()) * (1.0 if proxy is None else _FOR_SCORES))
     if proxy is not None:
         proxy.close(max(0.0, until - monotonic()))
-    for line in _counted(scorer.status()):
+    for line in counted(scorer.status()):
         say(line)
 
 
-async def _until_signal(listeners: Listeners, chosen: ServeSettings, started: Callable[[], None], say: Say) -> float:
+async def _until_signal(listeners: Listeners, drain_s: float, started: Callable[[], None], say: Say) -> float:
     """Listen until a signal says otherwise; return when the drain is to be over, on the steady clock."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, asked.set)
+    signals = Signals()
     await listeners.start()
-    _spare_collections()
+    spare_collections()
     started()
-    await asked.wait()
-    until = monotonic() + chosen.drain
-    for number in _SIGNALS:
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_DFL)  # of the system: it ends a process that is stuck, too
-    say(
-        f"draining: nothing more is accepted, and what is being scored has {duration(chosen.drain)}; again to end at once"
-    )
+    until = await signals.first(drain_s, say, nothing="nothing more is accepted")
     await listeners.stop()
     return until
-
-
-def _spare_collections() -> None:
-    """Leave what is loaded by now, for good, out of garbage collections, and have fewer of them.
-
-    Spans that wait are objects that stay, each of which brings the next full collection nearer: that of some 300,000 objects of
-    modules was half of what a span cost (8.4 µs of CPU at the door, 3.4 without; 50 spans a request).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECTIONS)
 
 
 def _unready(door: Door) -> str:
     """Return why nothing is to be sent here; empty where it may."""
     if door.closed:
-        return "draining"
+        return DRAINING
     return "units.bytes are full" if door.overloaded() == "bytes" else ""
 
 
-def _pages(scorer: OnlineScorer) -> Mapping[str, Callable[[str], str]]:
-    """What an application asks its scorer, for those who have no scorer to ask; no content, as both say."""
-    return {
-        "status": lambda _: str(scorer.status()),
-        "explain": lambda trace_id: json.dumps(scorer.explain(trace_id), indent=2),
-    }
-
-
-def _tell(listeners: Listeners, scorer: OnlineScorer, chosen: ServeSettings, say: Say) -> None:
+def _listening(listeners: Listeners, chosen: ServeSettings) -> Iterator[str]:
     scheme = "plain text" if chosen.tls is None else "TLS"
-    for name, address in listeners.where.items():
-        say(f"{_NAMES[name]} on {address} ({scheme})")
-    say(mode_told(chosen))
-    say("scores: " + "; ".join(f"{signal} to {where}" for signal, where in own_endpoints().items()))
-    page = scorer.scrape_endpoint
-    if page is not None:
-        say(f"metrics on {page.url}, beside them /status, /explain/TRACE_ID, /healthz and /readyz")
-
-
-def _counted(status: Status) -> Iterator[str]:
-    """Yield what came and what became of it: a line per metric, the rows of the status, and whether scores have left."""
-    for metric, eligible in status.eligible.items():
-        ended = [f"{outcome} {units:,}" for outcome, units in sorted(status.outcomes[metric].items()) if units]
-        yield f"{metric}: eligible {eligible:,}{': ' if ended else ''}{', '.join(ended)}"
-    yield from () if status.received is None else received_rows(status.received)
-    yield from (f"{what} to {where}: {result}" for what, _, where, result in status.providers if where)
+    return (f"{_NAMES[name]} on {address} ({scheme})" for name, address in listeners.where.items())
 
 
 def _overridden(given: ServeSettings, overrides: Mapping[str, Any]) -> ServeSettings:

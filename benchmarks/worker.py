@@ -1,0 +1,222 @@
+"""One worker of a topic beside a consumer that only decodes: messages a second.
+
+    python -m benchmarks.worker --markdown benchmarks/worker.md           # ten minutes; --rounds 2 for a look
+
+A real broker on the same machine; each message is a trace of ten spans, 20 kB, and they are as far apart as an application with
+a hundred requests a second writes them. Each variant is a process of its own that reads the backlog as a new group. They take
+turns, in random order, and are compared within a turn. The clock runs from a fifth of the messages to four fifths: a start and
+a last commit are no rate; of a worker a message counts when its unit has ended. Exits with 1 where the target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from confluent_kafka import Consumer, Producer
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from tests.servers import kafka
+
+from benchmarks.otlp_load import SPANS_PER_TRACE, Requests
+from spanscore import OnlineScorer
+from spanscore.line.configuration import Configuration
+from spanscore.service.kafka_source import KafkaSource
+from spanscore.settings.reading import read_settings
+
+__all__ = ["main"]
+
+SEED = 23
+MESSAGES, PARTITIONS = 30_000, 4
+APART_MS = 10
+TOPIC = "otlp_spans"
+METRIC = "tests.service.metrics:Answered"
+"""Computed at once: what a judge takes is no matter of the worker's."""
+DECODES, READS = "decodes", "reads"
+VARIANTS = {
+    DECODES: "decodes only",
+    "again": "decodes only, again (A/A)",
+    READS: "reads: each span's ids, name, times and attributes, too",
+    "0": "worker, nothing sampled",
+    "0.05": "worker, 5 % scored",
+    "1": "worker, all scored",
+}
+READ = {"1": 0.2}
+"""Of the messages, what a variant reads: all of them would take it minutes."""
+TARGET = 0.3
+"""Of the messages a second of who only decodes, with 5 % scored."""
+FIRST, LAST = 0.2, 0.8
+LOOK_S = 0.005
+_MET = {True: "met", False: "missed"}
+
+
+class Run(NamedTuple):
+    """What one turn of a variant came to: messages a second, and microseconds of CPU per message, all threads."""
+
+    per_s: float
+    cpu_us: float
+
+
+class NoExporter(SpanExporter):
+    """Takes spans, and keeps none."""
+
+    def export(self, spans: Sequence[object]) -> SpanExportResult:
+        """Take them."""
+        return SpanExportResult.SUCCESS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--messages", type=int, default=MESSAGES)
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--one", nargs=4, metavar=("VARIANT", "BROKERS", "GROUP", "MESSAGES"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(_one(*arguments.one)))
+        return
+    runs = _measured(arguments.rounds, arguments.messages)
+    page = "\n".join(_page(runs, arguments.rounds, arguments.messages))
+    print(page)
+    if arguments.markdown:
+        arguments.markdown.write_text(page + "\n")
+    sys.exit(0 if statistics.median(_ratios(runs, "0.05")) >= TARGET else 1)
+
+
+def _measured(rounds: int, messages: int) -> dict[str, list[Run]]:
+    dice, runs = random.Random(SEED), dict[str, list[Run]]()
+    with tempfile.TemporaryDirectory() as folder, kafka.running(Path(folder)) as broker:
+        broker.create(TOPIC, PARTITIONS)
+        _fill(broker.brokers, messages)
+        for turn in range(-1, rounds):  # the first is not counted: the broker reads what it has from memory after that
+            for name in dice.sample(sorted(VARIANTS), len(VARIANTS)):
+                asked = [name, broker.brokers, f"{name}-{turn}", str(int(messages * READ.get(name, 1)))]
+                done = subprocess.run(
+                    [sys.executable, "-m", "benchmarks.worker", "--one", *asked], check=True, stdout=subprocess.PIPE
+                )
+                if turn >= 0:
+                    runs.setdefault(name, []).append(Run(*json.loads(done.stdout)))
+    return runs
+
+
+def _fill(brokers: str, messages: int) -> None:
+    producer = Producer({"bootstrap.servers": brokers, "partitioner": "fnv1a", "log_level": 0})
+    first_ms = int(time.time() * 1e3) - messages * APART_MS
+    for number, body in enumerate(islice(Requests(SPANS_PER_TRACE, is_gzip=False), messages)):
+        trace_id = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans[0].trace_id
+        producer.produce(TOPIC, body, trace_id.hex(), timestamp=first_ms + number * APART_MS)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def _one(variant: str, brokers: str, group: str, told: str) -> Run:
+    messages = int(told)
+    if variant in {DECODES, "again", READS}:
+        return _timed(_decoded(brokers, group, _values if variant == READS else _nothing), messages)
+    with tempfile.TemporaryDirectory() as folder:
+        return _timed(_scored(Path(folder), brokers, group, float(variant)), messages)
+
+
+def _timed(read: Iterator[int], messages: int) -> Run:
+    """Return the rate between a fifth and four fifths; ``read`` yields how many are done, when it is time to look."""
+    marks = list[tuple[int, float, float]]()
+    for now in read:
+        if now >= (LAST if marks else FIRST) * messages:
+            marks.append((now, time.perf_counter(), time.process_time()))
+        if len(marks) == 2:
+            break
+    (before, since_s, cpu_s), (after, until_s, cpu_until_s) = marks
+    number = after - before
+    return Run(number / (until_s - since_s), (cpu_until_s - cpu_s) / number * 1e6)
+
+
+def _nothing(_: ExportTraceServiceRequest) -> None: ...
+
+
+def _values(request: ExportTraceServiceRequest) -> None:
+    for of_resource in request.resource_spans:
+        for of_scope in of_resource.scope_spans:
+            for span in of_scope.spans:
+                _ = span.trace_id, span.span_id, span.parent_span_id, span.name
+                _ = span.start_time_unix_nano, span.end_time_unix_nano
+                _ = {pair.key: pair.value.string_value for pair in span.attributes}
+
+
+def _decoded(brokers: str, group: str, use: Callable[[ExportTraceServiceRequest], None]) -> Iterator[int]:
+    consumer = Consumer(
+        {"bootstrap.servers": brokers, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
+    )
+    consumer.subscribe([TOPIC])
+    done = 0
+    while True:
+        for message in consumer.consume(500, 1.0):
+            use(ExportTraceServiceRequest.FromString(message.value() or b""))
+            done += 1
+        yield done
+
+
+def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[int]:
+    (file := folder / "spanscore.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "metrics": [METRIC],
+                "sampling": {"rate": rate},
+                "units": {"quiet": "200ms"},  # what is read has ended soon after: what is counted is what is worked on
+                "kafka": {"brokers": [brokers], "topic": TOPIC, "group": group},
+            }
+        )
+    )
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(NoExporter()))
+    scorer = OnlineScorer.from_config(file, tracer_provider=provider)
+    source = KafkaSource(scorer, read_settings(file, Configuration).settings)
+    source.start(30.0)
+    ledger = scorer._line.ledger
+    while True:
+        time.sleep(LOOK_S)
+        yield sum(ledger.counted().outcomes.values())
+
+
+def _ratios(runs: dict[str, list[Run]], name: str, to: str = DECODES) -> list[float]:
+    return [one.per_s / bare.per_s for one, bare in zip(runs[name], runs[to], strict=True)]
+
+
+def _between(ratios: list[float]) -> str:
+    dice = random.Random(SEED)
+    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(2_000))
+    return f"{statistics.median(ratios):.2f} ({medians[50]:.2f}–{medians[-51]:.2f})"
+
+
+def _page(runs: dict[str, list[Run]], rounds: int, messages: int) -> Iterator[str]:
+    yield "# One worker of a topic\n"
+    yield f"A backlog of {messages:,} messages in {PARTITIONS} partitions, each a trace of {SPANS_PER_TRACE} spans (20 kB),"
+    yield f"Kafka {kafka.VERSION} on the same machine; {rounds} turns, medians. Ratios are within the turn, with their 95 %"
+    yield "intervals (bootstrap); a worker is one process, with one GIL. Written by"
+    yield f"`python -m benchmarks.worker --markdown benchmarks/worker.md`, at a load of {os.getloadavg()[1]:.0f} on"
+    yield f"{os.cpu_count()} cores: where others use them, the CPU says more than the rates.\n"
+    yield "| | messages/s | ÷ decodes only | ÷ reads | CPU, µs a message |"
+    yield "|---|---|---|---|---|"
+    for name, told in VARIANTS.items():
+        per_s, cpu_us = (statistics.median(column) for column in zip(*runs[name], strict=True))
+        ratios = " | ".join(_between(_ratios(runs, name, to)) for to in (DECODES, READS))
+        yield f"| {told} | {per_s:,.0f} | {ratios} | {cpu_us:,.0f} |"
+    strict, fair = (statistics.median(_ratios(runs, "0.05", to)) >= TARGET for to in (DECODES, READS))
+    yield f"\nTarget: with 5 % scored at least {TARGET} × who only decodes: {_MET[strict]}. protobuf's decoder is C, and makes"
+    yield f"no Python value of what nobody asks for; of who has each span's values, as a worker must, it is {_MET[fair]}."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""A configuration → what ``serve`` and ``worker`` would do with it, and what keeps them from that; of one that says how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spanscore.cli._config_report import ConfigReport
+from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.service import plan, worker_plan
+from spanscore.settings.serving import ServeSettings
+from spanscore.settings.tree import Settings
+
+__all__ = ["service_lines", "with_services"]
+
+
+def service_lines(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Return ``serve`` and ``worker`` → what each would do, a line each; none where the configuration does not say how."""
+    works = (f"spanscore worker: {line}" for line in worker_plan.told(settings))
+    return {
+        "serve": tuple(plan.told(settings.serve)) if _serves(settings) else (),
+        "worker": tuple(works) if worker_plan.reads(settings) else (),
+    }
+
+
+def with_services(report: ConfigReport) -> ConfigReport:
+    """Return a report with what is wrong about how to serve or to work, and what this environment lacks of it."""
+    found = [*_problems(report.settings)]
+    wrong = [str(one) for one in found if not isinstance(one, NotReadyError)]
+    missing = [str(one) for one in found if isinstance(one, NotReadyError)]
+    shown = report.as_written
+    return replace(report, errors=(*report.errors, *map(shown, wrong)), missing=(*report.missing, *map(shown, missing)))
+
+
+def _problems(settings: Settings) -> Iterator[ConfigurationError]:
+    if _serves(settings):
+        yield from plan.problems(settings.serve)
+    if worker_plan.reads(settings):
+        yield from worker_plan.problems(settings)
+
+
+def _serves(settings: Settings) -> bool:
+    return settings.serve != ServeSettings()

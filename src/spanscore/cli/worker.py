@@ -1,0 +1,52 @@
+"""``spanscore worker CONFIG``: what a spool or a topic holds in, scores out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spanscore.errors import SourceUnavailable
+from spanscore.service.worker import worker as run
+from spanscore.settings.durations import seconds_of
+from spanscore.settings.printable import printable_lines
+
+__all__ = ["worker"]
+
+_NOTHING_TO_READ = 3
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def worker(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, such as spanscore.yaml.")],
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="TIME",
+            parser=_seconds,
+            help="How long at most to wait at the start for a broker or disk that is not there: 30s, 5m.",
+        ),
+    ] = "30s",  # type: ignore[assignment]  # what a person would write; the parser makes seconds of it
+) -> None:
+    """Score what others have captured: the spool that applications on this machine write, a topic of traces, or both.
+
+    By the same configuration as theirs: [bold]spool[/bold] and [bold]kafka[/bold] in the file say what is read. Any number of
+    workers share the work. Scores leave by OTEL_EXPORTER_OTLP_*. A topic needs the extra [bold]kafka[/bold].
+
+    SIGTERM ends it: nothing more is read, and what is being scored has [bold]worker.drain[/bold]; the exit code is 0. A second
+    one ends it at once. Where the configuration is wrong the exit code is 2; where there is nothing to read from, 3.
+
+    Example: spanscore worker spanscore.yaml
+    """
+    try:
+        run(config, wait_s=wait, say=lambda line: typer.echo(printable_lines(line)))
+    except SourceUnavailable as error:
+        typer.secho(printable_lines(str(error)), fg=typer.colors.RED, err=True)
+        raise typer.Exit(_NOTHING_TO_READ) from None

@@ -1,0 +1,273 @@
+"""GroupMember: one consumer of a group, as librdkafka has it → numbers, messages, and errors that say who must act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from spanscore.errors import SourceUnavailable
+from spanscore.service.commit_note import CommitNote
+from spanscore.settings.durations import duration
+from spanscore.settings.kafka import KafkaSettings, confluent_config
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+__all__ = ["Fetched", "GroupMember", "Hearing", "Trouble"]
+
+_AT_ONCE: Final = 500
+_POLL_S: Final = 0.1
+_ASK_S: Final = 2.0
+"""For one question to a broker."""
+_PREFETCHED_KB: Final = 16_384
+"""Of messages that were fetched and not yet read, kB."""
+_MS: Final = 1_000_000
+_GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "consumer": {"group.protocol": "consumer"},
+    "classic": {"group.protocol": "classic", "partition.assignment.strategy": "cooperative-sticky"},
+}
+
+
+Kind: TypeAlias = Literal["end", "away", "refused", "missing", "old", "passing"]
+
+
+class Trouble(NamedTuple):
+    """What an error means.
+
+    Attributes:
+        kind: ``end`` of ``partition``; no broker is there (``away``); they do not let us (``refused``); the topic is
+            ``missing``; the broker knows no group of this protocol (``old``); else librdkafka deals with it (``passing``).
+        text: for the operator; empty where there is nothing to be said.
+    """
+
+    kind: Kind
+    text: str = ""
+    partition: int | None = None
+
+
+class Fetched(NamedTuple):
+    """One message.
+
+    Attributes:
+        written_ns: when, as its producer or its broker says, nanoseconds; None = neither does.
+        has_key: whether it is with others of its key.
+        value: None = it has none.
+    """
+
+    partition: int
+    offset: int
+    written_ns: int | None
+    has_key: bool
+    value: bytes | None
+
+
+class Hearing(NamedTuple):
+    """Who is told of what; all are called on the thread that polls.
+
+    Attributes:
+        assigned: partition → where it is begun, None = nobody has read it, and what was noted there.
+        revoked: partitions that go to another worker, once this returns.
+        lost: partitions that another worker may have already.
+        trouble: something that is of no message.
+    """
+
+    assigned: Callable[[Mapping[int, tuple[int | None, CommitNote]]], None]
+    revoked: Callable[[Sequence[int]], None]
+    lost: Callable[[Sequence[int]], None]
+    trouble: Callable[[Trouble], None]
+
+
+class GroupMember:
+    """Owned by the thread that polls, from the first poll on.
+
+    Args:
+        kafka: which topic and group.
+        hearing: is told.
+
+    Attributes:
+        protocol: of the group.
+        all: partitions of the topic, as far as that is known; 0 = it is not.
+
+    Raises:
+        ConfigurationError: name, password or authorities cannot be read.
+    """
+
+    def __init__(self, kafka: KafkaSettings, hearing: Hearing) -> None:
+        self._kafka = kafka
+        self._hearing = hearing
+        self._config: dict[str, Any] = {
+            **confluent_config(kafka),
+            "group.id": kafka.group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": _PREFETCHED_KB,
+            "fetch.queue.backoff.ms": 20,  # a second where nobody says: a backlog of 20 kB messages came at 1,400 a second
+            "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is made, or grows, is found by then
+            "error_cb": self._failed,
+        }
+        self.protocol = "classic" if kafka.protocol == "classic" else "consumer"
+        self.all = 0
+        self._refused = ""
+        self._consumer = self._made()
+
+    def join(self, wait_s: float) -> None:
+        """Find the brokers, and ask for partitions. Blocks.
+
+        Raises:
+            SourceUnavailable: none answers within that time, or they refuse us.
+        """
+        until = monotonic() + wait_s
+        while not self.look_for_topic():
+            self._consumer.poll(0)  # else nobody is told why
+            if self._refused or monotonic() >= until:
+                at = f"{', '.join(self._kafka.brokers)}: no broker answers, {duration(wait_s)} after the start"
+                raise SourceUnavailable(f"kafka: {self._refused or at}")
+        self._subscribe()
+
+    def look_for_topic(self) -> bool:
+        """Ask a broker how many partitions there are. False: none answers. Blocks.
+
+        Not to be called back: it takes from the client (2.16) what the next callback of the same poll needs, which then aborts.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            found = self._consumer.list_topics(self._kafka.topic, timeout=_ASK_S).topics[self._kafka.topic]
+        except KafkaException:
+            return False
+        if found.error is None:
+            self.all = len(found.partitions)
+        else:
+            self._failed(found.error)
+        return True
+
+    def messages(self) -> Iterator[Fetched]:
+        """Yield what is there, in its order; waits a moment where nothing is. Who hears is called in between."""
+        for message in self._consumer.consume(_AT_ONCE, _POLL_S):
+            error, partition, offset = message.error(), message.partition(), message.offset()
+            if error is not None:
+                self._hearing.trouble(trouble_of(error, self._kafka)._replace(partition=partition))
+            elif partition is not None and offset is not None:
+                kind, written_ms = message.timestamp()
+                written_ns = written_ms * _MS if kind else None
+                yield Fetched(partition, offset, written_ns, message.key() is not None, message.value())
+
+    def commit(self, notes: Mapping[int, tuple[int, CommitNote]]) -> bool:
+        """Commit offsets. False: a rebalance was faster, or no broker answers; the messages will be read again. Blocks."""
+        from confluent_kafka import KafkaException
+
+        offsets = [self._at(partition, offset, note.text(offset)) for partition, (offset, note) in notes.items()]
+        try:
+            return not offsets or bool(self._consumer.commit(offsets=offsets, asynchronous=False))
+        except KafkaException:
+            return False
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Fetch no more of these."""
+        self._consumer.pause([self._at(partition) for partition in partitions])
+
+    def resume(self, partitions: Iterable[int]) -> None:
+        """Fetch of these again."""
+        self._consumer.resume([self._at(partition) for partition in partitions])
+
+    def high(self, partition: int, *, as_told: bool) -> int | None:
+        """Return the offset after a partition's last message; None = it is not known.
+
+        Args:
+            as_told: by the last answer with messages, which is as good while there are some; else a broker is asked. Blocks.
+        """
+        found = self._ends(partition, as_told=as_told)
+        return found[1] if found is not None and found[1] >= 0 else None
+
+    def low(self, partition: int) -> int:
+        """Ask for the offset of a partition's oldest message; 0 where no broker answers. Blocks."""
+        found = self._ends(partition, as_told=False)
+        return 0 if found is None else found[0]
+
+    def _ends(self, partition: int, *, as_told: bool) -> tuple[int, int] | None:
+        from confluent_kafka import KafkaException
+
+        try:
+            return self._consumer.get_watermark_offsets(self._at(partition), timeout=_ASK_S, cached=as_told)
+        except KafkaException:
+            return None
+
+    def go_classic(self) -> None:
+        """Join by the protocol that every broker has."""
+        self._consumer.close()
+        self.protocol = "classic"
+        self._consumer = self._made()
+        self._subscribe()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def _made(self) -> Consumer:
+        from confluent_kafka import Consumer
+
+        return Consumer({**self._config, **_GROUPS[self.protocol]})
+
+    def _subscribe(self) -> None:
+        revoked, lost = self._hearing.revoked, self._hearing.lost
+        self._consumer.subscribe(
+            [self._kafka.topic],
+            on_assign=self._assigned,
+            on_revoke=lambda _, partitions: revoked([one.partition for one in partitions]),
+            on_lost=lambda _, partitions: lost([one.partition for one in partitions]),
+        )
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        from confluent_kafka import KafkaException
+
+        begun = partitions
+        with suppress(KafkaException):  # they are begun where the group was, and what was noted there is not known
+            begun = consumer.committed(partitions, timeout=_ASK_S)
+        told = {one.partition: _begun(one) for one in begun}
+        consumer.incremental_assign(begun)
+        self._hearing.assigned(told)
+
+    def _failed(self, error: KafkaError) -> None:
+        trouble = trouble_of(error, self._kafka)
+        self._refused = trouble.text if trouble.kind == "refused" else self._refused
+        self._hearing.trouble(trouble)
+
+    def _at(self, partition: int, offset: int | None = None, note: str = "") -> TopicPartition:
+        from confluent_kafka import TopicPartition
+
+        if offset is None:
+            return TopicPartition(self._kafka.topic, partition)
+        return TopicPartition(self._kafka.topic, partition, offset, note)
+
+
+def trouble_of(error: KafkaError, kafka: KafkaSettings) -> Trouble:
+    """Return what an error means, with the names that the operator knows."""
+    code, told = error.name(), error.str()
+    if code == "_FATAL":
+        is_old = kafka.protocol == "auto" and "not supported" in told  # which error it is, only its text says
+        return Trouble("old") if is_old else Trouble("refused", f"the group {kafka.group} cannot be joined: {told}")
+    kind, text = _MEANINGS.get(code, ("passing", ""))
+    return Trouble(kind, text.format(brokers=", ".join(kafka.brokers), topic=kafka.topic, group=kafka.group, code=code))
+
+
+_LOGIN: Final = "the brokers refuse name or password (kafka.security)"
+_MISSING: Final = "there is no topic {topic}; it is read as soon as there is one"
+_MEANINGS: Final[Mapping[str, tuple[Kind, str]]] = {
+    "_PARTITION_EOF": ("end", ""),
+    "_ALL_BROKERS_DOWN": ("away", "no broker of {brokers} answers"),
+    "UNKNOWN_TOPIC_OR_PART": ("missing", _MISSING),
+    "_UNKNOWN_TOPIC": ("missing", _MISSING),
+    "TOPIC_AUTHORIZATION_FAILED": ("refused", "the brokers do not let us read the topic {topic} ({code})"),
+    "GROUP_AUTHORIZATION_FAILED": ("refused", "the brokers do not let us join the group {group} ({code})"),
+    "_AUTHENTICATION": ("refused", _LOGIN),
+    "SASL_AUTHENTICATION_FAILED": ("refused", _LOGIN),
+}
+"""Name of an error → what it means."""
+
+
+def _begun(one: TopicPartition) -> tuple[int | None, CommitNote]:
+    offset = one.offset if one.offset >= 0 else None
+    return offset, CommitNote.of(one.metadata, offset or 0)

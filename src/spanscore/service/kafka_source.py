@@ -1,0 +1,328 @@
+"""KafkaSource: the messages of a topic → a scorer; the ``StreamSource`` of ``spanscore worker``.
+
+One thread polls, and does all that the group calls back, from ``start`` to ``pause``. By KIP-848 where the broker has it, else
+cooperative-sticky: a rebalance takes from a worker only what it is to lose, and it goes on with the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from importlib.util import find_spec
+from threading import Event, Thread
+from time import monotonic, time_ns
+from typing import Final
+
+from spanscore import semconv
+from spanscore.errors import MissingExtraError, SourceUnavailable
+from spanscore.model.received import TopicState
+from spanscore.otel.points import Point
+from spanscore.runtime.log import log_internal_error, log_once
+from spanscore.runtime.threads import start_daemon
+from spanscore.scorer import OnlineScorer
+from spanscore.service.commit_note import CommitNote, fingerprint_of
+from spanscore.service.confluent_kafka_member import Fetched, GroupMember, Hearing, Trouble
+from spanscore.service.topic import Left, Topic
+from spanscore.settings.tree import Settings
+
+__all__ = ["KafkaSource"]
+
+_ROUND_S: Final = 1.0
+"""How often it is looked what is settled, and how far behind it is."""
+_FLUSH_S: Final = 2.0
+"""For the scores of a partition that goes to be exported."""
+_JOIN_S: Final = 5.0
+"""For the group's first word at a start: that it may not be joined is said by then."""
+_LEAVE_S: Final = 5.0
+"""For the group to be left: a classic one that is just being shared out anew takes until its session ends."""
+_LOOK_S: Final = 0.05
+
+
+class KafkaSource:
+    """Reads a topic into a scorer.
+
+    Args:
+        scorer: whose.
+        settings: a configuration with the section ``kafka``.
+
+    Attributes:
+        name: for messages.
+
+    Raises:
+        MissingExtraError: the library is not installed.
+        ConfigurationError: name, password or authorities cannot be read.
+    """
+
+    name = "kafka"
+
+    def __init__(self, scorer: OnlineScorer, settings: Settings) -> None:
+        assert settings.kafka is not None  # else there is nothing to be read
+        if find_spec("confluent_kafka") is None:
+            raise MissingExtraError("confluent-kafka", "kafka")
+        self._kafka = settings.kafka
+        self._line = scorer._line  # what feeds a scorer is a part of it
+        spans = scorer.otlp_spans(settings.units)
+        spans.copies.trusted = True  # who may write to the topic is the broker's matter
+        most_bytes = settings.serve.limits.inflated
+        self._topic = Topic(self._line, spans, most_bytes=most_bytes, max_pinned_s=self._kafka.max_pinned)
+        self._configuration = fingerprint_of(self._line.metrics.values())
+        self._member = GroupMember(self._kafka, Hearing(self._assigned, self._revoked, self._lost, self._hear))
+        self._thread: Thread | None = None
+        self._heard, self._over = Event(), Event()
+        self._next: dict[int, int | None] = {}  # partition → the offset that comes next; None = any
+        self._committed: dict[int, int] = {}
+        self._lag: Mapping[int, int] = {}
+        self._pressure = self._wrong = self._refused = ""
+        self._away = self._is_old = self._is_new = False
+        self._skipped = 0
+        self._rebalanced_s: float | None = None
+        self._round_s = 0.0
+        self._asked: Future[Mapping[int, int]] | None = None
+        spans.topic = self.state
+        self._line.points_beside = self.points
+        if self._line.telemetry is not None:
+            self._line.telemetry.gauges[semconv.WORKER_DROPPED] = lambda: self._topic.dropped
+            self._line.telemetry.gauges[semconv.WORKER_SKIPPED] = lambda: self._skipped
+
+    # --- StreamSource: the main thread ---------------------------------------------------------------------------
+
+    def start(self, wait_s: float) -> None:
+        """Begin to read. Blocks until the group has answered, a few seconds at most, or until no broker has."""
+        self._line.share_of_limits(0.0)
+        self._member.join(wait_s)
+        self._thread = start_daemon(self._run, "spanscore-kafka")
+        self._heard.wait(_JOIN_S)
+        if self._refused:
+            raise SourceUnavailable(f"kafka: {self._refused}")
+
+    def pause(self) -> None:
+        """Read no more."""
+        self._over.set()
+
+    def commit(self) -> None:
+        """Commit what was settled when the scorer had ended, and leave the group."""
+        if self._thread is None:
+            return
+        self._thread.join(self._kafka.revoke_grace + _FLUSH_S)
+        if not self._thread.is_alive():
+            self._commit_left({one: left for one, left in self._topic.left_at_end().items() if one in self._next})
+            self._next = {}
+            start_daemon(self._member.close, "spanscore-kafka-leave").join(_LEAVE_S)
+
+    def unready(self) -> str:
+        """Return why nothing is read."""
+        return self._wrong or ("" if self._heard.is_set() else "the group has not answered yet")
+
+    def told(self) -> Iterator[str]:
+        """Yield where it reads."""
+        kafka = self._kafka
+        group = f"group {kafka.group} ({self._member.protocol} protocol)"
+        yield f"kafka: topic {kafka.topic} of {', '.join(kafka.brokers)}, {group}"
+
+    # --- any thread ----------------------------------------------------------------------------------------------
+
+    def state(self) -> TopicState:
+        """Return what is read, for ``status()``."""
+        oldest_ns, rebalanced_s = self._topic.oldest_ns, self._rebalanced_s
+        return TopicState(
+            self._kafka.topic,
+            sorted(self._next.copy()),
+            self._member.all,
+            sum(self._lag.values()),
+            None if oldest_ns is None else max(0.0, (time_ns() - oldest_ns) / 1e9),
+            None if rebalanced_s is None else monotonic() - rebalanced_s,
+            self._topic.dropped,
+            self._skipped,
+            self._wrong,
+        )
+
+    def points(self) -> Mapping[Hashable, Point]:
+        """Return the lag, a point for each partition."""
+        lag, topic = self._lag, self._kafka.topic
+        return {
+            (topic, one): Point(((semconv.PARTITION, str(one)),), {semconv.WORKER_LAG: behind})
+            for one, behind in lag.items()
+        }
+
+    # --- the polling thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001  (the next turn may do; what was not read is read again)
+                log_internal_error("read a topic", error)
+                self._over.wait(_ROUND_S)
+
+    def _turn(self) -> None:
+        self._press()
+        for message in self._member.messages():
+            self._read(message)
+        if self._is_old:
+            self._is_old = False
+            self._member.go_classic()
+        if self._asked is not None and self._asked.done():
+            settled, self._asked = self._asked.result(), None
+            self._commit(settled)
+        if monotonic() >= self._round_s:
+            self._round_s = monotonic() + _ROUND_S
+            self._look_around()
+
+    def _read(self, message: Fetched) -> None:
+        partition, offset, written_ns, has_key, value = message
+        if partition not in self._next:
+            return  # it went to another worker while it was on its way
+        expected = self._next[partition]
+        if expected is not None and offset != expected:
+            if offset < expected:
+                return
+            self._note_gap(partition, expected, offset)
+        self._next[partition] = offset + 1
+        if not has_key:
+            log_once("kafka key", _NO_KEY.format(self._kafka.topic))
+        self._topic.take(partition, offset, written_ns, value)
+
+    def _press(self) -> None:
+        """Stop reading where there is too much of something, and go on where there no longer is."""
+        pressure = self._topic.pressure()
+        if pressure == self._pressure:
+            return
+        if not pressure:
+            self._member.resume(self._next)
+        elif not self._pressure:
+            self._member.pause(self._next)
+        self._pressure = pressure
+        self._set_clocks(self._next)
+
+    def _set_clocks(self, partitions: Sequence[int] | Mapping[int, int | None]) -> None:
+        for partition in partitions:
+            if self._pressure == "queue" or self._away:  # what is open grows no older than what is read
+                self._topic.stand(partition)
+            elif self._pressure:  # it has to close, or nothing would ever be read again
+                self._topic.reach_end(partition)
+            else:
+                self._topic.go(partition)
+
+    def _look_around(self) -> None:
+        if self._asked is None:
+            self._asked = self._topic.settled()
+        if self._away and self._member.look_for_topic():
+            self._away, self._wrong = False, ""
+            self._set_clocks(self._next)
+        elif self._is_new and self._member.look_for_topic():  # it may have grown
+            self._is_new = False
+            self._share()
+        self._lag = self._behind()
+
+    def _behind(self) -> dict[int, int]:
+        """Return how many messages of each partition are not done, where that is known."""
+        is_fetching = self._away or not self._pressure
+        ends = {partition: self._member.high(partition, as_told=is_fetching) for partition in self._next}
+        done = {**{one: at for one, at in self._next.items() if at is not None}, **self._committed}
+        return {one: max(0, end - done[one]) for one, end in ends.items() if end is not None and one in done}
+
+    def _note_gap(self, partition: int, expected: int, offset: int) -> None:
+        """Count messages that were deleted before they were read; an offset that never was a message's is none of them."""
+        gone = min(self._member.low(partition), offset) - expected
+        if gone > 0:
+            self._skipped += gone
+            log_once("kafka skipped", _GONE.format(gone, self._kafka.topic, partition))
+
+    def _commit(self, settled: Mapping[int, int]) -> None:
+        note = CommitNote(self._configuration)
+        notes = {one: (offset, note) for one, offset in settled.items() if one in self._next}
+        if not self._away and self._member.commit(notes):
+            self._committed.update(settled)
+        else:
+            self._topic.not_committed(settled)
+
+    # --- the group, called back while messages are asked for -------------------------------------------------------
+
+    def _assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:
+        for partition, (offset, note) in begun.items():
+            if note.configuration not in {"", self._configuration}:
+                log_once("kafka configuration", _OTHERWISE.format(self._kafka.topic, self._kafka.group))
+            self._topic.begin(partition, note.settled)
+            self._next[partition] = offset
+        if self._pressure:
+            self._member.pause(begun)
+        self._set_clocks([*begun] if self._pressure or self._away else [])
+        self._rebalanced()
+
+    def _revoked(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            self._topic.stand(partition)
+        until = monotonic() + self._kafka.revoke_grace
+        while self._topic.at_work(partitions) and monotonic() < until and not self._over.wait(_LOOK_S):
+            pass
+        left = self._topic.leave(partitions)
+        flushed = self._line.providers.start_flush_of_spans()
+        try:
+            if flushed.result(_FLUSH_S):
+                self._commit_left(left)
+        except NotYet:
+            pass  # it is all read again
+        self._forget(partitions)
+
+    def _lost(self, partitions: Sequence[int]) -> None:
+        """Leave what others have already: nothing of it may be committed."""
+        self._topic.leave(partitions)
+        self._forget(partitions)
+
+    def _forget(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            self._next.pop(partition, None)
+            self._committed.pop(partition, None)
+        self._rebalanced()
+
+    def _rebalanced(self) -> None:
+        self._rebalanced_s, self._wrong = monotonic(), ""
+        self._lag = {partition: lag for partition, lag in self._lag.items() if partition in self._next}
+        self._is_new = True
+        self._share()
+        self._heard.set()
+
+    def _share(self) -> None:
+        self._line.share_of_limits(len(self._next) / max(self._member.all, len(self._next), 1))
+
+    def _commit_left(self, left: Mapping[int, Left]) -> None:
+        self._member.commit(
+            {
+                partition: (offset, CommitNote(self._configuration, beyond))
+                for partition, (offset, beyond) in left.items()
+                if offset is not None
+            }
+        )
+
+    # --- what is wrong -------------------------------------------------------------------------------------------
+
+    def _hear(self, trouble: Trouble) -> None:
+        kind, text, partition = trouble
+        if kind == "end":
+            if partition is not None and partition in self._next:
+                self._topic.reach_end(partition)
+        elif kind == "old":
+            self._is_old = True
+        elif kind != "passing":
+            self._wrong = text
+            log_once(f"kafka {kind}", text)
+            self._away = self._away or kind == "away"
+            self._refused = text if kind == "refused" else self._refused
+            if kind == "away":
+                self._set_clocks(self._next)
+            else:
+                self._heard.set()
+
+
+_NO_KEY: Final = (
+    "messages of {} have no key, so that the spans of one trace may be in several partitions and are scored apart: set "
+    "partition_traces_by_id in the Collector's kafka exporter"
+)
+_GONE: Final = (
+    "{:,} messages of {} were deleted before they were read (partition {}): the topic keeps them for less than the lag"
+)
+_OTHERWISE: Final = (
+    "partitions of {} were read by the group {} with other metrics, or other versions of them: all its workers are to have one "
+    "configuration; after a change of it this is said once"
+)

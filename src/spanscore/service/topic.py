@@ -1,0 +1,274 @@
+"""Topic: the partitions that a worker reads, between who reads messages and the scorer: what is taken, settled, handed on.
+
+    read ─▶ taken apart ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
+                                                                     └ the partition goes: handed over, uncommitted
+
+It knows nothing of Kafka: offsets are numbers that grow. One thread reads and calls it; what is open is looked at on the span
+thread, to which the offsets belong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+from spanscore.codec.wire import Taken, UnreadableRequest, taken_apart
+from spanscore.line.build import Line
+from spanscore.model.outcome import Outcome
+from spanscore.model.span import UnitKey
+from spanscore.receivers.otlp.arrived import StreamRead
+from spanscore.receivers.otlp.spans import OtlpSpans
+from spanscore.runtime.clock import steady_ns
+from spanscore.service.offsets import PartitionOffsets
+
+__all__ = ["Left", "Topic"]
+
+_ROOM: Final = 2
+"""Reading goes on when half of the queue is free again."""
+_CALL_S: Final = 10.0
+"""For the span thread to look at what is open: milliseconds, unless an exporter of a user blocks it."""
+_NO_TRACES: Final[Collection[bytes]] = frozenset()
+
+
+class Left(NamedTuple):
+    """What a partition is left at.
+
+    Attributes:
+        offset: up to which all is settled; None = nothing was read of it.
+        beyond: settled offsets behind that, ascending.
+    """
+
+    offset: int | None
+    beyond: Collection[int]
+
+
+class Topic:
+    """What one worker reads of a topic. The reader's thread, where nothing else is said.
+
+    Args:
+        line: of the scorer.
+        spans: its receiver.
+        most_bytes: of a message; a larger one is passed.
+        max_pinned_s: how old a unit becomes at most.
+
+    Attributes:
+        dropped: traces that were open when their partition went, and that whoever has it reads again.
+    """
+
+    def __init__(self, line: Line, spans: OtlpSpans, *, most_bytes: int, max_pinned_s: float) -> None:
+        self._line = line
+        self._spans = spans
+        self._most_bytes = most_bytes
+        self._max_age_ns = int(max_pinned_s * 1e9)
+        self._full = False
+        self._settled: dict[int, Collection[int]] = {}
+        self._offsets: dict[int, PartitionOffsets] = {}  # the span thread's
+        self._told: Mapping[int, int] = {}
+        self._open_at_end: Mapping[int, Collection[bytes]] | None = None
+        self._left: dict[int, Left] = {}
+        self._flushed: Future[bool] = Future()
+        self.dropped = 0
+        spans.streams.room, spans.streams.at_end = self._room, self._ending
+
+    def begin(self, partition: int, settled: Collection[int] = ()) -> None:
+        """Read a partition from now on; ``settled``: offsets that are passed, as they were settled by another worker."""
+        self._settled[partition] = frozenset(settled)
+        self._spans.begin_stream(partition, self._max_age_ns)
+        self._spans.then(lambda _: self._offsets.update({partition: PartitionOffsets()}))
+
+    def take(self, partition: int, offset: int, log_ns: int | None, value: bytes | None) -> None:
+        """Take a message of a partition that is read. Never raises for what is in it: what cannot be read is counted.
+
+        Args:
+            log_ns: when the broker says that it was written; None = it does not.
+            value: its body; None = it has none.
+        """
+        at_ns = steady_ns() if log_ns is None else log_ns
+        taken = self._taken(value) if value and offset not in self._settled[partition] else None
+        if taken is None:
+            self._spans.then(lambda _: self._note(partition, offset, _NO_TRACES, at_ns))
+            return
+        traces = frozenset([place[0] for _, places in taken.places for place in places])
+        self._spans.take(
+            taken, read=StreamRead(partition, at_ns, partial(self._note, partition, offset, traces, at_ns))
+        )
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """When the oldest message that was read and is not settled was written; None = all are. Any thread."""
+        times = (offsets.oldest_ns for offsets in [*self._offsets.values()])
+        return min((time for time in times if time is not None), default=None)
+
+    def reach_end(self, partition: int) -> None:
+        """Note that a partition was read to its end."""
+        self._with_clock(partition, "reach_end")
+
+    def stand(self, partition: int) -> None:
+        """Note that a partition is not read: nothing of it grows old."""
+        self._with_clock(partition, "stand")
+
+    def go(self, partition: int) -> None:
+        """Note that it is read again."""
+        self._with_clock(partition, "go")
+
+    def pressure(self) -> str:
+        """Return what there is too much of, so that nothing more is to be read; empty = nothing."""
+        full = self._spans.overloaded()
+        if full is not None:
+            return full
+        queue = self._line.queue
+        least = queue.capacity // _ROOM if self._full else 1
+        self._full = queue.capacity - len(queue) < least or not self._line.lanes.room()
+        return "queue" if self._full else ""
+
+    def settled(self) -> Future[Mapping[int, int]]:
+        """Ask up to where each partition is settled, with all its scores exported. Does not block.
+
+        The answer is empty where that has not changed, or where they could not be exported: nothing is to be committed.
+        """
+        told: Future[Mapping[int, int]] = Future()
+        self._line.inbox.post(lambda: self._tell_settled(told))
+        return told
+
+    def not_committed(self, settled: Mapping[int, int]) -> None:
+        """Have these told again by ``settled``."""
+        self._line.inbox.post(lambda: self._told_again(settled))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the scorer has begun to end: what was open is forgotten by then, and would look settled. Any thread."""
+        return self._open_at_end is not None
+
+    def at_work(self, partitions: Collection[int]) -> bool:
+        """Whether a unit of these is being scored, or is on its way out. Blocks."""
+        if self.is_over:
+            return False
+        keys = list[UnitKey]()
+        self._on_span_thread(lambda: keys.extend(self._keys_of(partitions)))
+        return bool(keys)
+
+    def leave(self, partitions: Collection[int]) -> Mapping[int, Left]:
+        """Read these no more: forget what is open, hand over what is being scored. Blocks.
+
+        Returns:
+            What they are left at; empty where that is not known, or where scores could not be exported.
+        """
+        left = dict[int, Left]()
+        if self.is_over:
+            return left
+        self._on_span_thread(lambda: left.update(self._leave(partitions)))
+        for partition in partitions:
+            self._settled.pop(partition, None)
+        return left
+
+    def left_at_end(self) -> Mapping[int, Left]:
+        """Return what each was left at, when the scorer has ended; empty where its scores were not exported. Any thread."""
+        return self._left if self._flushed.done() and _came_through(self._flushed) else {}
+
+    def _taken(self, value: bytes) -> Taken | None:
+        counts = self._spans.counts
+        counts.came(len(value))
+        try:
+            if len(value) <= self._most_bytes:
+                return taken_apart(value)
+            counts.refuse("too_large")
+        except UnreadableRequest:
+            counts.refuse("unreadable")
+        return None
+
+    def _with_clock(self, partition: int, what: Literal["reach_end", "stand", "go"]) -> None:
+        def tell(now_ns: int) -> None:
+            if (stream := self._spans.streams.get(partition)) is not None:
+                getattr(stream.clock, what)(now_ns)
+
+        self._spans.then(tell)
+
+    def _on_span_thread(self, work: Callable[[], None]) -> None:
+        self._line.span_thread.call(work, _CALL_S)
+
+    # --- the span thread -----------------------------------------------------------------------------------------
+
+    def _note(self, partition: int, offset: int, traces: Collection[bytes], log_ns: int) -> None:
+        if (offsets := self._offsets.get(partition)) is not None:
+            offsets.read(offset, traces, log_ns)
+
+    def _room(self) -> int:
+        return min(self._line.lanes.room(), self._line.queue.capacity - len(self._line.queue))
+
+    def _tell_settled(self, told: Future[Mapping[int, int]]) -> None:
+        at_work, found = self._traces_at_work(), dict[int, int]()
+        for partition, offsets in self._offsets.items():
+            offset = offsets.advance(partial(self._is_open, partition, at_work))
+            if offset is not None and self._told.get(partition) != offset:
+                found[partition] = offset
+        if not found:
+            told.set_result({})
+            return
+
+        def answer(flushed: Future[bool]) -> None:
+            through = _came_through(flushed)
+            self._told = {**self._told, **found} if through else self._told
+            told.set_result(found if through else {})
+
+        self._line.providers.start_flush_of_spans().add_done_callback(answer)
+
+    def _told_again(self, settled: Mapping[int, int]) -> None:
+        self._told = {one: offset for one, offset in self._told.items() if settled.get(one) != offset}
+
+    def _leave(self, partitions: Collection[int]) -> Mapping[int, Left]:
+        if self.is_over:
+            return {}
+        at_work = self._traces_at_work()
+        left = {
+            partition: _left(self._offsets[partition], partial(self._is_open, partition, at_work))
+            for partition in partitions
+            if partition in self._offsets
+        }
+        self._line.units.give_up(self._keys_of(partitions), steady_ns(), Outcome.HANDED_OVER)
+        for partition in partitions:
+            self.dropped += self._spans.streams.end(partition)
+            self._offsets.pop(partition, None)
+        self._told = {one: offset for one, offset in self._told.items() if one in self._offsets}
+        return left
+
+    def _ending(self) -> None:
+        """Forget what is open, as nothing more is read; called again, hand over what is at work, as nobody waits for it."""
+        waited = self._open_at_end is not None
+        if self._open_at_end is None:
+            self._open_at_end = {
+                partition: [trace for trace in offsets.traces() if self._holds(partition, trace)]
+                for partition, offsets in self._offsets.items()
+            }
+            for partition in self._offsets:
+                self.dropped += self._spans.streams.end(partition)
+        at_work = {trace.to_bytes(16) for trace in self._traces_at_work()}
+        for partition, offsets in self._offsets.items():
+            self._left[partition] = _left(offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__)
+        if waited:
+            self._line.units.give_up(self._keys_of(self._offsets), steady_ns(), Outcome.HANDED_OVER)
+            self._flushed = self._line.providers.start_flush_of_spans()
+
+    def _is_open(self, partition: int, at_work: Collection[int], trace: bytes) -> bool:
+        return int.from_bytes(trace) in at_work or self._holds(partition, trace)
+
+    def _holds(self, partition: int, trace: bytes) -> bool:
+        stream = self._spans.streams.get(partition)
+        return stream is not None and stream.holds(trace)
+
+    def _traces_at_work(self) -> set[int]:
+        return {key.trace_id for key in self._line.units.waited_for()}
+
+    def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
+        read = [self._offsets[partition] for partition in partitions if partition in self._offsets]
+        traces = {trace for offsets in read for trace in offsets.traces()}
+        return [key for key in self._line.units.in_flight if key.trace_id.to_bytes(16) in traces]
+
+
+def _left(offsets: PartitionOffsets, is_open: Callable[[bytes], bool]) -> Left:
+    return Left(offsets.advance(is_open), offsets.settled_beyond(is_open))
+
+
+def _came_through(flushed: Future[bool]) -> bool:
+    return not flushed.cancelled() and flushed.exception() is None and flushed.result()

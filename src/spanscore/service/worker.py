@@ -1,0 +1,139 @@
+"""``worker``: a configuration → a process that scores what a spool and a topic hold, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+from spanscore.errors import SourceUnavailable
+from spanscore.line.configuration import Configuration
+from spanscore.line.spool import spool_of as file_of
+from spanscore.scorer import OnlineScorer
+from spanscore.service.lifetime import (
+    DRAINING,
+    Say,
+    Signals,
+    counted,
+    open_pages,
+    scores_told,
+    spare_collections,
+    starting,
+)
+from spanscore.service.source import StreamSource
+from spanscore.service.worker_plan import problems, spool_of
+from spanscore.settings.durations import duration
+from spanscore.settings.faults import wrong_settings
+from spanscore.settings.reading import read_settings
+from spanscore.settings.tree import Settings
+
+__all__ = ["wait_for_disk", "worker"]
+
+_LOOK_AGAIN_S: Final = 0.5
+
+
+def worker(config: Path, *, wait_s: float, say: Say) -> None:
+    """Score until SIGTERM or SIGINT, then drain; a second one ends the process at once. The main thread.
+
+    Args:
+        config: the configuration's file.
+        wait_s: how long at most it is waited for what is to be read from, at the start.
+        say: tells the operator a line.
+
+    Raises:
+        SourceUnavailable: broker or disk are not there.
+        ConfigurationError: something else is wrong, before anything is read; the message says what to do.
+    """
+    settings = read_settings(config, Configuration).settings
+    if wrong := [str(problem) for problem in problems(settings)]:
+        raise wrong_settings(config, wrong)
+    if (spool := spool_of(settings)) is not None:
+        wait_for_disk(Path(spool.path).expanduser().parent, wait_s)
+    # one file may be an application's, too, which hands over what is scored here
+    scorer = OnlineScorer.from_config(config, spool=spool, elsewhere=None)
+    try:
+        _work(scorer, settings, wait_s, say)
+    finally:
+        scorer.shutdown(0.0)  # of one that was drained it does nothing
+
+
+def wait_for_disk(
+    folder: Path, wait_s: float, *, clock: Callable[[], float] = monotonic, pause: Callable[[float], None] = sleep
+) -> None:
+    """Return when a spool can be in a folder: a volume may be mounted later than its process starts. Blocks.
+
+    Raises:
+        SourceUnavailable: it could not be for as long as that.
+    """
+    until = clock() + wait_s
+    while not os.access(folder, os.W_OK | os.X_OK):
+        if clock() >= until:
+            why = "may not be written to" if folder.is_dir() else "is not there"
+            raise SourceUnavailable(f"spool.path: the folder {folder} {why}, {duration(wait_s)} after the start")
+        pause(_LOOK_AGAIN_S)
+
+
+def _work(scorer: OnlineScorer, settings: Settings, wait_s: float, say: Say) -> None:
+    starting(scorer)
+    sources = [*_sources(scorer, settings)]
+    for source in sources:
+        source.start(wait_s)
+    scorer.begin()
+    with asyncio.Runner() as runner:
+        until = runner.run(_until_signal(scorer, sources, settings, say))
+    scorer.shutdown(max(0.0, until - monotonic()))
+    for source in sources:
+        source.commit()
+    for line in counted(scorer.status()):
+        say(line)
+
+
+async def _until_signal(scorer: OnlineScorer, sources: Sequence[StreamSource], settings: Settings, say: Say) -> float:
+    """Read until a signal says otherwise; return when the drain is to be over, on the steady clock."""
+    signals = Signals()
+    spare_collections()
+    told = [*_reading(settings, sources), *_series(scorer)]
+    open_pages(scorer, partial(_unready, scorer, sources, signals), told)
+    for line in (*told, *scores_told(scorer)):
+        say(line)
+    until = await signals.first(settings.worker.drain, say, nothing="nothing more is read")
+    for source in sources:
+        source.pause()
+    return until
+
+
+def _sources(scorer: OnlineScorer, settings: Settings) -> Iterator[StreamSource]:
+    if settings.kafka is not None:
+        from spanscore.service.kafka_source import KafkaSource
+
+        yield KafkaSource(scorer, settings)
+
+
+def _unready(scorer: OnlineScorer, sources: Iterable[StreamSource], signals: Signals) -> str:
+    """Return why not all is read here that should be; empty where it is."""
+    if signals.heard:
+        return DRAINING
+    return "; ".join(filter(None, [_spool_fault(scorer), *(source.unready() for source in sources)]))
+
+
+def _spool_fault(scorer: OnlineScorer) -> str:
+    """Return what keeps the spool from being used; that a damaged one was moved aside, once, does not."""
+    spool = file_of(scorer._line.queue)  # what feeds a scorer is a part of it
+    return "" if spool is None or spool.room(0) is None else spool.state().fault or ""
+
+
+def _reading(settings: Settings, sources: Iterable[StreamSource]) -> Iterator[str]:
+    if (spool := spool_of(settings)) is not None:
+        yield f"spool: {spool.path}"
+    for source in sources:
+        yield from source.told()
+
+
+def _series(scorer: OnlineScorer) -> Iterator[str]:
+    """Yield which scores are made here: where two workers say otherwise, they are not of one configuration."""
+    series = scorer.status().series
+    yield f"series: {', '.join(f'{metric} {one}' for metric, one in series.items())}"

@@ -1,0 +1,57 @@
+"""Plan: what ``worker`` would do with a configuration, and what keeps it from that. Nothing is opened or contacted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+
+from spanscore.errors import ConfigurationError, MissingExtraError
+from spanscore.line.configuration import value_at
+from spanscore.settings.kafka import confluent_config
+from spanscore.settings.spool import Spool, spool_in
+from spanscore.settings.tree import Settings
+
+__all__ = ["problems", "reads", "spool_of", "told"]
+
+_NOTHING = (
+    "there is nothing for a worker to read. Give it the spool that an application on this machine writes, which says "
+    "score_here: false there (spool: {path: /var/lib/spanscore/spool.db}), or the topic into which a Collector writes traces "
+    '(kafka: {brokers: ["127.0.0.1:9092"], topic: otlp_spans}), or both'
+)
+
+
+def reads(settings: Settings) -> bool:
+    """Whether there is anything in a configuration that a worker could read."""
+    return settings.kafka is not None or spool_of(settings) is not None
+
+
+def spool_of(settings: Settings) -> Spool | None:
+    """Return the spool as a worker has it: it scores what it reads."""
+    spool = spool_in(value_at(settings, "spool"))
+    return None if spool is None else replace(spool, score_here=True)
+
+
+def told(settings: Settings) -> Iterator[str]:
+    """Yield what ``worker`` would do, a line each."""
+    if (spool := spool_of(settings)) is not None:
+        yield f"scores what is in the spool {spool.path}"
+    if (kafka := settings.kafka) is not None:
+        where = ", ".join(kafka.brokers)
+        yield f"reads the topic {kafka.topic} of {where} ({kafka.security.protocol}), in the group {kafka.group}"
+    if value_at(settings, "elsewhere") is not None:
+        yield "sends nothing elsewhere: it is the one that scores"
+
+
+def problems(settings: Settings) -> Iterator[ConfigurationError]:
+    """Yield what is wrong, or missing here, before anything is read."""
+    if not reads(settings):
+        yield ConfigurationError(_NOTHING)
+    if settings.kafka is None:
+        return
+    if find_spec("confluent_kafka") is None:
+        yield MissingExtraError("confluent-kafka", "kafka")
+    try:
+        confluent_config(settings.kafka)
+    except ConfigurationError as error:
+        yield error

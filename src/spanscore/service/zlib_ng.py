@@ -1,0 +1,32 @@
+"""What inflates gzip: zlib-ng where it is installed, else the zlib of the standard library, which it can stand in for.
+
+Inflating a span of 2 kB, of which gzip has made a fifth, takes 3.4 µs with zlib, more than all else that we do with it, and
+1.3 µs with zlib-ng.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+_library: Any = zlib
+with suppress(ImportError):  # no wheel for this machine
+    from zlib_ng import zlib_ng
+
+    _library = zlib_ng
+
+__all__ = ["InflateError", "inflater"]
+
+_GZIP: Final = 31
+"""``wbits``: a gzip header and trailer, and the widest window."""
+
+InflateError: type[Exception] = _library.error
+"""Raised where something is no gzip."""
+_decompressobj: Callable[[int], Any] = _library.decompressobj
+
+
+def inflater() -> Any:
+    """Return a decompression object for one member of a gzip body, as ``zlib.decompressobj`` does."""
+    return _decompressobj(_GZIP)

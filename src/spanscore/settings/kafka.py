@@ -1,0 +1,139 @@
+"""The section ``kafka``: a topic of OTLP spans, and how ``spanscore worker`` reads it; and what librdkafka is told of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+
+from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.settings.kinds import PositiveSeconds, Seconds, SettingsPart
+
+__all__ = ["KafkaSecurity", "KafkaSettings", "KafkaTopic", "confluent_config"]
+
+_BROKER: Final = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):\d{1,5}"
+_SILENT: Final = logging.Logger("spanscore.kafka", logging.CRITICAL + 1)
+_TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"
+
+
+def _broker(text: str) -> str:
+    if re.fullmatch(_BROKER, text) is None:
+        raise ValueError(f"{text!r} is no broker; write its host and port, as broker-1:9092")
+    return text
+
+
+def _topic(text: str) -> str:
+    if re.fullmatch(_TOPIC, text) is None or text in {".", ".."}:
+        raise ValueError(f"{text!r} is no topic; its name is of at most 249 letters, digits, dots, _ and -")
+    return text
+
+
+Broker = Annotated[str, AfterValidator(_broker), WithJsonSchema({"type": "string", "pattern": f"^{_BROKER}$"})]
+TopicName = Annotated[str, AfterValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC}$"})]
+
+
+class KafkaSecurity(SettingsPart):
+    """How the brokers know the client, and the client the brokers. Secrets stand in files, never here.
+
+    Attributes:
+        protocol: of the connection: plain text or TLS (``SSL``), and with ``SASL_`` a name and a password.
+        mechanism: of name and password; ``PLAIN`` sends the password itself, and so wants ``SASL_SSL``.
+        username_file: file that holds the name.
+        password_file: file that holds the password.
+        ca: file of the authorities, as PEM, by which the brokers' certificates are checked; null = those of the system.
+    """
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    username_file: str | None = None
+    password_file: str | None = None
+    ca: str | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        given = [name for name in ("username_file", "password_file") if getattr(self, name) is not None]
+        if self.protocol.startswith("SASL_") and len(given) < len(("name", "password")):
+            raise ValueError(f"protocol: {self.protocol} needs username_file and password_file")
+        if given and not self.protocol.startswith("SASL_"):
+            raise ValueError(f"{given[0]} is read only with protocol: SASL_SSL or SASL_PLAINTEXT, not {self.protocol}")
+        if self.ca is not None and not self.protocol.endswith("SSL"):
+            raise ValueError(f"ca is read only with protocol: SSL or SASL_SSL, not {self.protocol}")
+        return self
+
+
+class KafkaTopic(SettingsPart):
+    """A topic of OTLP requests, as the Collector's ``kafka`` exporter writes them: ``otlp_proto``, by trace.
+
+    Attributes:
+        brokers: some of them, host and port each; the others are learned from these.
+        topic: its name.
+        security: how brokers and client know each other; without it in plain text, without a name.
+    """
+
+    brokers: list[Broker] = Field(min_length=1)
+    topic: TopicName = "otlp_spans"
+    security: KafkaSecurity = KafkaSecurity()
+
+
+class KafkaSettings(KafkaTopic):
+    """The topic that ``spanscore worker`` reads; nothing else reads it.
+
+    Attributes:
+        group: name of the group that shares the topic's partitions; its workers must have one configuration.
+        protocol: of the group: ``consumer`` (KIP-848, brokers from 4.0), ``classic``, or ``auto``: the first that it has.
+        max_pinned: how long spans whose root does not come hold back their partition; then their unit is ``incomplete``.
+        revoke_grace: how long a partition that goes to another worker waits for the scores of what was read of it.
+    """
+
+    group: str = Field(default="spanscore", min_length=1)
+    protocol: Literal["auto", "consumer", "classic"] = "auto"
+    max_pinned: PositiveSeconds = 600.0
+    revoke_grace: Seconds = 5.0
+
+
+def confluent_config(topic: KafkaTopic, at: str = "kafka") -> dict[str, Any]:
+    """Return what a client of librdkafka must be told to reach a topic's brokers. It holds the password: never to be shown.
+
+    Args:
+        topic: which.
+        at: where that stands in the configuration, for messages.
+
+    Raises:
+        NotReadyError: a file cannot be read.
+        ConfigurationError: one that holds a name or a password is empty.
+    """
+    security = topic.security
+    config: dict[str, Any] = {
+        "bootstrap.servers": ",".join(topic.brokers),
+        "security.protocol": security.protocol,
+        "client.id": "spanscore",
+        "log_level": 0,
+        "logger": _SILENT,  # it would write to stderr: what matters comes as an error, and is told once
+    }
+    if security.ca is not None:
+        config["ssl.ca.location"] = str(_readable(security.ca, f"{at}.security.ca"))
+    if security.username_file is not None and security.password_file is not None:
+        config["sasl.mechanism"] = security.mechanism
+        config["sasl.username"] = _held(security.username_file, f"{at}.security.username_file")
+        config["sasl.password"] = _held(security.password_file, f"{at}.security.password_file")
+    return config
+
+
+def _held(file: str, key: str) -> str:
+    try:
+        text = _readable(file, key).read_text("utf-8").strip()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isprintable():
+        raise ConfigurationError(f"{key}: the file {file} does not hold one line of text")
+    return text
+
+
+def _readable(file: str, key: str) -> Path:
+    if not os.access(file, os.R_OK) or not Path(file).is_file():
+        raise NotReadyError(f"{key}: the file {file} cannot be read")
+    return Path(file)

@@ -1,0 +1,124 @@
+"""What may go wrong with a topic, each with what is then lost: nothing, or what is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers.kafka import PASSWORD, READER, Kafka
+from tests.servers.server import free_port
+from tests.topic.applications import committed, send, traces
+from tests.topic.worker import Worker, configured, working
+
+from spanscore.errors import SourceUnavailable
+
+pytestmark = pytest.mark.server
+
+
+def test_no_broker_at_the_start_is_said_with_its_address(kafka: Kafka, tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    worker = Worker(configured(tmp_path, kafka, "any", kafka={"brokers": [nobody]}))
+
+    with pytest.raises(SourceUnavailable, match=f"{nobody}: no broker answers, 1 s after the start"):
+        worker.source.start(1.0)
+
+    worker.end()
+
+
+@pytest.mark.parametrize(
+    ("password", "allowed", "words"),
+    [
+        (PASSWORD, "", "do not let us read the topic {topic}"),
+        (PASSWORD, "topic", "do not let us join the group {topic}-workers"),
+        ("wrong", "topic", "refuse name or password"),
+    ],
+)
+def test_who_may_not_read_is_told_which_topic_or_group(
+    kafka: Kafka, topic: str, tmp_path: Path, password: str, allowed: str, words: str
+) -> None:
+    if allowed:
+        kafka.allow("READ", topic=topic)
+    worker = Worker(configured(tmp_path, kafka, topic, kafka=with_password(kafka, tmp_path, password)))
+
+    with pytest.raises(SourceUnavailable, match=words.format(topic=topic)):
+        worker.source.start(5.0)
+
+    worker.end()
+
+
+def test_who_may_read_by_its_password_does(kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    kafka.allow("READ", topic=topic)
+    kafka.allow("READ", group=f"{topic}-workers")
+    send(kafka, topic, traces(1))
+
+    with working(configured(tmp_path, kafka, topic, kafka=with_password(kafka, tmp_path, PASSWORD))) as worker:
+        worker.until(lambda: worker.outcomes == {"scored": 1})
+
+
+def test_a_topic_that_is_missing_is_said_once_and_read_when_it_is_there(
+    kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with working(configured(tmp_path, kafka, "later")) as worker:
+        assert "no topic later" in worker.source.unready()
+
+        kafka.create("later", 2)
+        send(kafka, "later", traces(3))
+
+        worker.until(lambda: worker.outcomes == {"scored": 3})
+        assert worker.source.unready() == ""
+    assert [record for record in caplog.messages if "no topic" in record] == [
+        "spanscore: there is no topic later; it is read as soon as there is one"
+    ]
+
+
+def test_nothing_is_lost_while_the_brokers_are_away(kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    send(kafka, topic, traces(20))
+    with working(configured(tmp_path, kafka, topic)) as worker:
+        worker.until(lambda: len(worker.scored) == 20)
+
+        kafka.stop()
+        worker.until(lambda: "no broker" in worker.source.unready())
+        kafka.start()
+        send(kafka, topic, traces(20, seed=2))
+
+        worker.until(lambda: len(worker.scored) == 40)
+        worker.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 40)
+        worker.until(lambda: worker.source.unready() == "")
+    assert (len(set(worker.scored)), worker.outcomes) == (40, {"scored": 40})
+
+
+def test_messages_that_were_deleted_before_they_were_read_are_counted(kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    file = configured(tmp_path, kafka, topic)
+    send(kafka, topic, traces(10))
+    with working(file) as before:
+        before.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 10)
+    send(kafka, topic, traces(30, seed=2))
+    kafka.delete_all(topic, 2)
+    send(kafka, topic, traces(10, seed=3))
+
+    with working(file) as worker:
+        worker.until(lambda: worker.outcomes == {"scored": 10})
+
+        assert worker.source.state().skipped == 30
+
+
+def test_other_metrics_in_one_group_are_said_once(
+    kafka: Kafka, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(kafka, topic, traces(10))
+    with working(configured(tmp_path, kafka, topic)) as one:
+        one.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 10)
+
+    with working(configured(tmp_path, kafka, topic, "other.yaml", metrics=["string_presence"])):
+        pass
+
+    assert len([record for record in caplog.messages if "with other metrics" in record]) == 1
+
+
+def with_password(kafka: Kafka, folder: Path, password: str) -> dict[str, Any]:
+    """Return what a client with a name and a password is configured by."""
+    (folder / "name").write_text(READER)
+    (folder / "password").write_text(password)
+    files = {"username_file": str(folder / "name"), "password_file": str(folder / "password")}
+    return {"brokers": [kafka.with_password], "security": {"protocol": "SASL_PLAINTEXT", **files}}
