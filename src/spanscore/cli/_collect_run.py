@@ -1,0 +1,163 @@
+"""What ``spanscore collect`` does with what it was given: a store → a file of cases."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from spanscore.cli._redactor import redactor_named
+from spanscore.errors import ConfigurationError, writing
+from spanscore.judges.suppress import suppressed_context
+from spanscore.line.boxed import dialects_of
+from spanscore.line.configuration import Configuration, given_in
+from spanscore.line.options import Options
+from spanscore.line.terminal import Terminal
+from spanscore.model.job import Job, SampledUnit
+from spanscore.protocols import Redactor
+from spanscore.replay.cases import CaseCounts, CollectedCase, drawn, folded, found
+from spanscore.replay.conditions import CaseCondition, condition_of
+from spanscore.replay.reading import StoredUnit, UnitReader
+from spanscore.runtime.timebox import Timebox
+from spanscore.runtime.whole_file import whole_file
+from spanscore.scoring.hooks import Hooks
+from spanscore.scoring.jobs import Pipeline
+from spanscore.settings.reading import read_settings
+from spanscore.settings.serving import WireUnits
+from spanscore.sources.named import store_of, time_of
+from spanscore.sources.stored import TraceStore, Unread
+
+__all__ = ["CollectRun"]
+
+_REASONS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectRun:
+    """One run of the command: its options, as ``spanscore collect --help`` tells them; a text that is empty was not given."""
+
+    source: str
+    out: Path
+    when: Sequence[str]
+    sample: int | None
+    seed: int
+    config: Path | None
+    redactor: str
+    since: str
+    until: str
+    as_json: bool
+
+    def run(self) -> None:
+        """Read, write and tell.
+
+        Raises:
+            SpanscoreError: an option, the configuration or the source is wrong, or there is nothing to write.
+        """
+        conditions = [condition_of(text) for text in self.when]
+        options, units = self._settings()
+        now_s = time.time()
+        since_s, until_s = (None if not text else time_of(text, now_s) for text in (self.since, self.until))
+        store = store_of(self.source, since_s=since_s, until_s=until_s)
+        counts, unread = CaseCounts(), list[Unread]()
+        read = _reader(options, redactor_named(self.redactor))
+        with _progress() as bar:
+            task = bar.add_task("", total=None)
+            stored = _units(store, UnitReader(options, units), counts, unread)
+            cases = found(stored, conditions, read, counts)
+            told = (_shown(case, bar, task, counts) for case in cases)
+            kept = folded(told if self.sample is None else drawn(told, self.sample, self.seed))
+        if not kept:
+            raise ConfigurationError(_nothing(self.source, conditions, counts, unread))
+        self._write(kept)
+        self._tell(kept, counts, unread)
+
+    def _settings(self) -> tuple[Options, WireUnits]:
+        if self.config is None:
+            return Options(), WireUnits()
+        read = read_settings(self.config, Configuration)
+        with read.as_written.told():
+            return Options.of(given_in(read.settings)), read.settings.units
+
+    def _write(self, cases: Sequence[CollectedCase]) -> None:
+        """Write them whole or not at all, for their owner alone."""
+        with writing(self.out), whole_file(self.out, mode=0o600, errors="replace") as file:
+            file.writelines(f"{json.dumps(case.record(), ensure_ascii=False, default=str)}\n" for case in cases)
+
+    def _tell(self, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread]) -> None:
+        if self.as_json:
+            plain: dict[str, Any] = {**asdict(counts), "metrics": sorted(counts.metrics), "cases": len(cases)}
+            typer.echo(json.dumps({**plain, "unread": [one._asdict() for one in unread]}, indent=2))
+            return
+        notes = Terminal(highlight=False, markup=False)
+        for line in _lines(self.out, cases, counts, unread):
+            notes.print(line, soft_wrap=True)
+
+
+def _reader(options: Options, redactor: Redactor | None) -> Any:
+    box = Timebox(options.hooks_timeout, suppressed_context)
+    pipeline = Pipeline(dialects_of(options, box), Hooks(redactor).within(box), box)
+
+    def read(stored: StoredUnit) -> Job:
+        return pipeline.job(SampledUnit(stored.unit, {}))
+
+    return read
+
+
+def _units(store: TraceStore, reader: UnitReader, counts: CaseCounts, unread: list[Unread]) -> Iterator[StoredUnit]:
+    for trace in store.traces():
+        if isinstance(trace, Unread):
+            unread.append(trace)
+            continue
+        counts.traces += 1
+        yield from reader.units(trace)
+
+
+def _progress() -> Progress:
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    return Progress(*columns, console=Terminal(stderr=True), transient=True)
+
+
+def _shown(case: CollectedCase, bar: Progress, task: Any, counts: CaseCounts) -> CollectedCase:
+    bar.update(task, description=f"{counts.units:,} units, {counts.matched:,} of them wanted")
+    return case
+
+
+def _nothing(source: str, conditions: Sequence[CaseCondition], counts: CaseCounts, unread: Sequence[Unread]) -> str:
+    if unread and not counts.traces:
+        return f"{source} holds no spans: {unread[0].name}: {unread[0].because}; {len(unread):,} such in all"
+    if not counts.units:
+        return f"{source} holds no units: no root of a chain, agent or model call is in {counts.traces:,} traces"
+    units = f"{source}: {counts.units:,} unit{'' if counts.units == 1 else 's'}"
+    return f"{units}, {_none_of_them(conditions, counts)}"
+
+
+def _none_of_them(conditions: Sequence[CaseCondition], counts: CaseCounts) -> str:
+    unknown = sorted({one.metric for one in conditions} - counts.metrics)
+    if unknown and counts.metrics:
+        return f"none with a score of {unknown[0]}; there are scores of {', '.join(sorted(counts.metrics))}"
+    if unknown:
+        return "none with a score: are its evaluation spans in there? Without --when all units are taken"
+    if not counts.matched:
+        return "and of none of them does a condition hold"
+    if counts.without_content:
+        return f"none with content: capture_content was off ({next(iter(counts.without_content))})"
+    return f"and of none of them can a sample be made: {next(iter(counts.unusable))}"
+
+
+def _lines(out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread]) -> Iterator[str]:
+    units = sum(case.times for case in cases)
+    of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
+    yield f"{len(cases):,} cases are in {out}{of}; {counts.matched:,} of {counts.units:,} units were wanted"
+    for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
+        yield f"{times:,} left out: {reason}"
+    for one in unread[:_REASONS]:
+        yield f"not read, {one.name}: {one.because}"
+    if len(unread) > _REASONS:
+        yield f"not read: {len(unread) - _REASONS:,} more"
+    yield f"Score them: spanscore score {out} --metrics … --baseline base.jsonl"

@@ -1,0 +1,218 @@
+"""What ``spanscore replay`` does with what it was given: a store → files or evaluation spans, a table, a page."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from spanscore.cli._config_report import ConfigReport, valid
+from spanscore.cli._replay_told import planned, shown, summary
+from spanscore.cli._session_plan import session_metrics_in
+from spanscore.cli._traffic import requests_per_day_in
+from spanscore.errors import ConfigurationError, writing
+from spanscore.line.terminal import Terminal
+from spanscore.replay.evaluated import EvaluatedUnits
+from spanscore.replay.journal import Journal
+from spanscore.replay.reading import UnitReader
+from spanscore.replay.run import Replay, ReplayBounds
+from spanscore.replay.scorer import ReplayScorer, replay_scorer
+from spanscore.replay.tally import ReplayTally
+from spanscore.report import write
+from spanscore.sources.named import store_of, time_of
+from spanscore.sources.stored import TraceStore
+
+__all__ = ["ReplayRun"]
+
+_FOLDER: Final = Path("replay")
+_SCORES: Final = "scores.jsonl"
+_PAGE: Final = "report.html"
+_A_DAY_S: Final = 86_400.0
+_END_S: Final = 10.0
+"""For what is being scored when Ctrl-C comes, and for the last evaluation spans to leave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRun:
+    """One run of the command: its options, as ``spanscore replay --help`` tells them; a text that is empty was not given."""
+
+    config: Path
+    source: str
+    since: str
+    until: str
+    rate: str
+    limit: int | None
+    dry_run: bool
+    resume: Path | None
+    again: bool
+    out: Path | None
+    emit: bool
+    as_json: bool
+
+    def run(self) -> bool:
+        """Score, tell and write; return whether Ctrl-C ended it.
+
+        Raises:
+            SpanscoreError: an option, the configuration or the source is wrong.
+        """
+        report = valid(self.config)
+        tally = ReplayTally(key for rule in report.options.rules for key in rule.metadata or ())
+        since_s, until_s = self._times()
+        bounds = self._bounds(since_s, until_s)
+        store = store_of(self.source, since_s=since_s, until_s=until_s)
+        file = self._file()
+        known = _known(file)
+        journal = None if file is None or self.dry_run else Journal(file, waits=self.emit)
+        made = self._scorer(report, tally, journal)
+        notes = Terminal(stderr=True, highlight=False, markup=False)
+        for note in (*made.notes, *self._beforehand()):
+            notes.print(note, soft_wrap=True)
+        reader = UnitReader(made.options, made.units, known)
+        with shown(tally, notes) as told:
+            replay = Replay(store, reader, made.scorer.stored_units(), bounds, tally=tally, journal=journal, told=told)
+            interrupted, arrived = self._done(replay, made, journal)
+        self._tell(report, tally, made, store, reader, interrupted=interrupted)
+        for note in self._afterwards(tally, file, interrupted=interrupted, arrived=arrived):
+            notes.print(note, soft_wrap=True)
+        if self.emit and not (arrived or interrupted):
+            raise ConfigurationError(
+                "not all that was scored has left: is the backend there? Run it again: the ids are the same, so what has "
+                "arrived is no second score; with --resume FILE no judge is asked twice"
+            )
+        return interrupted
+
+    def _times(self) -> tuple[float | None, float | None]:
+        now_s = time.time()
+        since_s, until_s = (None if not text else time_of(text, now_s) for text in (self.since, self.until))
+        if since_s is not None and until_s is not None and until_s <= since_s:
+            raise ConfigurationError(
+                f"--until {self.until} is not after --since {self.since}: no unit began between them"
+            )
+        return since_s, until_s
+
+    def _bounds(self, since_s: float | None, until_s: float | None) -> ReplayBounds:
+        try:
+            per_second = requests_per_day_in(self.rate) / _A_DAY_S if self.rate else inf
+        except ValueError as error:
+            raise ConfigurationError(f"--rate: {error}") from None
+        if self.rate and "/" not in self.rate:  # a rate of traffic is then one of a day
+            raise ConfigurationError(f"--rate: {self.rate!r} does not say in which time; write {self.rate}/s, or /min")
+        return ReplayBounds(
+            since_ns=(since_s or 0) * 1e9,
+            until_ns=inf if until_s is None else until_s * 1e9,
+            per_second=per_second,
+            limit=self.limit,
+            again=self.again,
+        )
+
+    def _file(self) -> Path | None:
+        """Return where what is scored is kept, and was; None = nowhere.
+
+        Raises:
+            ConfigurationError: two options contradict each other, or there is a file already that nobody wants to go on with.
+        """
+        if self.emit and self.out is not None:
+            raise ConfigurationError("--emit writes no files, and --out sends nothing: choose one of them")
+        if self.resume is not None and self.out is not None and self.resume.parent != self.out:
+            raise ConfigurationError(f"--resume {self.resume} goes on in its own folder: leave --out out")
+        if self.resume is not None or self.emit or self.dry_run:
+            return self.resume
+        file = (self.out or _FOLDER) / _SCORES
+        if file.exists() and file.stat().st_size:
+            raise ConfigurationError(
+                f"{file} is there already: --resume {file} goes on with it, --out names another folder"
+            )
+        return file
+
+    def _scorer(self, report: ConfigReport, tally: ReplayTally, journal: Journal | None) -> ReplayScorer:
+        if self.dry_run:  # asks no judge, and needs no key to one
+            of_sessions = session_metrics_in(report.of_metrics, report.metrics)
+            return replay_scorer(self.config, metrics=[one for one in report.metrics if one not in of_sessions])
+        if journal is None:
+            return replay_scorer(self.config, emits=self.emit, sinks=[tally])
+        answers = journal.path.with_name(f"{journal.path.name}.answers")
+        return replay_scorer(self.config, emits=self.emit, answers=answers, sinks=[tally, journal.sink])
+
+    def _done(self, replay: Replay, made: ReplayScorer, journal: Journal | None) -> tuple[bool, bool]:
+        """Run it; return whether Ctrl-C ended it, and whether all that was to leave has arrived."""
+        interrupted, arrived = False, True
+        try:
+            replay.look() if self.dry_run else replay.score()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            arrived = made.scorer.shutdown(_END_S)
+            if journal is not None:
+                if arrived:
+                    journal.commit()
+                journal.close()
+        return interrupted, arrived
+
+    def _tell(
+        self,
+        report: ConfigReport,
+        tally: ReplayTally,
+        made: ReplayScorer,
+        store: TraceStore,
+        reader: UnitReader,
+        *,
+        interrupted: bool,
+    ) -> None:
+        costs = planned(report, tally)
+        if self.as_json:
+            told: dict[str, Any] = {**tally.as_json(), "interrupted": interrupted, "lost": list(store.lost)}
+            told |= {"dry_run": self.dry_run, "cost": [cost.as_json() for cost in costs]} if self.dry_run else {}
+            typer.echo(json.dumps(told, indent=2))
+            return
+        for part in summary(tally, made, store, reader, costs if self.dry_run else None):
+            Terminal().print(part, soft_wrap=isinstance(part, str), highlight=False)
+
+    def _beforehand(self) -> Iterator[str]:
+        if self.emit and not self.dry_run:
+            yield (
+                "--emit: evaluation spans have the times of the units that they are of; some stores refuse spans that old, or "
+                "put them where nobody looks"
+            )
+
+    def _afterwards(self, tally: ReplayTally, file: Path | None, *, interrupted: bool, arrived: bool) -> Iterator[str]:
+        if tally.unread_total and not tally.traces:
+            raise ConfigurationError(
+                f"{self.source}: nothing in it could be read; the first: {tally.unread[0].because}"
+            )
+        if self.dry_run:
+            yield from ["Interrupted: the counts are of what was read until then."] * interrupted
+            return
+        if interrupted:
+            again = "" if file is None else f" To go on: --resume {file}"
+            yield f"Interrupted: what was scored until then is kept.{again}"
+        elif file is not None and arrived:
+            for ending in ("", "-wal", "-shm"):
+                file.with_name(f"{file.name}.answers{ending}").unlink(missing_ok=True)
+        if file is None or self.emit:
+            return
+        yield f"{tally.scored:,} scores are in {file}, with the spans of their units: what the judge read"
+        yield from _page(file)
+
+
+def _known(file: Path | None) -> EvaluatedUnits:
+    known = EvaluatedUnits()
+    if file is not None and file.is_file():
+        known.read(Journal.spans(file))
+    return known
+
+
+def _page(file: Path) -> Iterator[str]:
+    if any(find_spec(library) is None for library in ("jinja2", "plotly")):
+        yield f'no page: pip install "spanscore[report]", then spanscore report {file}'
+        return
+    page = file.with_name(_PAGE)
+    with writing(page):
+        write(Journal.spans(file), page)
+    yield f"The page is {page}; open {page.absolute().as_uri()}"

@@ -1,0 +1,162 @@
+"""ReplayTally → what ``spanscore replay`` tells: while it goes on, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from spanscore.cli._config_report import ConfigReport
+from spanscore.cli._cost_plan import costs_of, usd_told
+from spanscore.cli._sizes import Sizes
+from spanscore.line.tables import Fitting
+from spanscore.line.terminal import Terminal
+from spanscore.replay.reading import UnitReader
+from spanscore.replay.scorer import ReplayScorer
+from spanscore.replay.tally import ReplayTally
+from spanscore.sources.stored import TraceStore
+
+__all__ = ["PlannedCost", "planned", "shown", "summary"]
+
+_NOT_TOLD: Final = ("scored", "not_sampled")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCost:
+    """What scoring costs that a dry run has found.
+
+    Attributes:
+        units: that the metric would score.
+        calls: of its judge; None where nobody knows. Likewise ``tokens``.
+        usd: None also where the judge's model has no price.
+    """
+
+    metric: str
+    units: int
+    calls: float | None
+    tokens: float | None
+    usd: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+def planned(report: ConfigReport, tally: ReplayTally) -> Sequence[PlannedCost]:
+    """Return what it would cost to score what was found, as ``spanscore check`` tells it of one score."""
+    names = [metric.name for metric in report.metrics]
+    known = {cost.metric: cost for cost in costs_of(report.of_metrics, names, Sizes())}
+    found = list[PlannedCost]()
+    for name in names:
+        units, cost = tally.taken[name], known.get(name)
+        if cost is None:
+            found.append(PlannedCost(name, units, None, None, None))
+            continue
+        tokens = units * (cost.input_tokens + cost.output_tokens)
+        usd = None if cost.usd is None else units * cost.usd
+        found.append(PlannedCost(name, units, units * cost.calls, tokens, usd))
+    return found
+
+
+@contextmanager
+def shown(tally: ReplayTally, console: Terminal) -> Iterator[Callable[[], None]]:
+    """Show how far it is, until the block ends; yield what is to be called when it may have changed."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, refresh_per_second=4) as bar:
+        task = bar.add_task("reading …", total=None)
+
+        def told() -> None:
+            bar.update(task, description=_so_far(tally))
+
+        yield told
+        told()
+
+
+def summary(
+    tally: ReplayTally, made: ReplayScorer, store: TraceStore, reader: UnitReader, costs: Sequence[PlannedCost] | None
+) -> Iterator[Any]:
+    """Yield what came of it; ``costs``: of a dry run, None of any other."""
+    yield _found(tally)
+    yield _scores(tally, made) if costs is None else _dry(tally, costs)
+    if tally.told or tally.anew:
+        yield (
+            f"{tally.told:,} decisions to score are as the store tells them; {tally.anew:,} were made anew, by the rates and "
+            "rules of the configuration"
+        )
+    if costs is None and tally.calls:
+        money = "" if tally.usd is None else f", {usd_told(tally.usd)}"
+        yield f"{tally.calls:,} judge calls: {tally.tokens:,} tokens{money}"
+    yield from (f"lost in the store: {lost}" for lost in store.lost)
+    for key, units in tally.lacking.items():
+        yield (
+            f"{units:,} units have no metadata {key}, at which a sampling rule looks: for them it does not hold "
+            "(capture.metadata exports it)"
+        )
+    yield from _of_spans(tally, reader)
+
+
+def _of_spans(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
+    """Yield what must be known of the spans that were read, and of what could not be."""
+    yield from reader.translator.notes()
+    if reader.orphans:
+        yield f"{reader.orphans:,} spans belong to units whose root is not there"
+    yield from (f"{spans:,} of the spans have {what}: it is read as its start" for what, spans in reader.mended.items())
+    yield from (f"not read: {one.name}: {one.because}" for one in tally.unread)
+    if tally.unread_total > len(tally.unread):
+        yield f"not read: {tally.unread_total - len(tally.unread):,} more"
+
+
+def _so_far(tally: ReplayTally) -> str:
+    parts = [f"{tally.traces:,} traces", f"{tally.units:,} units", f"{tally.scored:,} scores"]
+    if skipped := tally.skipped.total():
+        parts.append(f"{skipped:,} there already")
+    if tally.usd is not None:
+        parts.append(usd_told(tally.usd))
+    return " · ".join(parts)
+
+
+def _found(tally: ReplayTally) -> str:
+    dialects = ", ".join(f"{name} {units:,}" for name, units in tally.dialects.most_common())
+    outside = f"; {tally.outside:,} more outside the time" if tally.outside else ""
+    return f"{tally.traces:,} traces with {tally.units:,} units{f' ({dialects})' if dialects else ''}{outside}"
+
+
+def _scores(tally: ReplayTally, made: ReplayScorer) -> Fitting:
+    rows = list[tuple[str, ...]]()
+    for metric in made.scorer.stored_units().metrics:
+        name = metric.name
+        ended = {
+            **made.scorer.status().outcomes.get(name, {}),
+            **tally.outcomes.get(name, {}),
+        }  # of revisions it knows none
+        others = {outcome: units for outcome, units in ended.items() if units and outcome not in _NOT_TOLD}
+        told = "\n".join(f"{outcome} {units:,}" for outcome, units in sorted(others.items()))
+        rows.append((name, f"{tally.skipped[name]:,}", f"{tally.taken[name]:,}", f"{ended.get('scored', 0):,}", told))
+    return Fitting(("metric", "there already", "taken", "scored", "not scored"), rows)
+
+
+def _dry(tally: ReplayTally, costs: Sequence[PlannedCost]) -> Fitting:
+    rows = [
+        (
+            one.metric,
+            f"{tally.skipped[one.metric]:,}",
+            f"{one.units:,}",
+            _number(one.calls),
+            _number(one.tokens),
+            _usd(one.usd),
+        )
+        for one in costs
+    ]
+    title = "what would be scored, and what that costs on short samples"
+    return Fitting(("metric", "there already", "would be scored", "judge calls", "tokens", "USD"), rows, title=title)
+
+
+def _number(number: float | None) -> str:
+    return "?" if number is None else f"{number:,.0f}"
+
+
+def _usd(usd: float | None) -> str:
+    return "no price" if usd is None else usd_told(usd).removesuffix(" USD")

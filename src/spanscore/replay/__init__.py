@@ -1,0 +1,1 @@
+"""What has happened → scores: stored traces, decided on and named as they were live."""

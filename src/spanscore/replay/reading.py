@@ -1,0 +1,112 @@
+"""UnitReader: a stored trace → its units, and what is known of their scores. By the rules of spans that come over the wire."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
+from spanscore.dialects.translations.registry import Translator
+from spanscore.line.options import Options
+from spanscore.model.span import SpanData, Unit
+from spanscore.receivers.otlp.claims import WireClaims
+from spanscore.receivers.otlp.reading import stands_alone, unit_of
+from spanscore.receivers.otlp.spans import bounds_of
+from spanscore.receivers.scopes import Role
+from spanscore.replay.evaluated import EvaluatedUnit, EvaluatedUnits
+from spanscore.settings.serving import WireUnits
+from spanscore.sources.stored import StoredTrace
+from spanscore.units.traces import ClosedUnit, TraceTable
+
+__all__ = ["StoredUnit", "UnitReader"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUnit:
+    """A unit as a store has it.
+
+    Attributes:
+        unit: its root says what was decided.
+        dialect: that reads its root; empty where none does.
+        evaluated: what is known of its scores.
+        spans: its spans, still the bytes that came.
+    """
+
+    unit: Unit
+    dialect: str
+    evaluated: EvaluatedUnit
+    spans: Sequence[WireSpan]
+
+
+class UnitReader:
+    """Reads one trace after the other. One thread.
+
+    Args:
+        options: which spans are read, and how.
+        units: what a unit may hold.
+        known: of scores, beside what the traces themselves say.
+
+    Attributes:
+        translator: counts what each dialect has read.
+        mended: what was not as it should be → spans.
+        orphans: spans that may be of a unit whose root is not there.
+    """
+
+    def __init__(self, options: Options, units: WireUnits, known: EvaluatedUnits | None = None) -> None:
+        self.translator = Translator(options.translations)
+        self.mended: Counter[str] = Counter()
+        self.orphans = 0
+        self._claims = WireClaims(self.translator, listed=options.scopes, ignored=options.ignore_scopes)
+        self._known = known or EvaluatedUnits()
+        bounds = bounds_of(units)
+        self._table = TraceTable(
+            bounds, follows=self._claims.asks, stands_alone=lambda span: stands_alone(span, self.translator)
+        )
+        self._over_ns = bounds.orphan_wait_ns + bounds.quiet_ns + 1
+
+    def units(self, trace: StoredTrace) -> list[StoredUnit]:
+        """Return the units of a whole trace, in the order of their starts."""
+        known, table = EvaluatedUnits(), self._table
+        for span in trace.spans:
+            role = self._claims.role(span.origin)
+            if role is Role.OURS:
+                known.read(_read(span))
+            else:
+                mark = self._claims.mark(role)
+                table.add(span, claimed=mark is None or mark(span.raw, 0, len(span.raw)) is not None, now_ns=0)
+        closed = table.due(self._over_ns)
+        self.orphans += table.orphans
+        table.reset()
+        read = [unit for one in closed if (unit := self._unit(one, known)) is not None]
+        return sorted(read, key=lambda one: one.unit.spans[0].start_ns)
+
+    def _unit(self, closed: ClosedUnit, in_trace: EvaluatedUnits) -> StoredUnit | None:
+        if not self._claims.is_unit(closed.root):
+            return None
+        unit = unit_of(closed, self.translator, self.mended)
+        if unit is None or not unit.spans:
+            return None
+        evaluated = _joined(in_trace.of(closed.key), self._known.of(closed.key))
+        told = [replace(one, decided=evaluated.decided) if one is unit.root else one for one in unit.spans]
+        root = next(iter(_read(closed.root)), None)
+        dialect = None if root is None else self.translator.reads(root)
+        return StoredUnit(replace(unit, spans=tuple(told)), dialect or "", evaluated, closed.spans)
+
+
+def _joined(first: EvaluatedUnit | None, second: EvaluatedUnit | None) -> EvaluatedUnit:
+    joined = EvaluatedUnit()
+    for one in (second, first):
+        if one is not None:
+            joined.decided |= one.decided
+            joined.found |= one.found
+            for metric, scores in one.scores.items():
+                joined.scores[metric] = joined.scores.get(metric, {}) | scores
+    return joined
+
+
+def _read(span: WireSpan) -> list[SpanData]:
+    try:
+        return [span_data_of(span)]
+    except UnreadableRequest:
+        return []

@@ -1,0 +1,137 @@
+"""Replay: a store, read once → its units, at a pace, to a scorer; until its end, a limit, or Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from spanscore.receivers.stored import StoredUnits
+from spanscore.replay.journal import Journal
+from spanscore.replay.planning import UnitPlan, plan_of
+from spanscore.replay.reading import StoredUnit, UnitReader
+from spanscore.replay.tally import ReplayTally
+from spanscore.sources.stored import TraceStore, Unread
+
+__all__ = ["Replay", "ReplayBounds"]
+
+_MOST_UNDER_WAY: Final = 128
+"""Units at once: enough for 32 workers and what waits for them, far from what the queue refuses."""
+_LOOK_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayBounds:
+    """What of a store is scored, and how fast.
+
+    Attributes:
+        since_ns: units that began before are left alone.
+        until_ns: units that began then or later are.
+        per_second: units that are handed over; infinite = as fast as they are scored.
+        limit: units that some metric scores, at most; None = all.
+        again: whether those that have been scored are, too.
+    """
+
+    since_ns: float = 0
+    until_ns: float = inf
+    per_second: float = inf
+    limit: int | None = None
+    again: bool = False
+
+
+class Replay:
+    """One run over a store. The thread of its caller.
+
+    Args:
+        store: what is read.
+        reader: makes units of its traces.
+        door: the scorer's; its sampler decides.
+        bounds: what is scored.
+        journal: keeps what is scored; None = nothing does.
+        told: called after each trace, and while it waits.
+        clock: steady, in seconds; likewise ``sleep``.
+
+    Attributes:
+        tally: what came of it so far.
+    """
+
+    def __init__(
+        self,
+        store: TraceStore,
+        reader: UnitReader,
+        door: StoredUnits,
+        bounds: ReplayBounds,
+        *,
+        tally: ReplayTally,
+        journal: Journal | None = None,
+        told: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._door = door
+        self._bounds = bounds
+        self._journal = journal
+        self._told = told
+        self._clock = clock
+        self._sleep = sleep
+        self._next_s = -inf
+        self._chosen = 0
+        self.tally = tally
+
+    def look(self) -> None:
+        """Read the store and count, and score nothing."""
+        self._read(lambda stored, plan: None)
+
+    def score(self) -> None:
+        """Read the store and have its units scored; return when the last of them is. Ctrl-C ends it: what is there stays."""
+        self._read(self._hand_over)
+        self.wait()
+
+    def wait(self, most: int = 0) -> None:
+        """Wait until no more units than that are under way."""
+        while self._door.under_way > most:
+            self._told()
+            self._sleep(_LOOK_S)
+
+    def _read(self, take: Callable[[StoredUnit, UnitPlan], None]) -> None:
+        for trace in self._store.traces():
+            if isinstance(trace, Unread):
+                self.tally.could_not_read(trace)
+                continue
+            self.tally.traces += 1
+            for stored in self._reader.units(trace):
+                if not self._is_within(stored):
+                    self.tally.outside += 1
+                    continue
+                plan = plan_of(stored, self._door.metrics, self._door.decisions, again=self._bounds.again)
+                if plan.taken and self._chosen == self._bounds.limit:
+                    return
+                self._chosen += bool(plan.taken)
+                self.tally.read(stored, plan)
+                take(stored, plan)
+            self._told()
+
+    def _is_within(self, stored: StoredUnit) -> bool:
+        root = stored.unit.root
+        began_ns = (root or stored.unit.spans[0]).start_ns
+        return self._bounds.since_ns <= began_ns < self._bounds.until_ns
+
+    def _hand_over(self, stored: StoredUnit, plan: UnitPlan) -> None:
+        self.wait(_MOST_UNDER_WAY)
+        if plan.taken:
+            self._keep_pace()
+            if self._journal is not None:
+                self._journal.expect(stored.unit.key, stored.spans)
+        for unit in plan.units:
+            self._door.put(unit)
+
+    def _keep_pace(self) -> None:
+        now_s = self._clock()
+        if now_s < self._next_s:
+            self._told()
+            self._sleep(self._next_s - now_s)
+        self._next_s = max(now_s, self._next_s) + 1 / self._bounds.per_second

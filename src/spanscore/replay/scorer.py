@@ -1,0 +1,117 @@
+"""A configuration → the scorer of a replay: its metrics, rates and rules, and nothing of what belongs to live traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from opentelemetry._logs import NoOpLoggerProvider
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+
+from spanscore.errors import ConfigurationError
+from spanscore.line.configuration import Configuration, given_in, metrics_in, overridden
+from spanscore.line.options import Options
+from spanscore.protocols import Metric, Sink
+from spanscore.scorer import OnlineScorer
+from spanscore.settings.reading import read_settings
+from spanscore.settings.serving import WireUnits
+
+__all__ = ["ReplayScorer", "replay_scorer"]
+
+_NOT_LIVE: Final[Mapping[str, Any]] = {
+    "capture": False,
+    "capture_metrics": False,
+    "canary": None,
+    "feedback_sampling": None,
+    "budget": (),
+    "shadows": (),
+    "shadow_budget": (),
+    "session_metrics": (),
+    "queue": "memory",
+    "queue_size": 1_000,
+    "queue_bytes": 1_000_000_000,
+}
+"""Option → what it is here. A budget lowers the rates by the hour: those of the configuration decide, and ``--rate`` and
+``--limit`` bound what is spent. The queue has room for all that are under way, which are few: none is to be lost for it."""
+
+_EMITTING: Final[Mapping[str, Any]] = {"attach": ("evaluation_span",)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayScorer:
+    """What a replay scores with.
+
+    Attributes:
+        options: that are in force.
+        units: what a unit may hold.
+        notes: what of the configuration is not in force, a sentence each.
+    """
+
+    scorer: OnlineScorer
+    options: Options
+    units: WireUnits
+    notes: Sequence[str]
+
+
+def replay_scorer(
+    config: Path,
+    *,
+    emits: bool = False,
+    answers: Path | None = None,
+    sinks: Sequence[Sink] = (),
+    metrics: Sequence[Metric] | None = None,
+) -> ReplayScorer:
+    """Make it.
+
+    Args:
+        config: of the live scorer.
+        emits: whether evaluation spans leave, by its providers, and its own sinks are told; else nothing does.
+        answers: file where the judge's answers are kept, unless the configuration names one; None = none.
+        sinks: told of scores, beside.
+        metrics: those of the configuration that score units, made otherwise; None = they are made as it says.
+
+    Raises:
+        ConfigurationError: the configuration is wrong, or scores conversations alone.
+    """
+    read = read_settings(config, Configuration)
+    settings = read.settings
+    if answers is not None and settings.judge.cache in (None, "", "memory"):
+        judge = settings.judge.model_copy(update={"cache": str(answers)})
+        settings = settings.model_copy(update={"judge": judge})
+    with read.as_written.told():
+        given = {**given_in(settings), "spool": None, "elsewhere": None}  # else nobody's judge would be made here
+        made = metrics_in(settings, given) if metrics is None else {"metrics": metrics}
+        if not made["metrics"]:
+            raise ConfigurationError(f"{config} scores whole conversations alone, and these are not replayed")
+        own = _EMITTING if emits else _silent()
+        beside = {"sinks": [*(given["sinks"] if emits else ()), *sinks]}
+        arguments = {**made, **overridden(given, {**_NOT_LIVE, **own, **beside})}
+        scorer = OnlineScorer(**arguments)
+    options = Options.of(
+        {option.name: arguments[option.name] for option in fields(Options) if option.name in arguments}
+    )
+    return ReplayScorer(scorer, options, settings.units, [*_notes(given, made)])
+
+
+def _silent() -> Mapping[str, Any]:
+    """Return options by which nothing leaves the process, whatever the environment says of exporters."""
+    return {
+        "attach": (),
+        "trace_judges": False,
+        "tracer_provider": TracerProvider(),
+        "meter_provider": NoOpMeterProvider(),
+        "logger_provider": NoOpLoggerProvider(),
+    }
+
+
+def _notes(given: Mapping[str, Any], made: Mapping[str, Any]) -> Any:
+    if given["budget"]:
+        yield "judge.budget bounds live traffic and no replay: --dry-run tells what it costs, --limit and --rate bound it"
+    if made.get("session_metrics"):
+        named = ", ".join(metric.name for metric in made["session_metrics"])
+        yield f"conversations are not replayed: {named} scores none"
+    if made.get("shadows"):
+        yield "second judges are not asked"

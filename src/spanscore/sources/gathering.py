@@ -1,0 +1,93 @@
+"""GatheredTraces: spans in any order → whole traces, in bounded memory.
+
+What is more than the bound goes to files of a temporary folder, by a hash of its trace: each of these is small enough to be
+read as a whole. They hold what the spans hold, for their owner alone, and are removed at the end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from spanscore.codec.wire import WireSpan, request_of, taken_apart
+from spanscore.sources.stored import StoredTrace
+
+__all__ = ["GatheredTraces"]
+
+_MOST_BYTES: Final = 64_000_000
+"""Of spans in memory; with what Python takes beside them some 100 MB."""
+_PARTS: Final = 256
+_SPAN_BYTES: Final = 400
+"""What a span takes beside its own bytes."""
+_LENGTH: Final = Struct(">Q")
+
+
+class GatheredTraces:
+    """Spans by trace. A context manager: at its end nothing is left on the disk.
+
+    Args:
+        most_bytes: of spans that are kept in memory.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._spans: dict[bytes, list[WireSpan]] = {}
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> GatheredTraces:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what is on the disk."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def add(self, spans: Iterable[WireSpan]) -> None:
+        """Take spans in."""
+        for span in spans:
+            self._spans.setdefault(span.trace_id, []).append(span)
+            self._bytes += len(span.raw) + _SPAN_BYTES
+        if self._bytes > self._most_bytes:
+            self._put_away()
+
+    def traces(self) -> Iterator[StoredTrace]:
+        """Yield each trace once, in the order of their first spans; where some are on the disk, of those of one file."""
+        if self._folder is None:
+            yield from _each(self._spans)
+            return
+        self._put_away()
+        for file in sorted(Path(self._folder.name).iterdir()):
+            spans: dict[bytes, list[WireSpan]] = {}
+            for span in _read(file):
+                spans.setdefault(span.trace_id, []).append(span)
+            file.unlink()
+            yield from _each(spans)
+
+    def _put_away(self) -> None:
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="spanscore-replay-")  # of mode 0700
+        parts: dict[int, list[WireSpan]] = defaultdict(list)
+        for trace_id, spans in self._spans.items():
+            parts[hash(trace_id) % _PARTS] += spans
+        for part, spans in parts.items():
+            request = request_of((span.origin, span.raw) for span in spans)
+            with (Path(self._folder.name) / f"{part:03}").open("ab") as file:
+                file.write(_LENGTH.pack(len(request)) + request)
+        self._spans, self._bytes = {}, 0
+
+
+def _each(spans: dict[bytes, list[WireSpan]]) -> Iterator[StoredTrace]:
+    for trace_id in [*spans]:
+        yield StoredTrace(trace_id, spans.pop(trace_id))
+
+
+def _read(file: Path) -> Iterator[WireSpan]:
+    with file.open("rb") as opened:
+        while length := opened.read(_LENGTH.size):
+            yield from taken_apart(opened.read(_LENGTH.unpack(length)[0])).spans

@@ -1,0 +1,138 @@
+"""``spanscore collect``: from the spans of a demo to cases that ``spanscore score`` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanscore import semconv
+from spanscore.cli.main import app
+from spanscore.errors import ConfigurationError
+
+
+def ran(*arguments: Any) -> Any:
+    return CliRunner().invoke(app(), [*map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("demo") / "spans.jsonl"
+    assert ran("demo", "--requests", 60, "--out", file).exit_code == 0
+    return file
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_the_failing_units_are_cases_that_fail_again(spans: Path, tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+
+    told = ran("collect", spans, "--when", "faithfulness<0.5", "--out", cases)
+
+    assert told.exit_code == 0, told.output
+    found = lines(cases)
+    assert f"{len(found)} cases are in" in told.stdout
+    assert all(one["scores"]["faithfulness"]["value"] < 0.5 and one["retrieved_contexts"] for one in found)
+    again = json.loads(ran("score", cases, "-m", "faithfulness", "--json").stdout)
+    assert again["metrics"]["faithfulness"]["mean"] < 0.5
+
+
+def test_a_case_says_where_it_is_from_and_how_probable_its_scores_were(spans: Path, tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+    ran("collect", spans, "--when", "faithfulness>=0", "--out", cases)
+
+    (first, *_) = lines(cases)
+    assert first["id"] == f"{first['trace_id']}-{first['span_id']}"
+    assert 0.0 < first["probability"] <= 1.0
+    assert {"value", "label", "series", "probability"} == first["scores"]["faithfulness"].keys()
+
+
+def test_the_file_is_its_owners_alone(spans: Path, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        ran("collect", spans, "--out", tmp_path / "cases.jsonl")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "cases.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_redactor_runs_before_anything_is_written(spans: Path, tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+
+    told = ran("collect", spans, "--redactor", "tests.cli.test_collect:without_ferries", "--out", cases)
+
+    assert told.exit_code == 0, told.output
+    assert "[boat]" in cases.read_text()
+    assert "ferry" not in cases.read_text()
+
+
+def failing(text: str) -> str:
+    """Raise, as a redactor with a fault does."""
+    raise ValueError(text)
+
+
+def test_nothing_is_written_where_the_redactor_fails(spans: Path, tmp_path: Path) -> None:
+    refused = ran("collect", spans, "--redactor", "tests.cli.test_collect:failing", "--out", tmp_path / "cases.jsonl")
+
+    assert "the redactor raised ValueError" in str(refused.exception)
+    assert not (tmp_path / "cases.jsonl").exists()
+
+
+def without_ferries(text: str) -> str:
+    """Return a text that names no ferry."""
+    return text.replace("ferry", "[boat]").replace("Ferry", "[boat]")
+
+
+def test_the_counts_are_there_as_json(spans: Path, tmp_path: Path) -> None:
+    told = ran("collect", spans, "--sample", 10, "--out", tmp_path / "cases.jsonl", "--json")
+
+    counts = json.loads(told.stdout)
+    assert counts["units"] == 60
+    assert counts["cases"] <= 10
+    assert "faithfulness" in counts["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [("truth<0.5", "none with a score of truth; there are scores of"), ("faithfulness<0", "of none of them does")],
+)
+def test_where_there_is_no_case_the_reason_is_told_and_nothing_written(
+    spans: Path, tmp_path: Path, when: str, told: str
+) -> None:
+    refused = ran("collect", spans, "--when", when, "--out", tmp_path / "cases.jsonl")
+
+    assert isinstance(refused.exception, ConfigurationError)
+    assert told in str(refused.exception)
+    assert not (tmp_path / "cases.jsonl").exists()
+
+
+def test_spans_without_content_are_told_to_be(spans: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.jsonl"
+    bare.write_text("".join(f"{json.dumps(_without_content(json.loads(line)))}\n" for line in spans.open()))
+
+    refused = ran("collect", bare, "--out", tmp_path / "cases.jsonl")
+
+    assert "60 units, none with content: capture_content was off" in str(refused.exception)
+
+
+def _without_content(request: dict[str, Any]) -> dict[str, Any]:
+    for resource in request["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                kept = [one for one in span["attributes"] if not semconv.is_content(one["key"])]
+                span["attributes"] = kept
+    return request
+
+
+def test_a_file_of_other_lines_holds_no_units(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    file.write_text('{"user_input": "When?"}\n')
+
+    assert "holds no units" in str(ran("collect", file, "--out", tmp_path / "x.jsonl").exception)

@@ -1,0 +1,94 @@
+"""A real Jaeger keeps what a replay needs: by its OTLP API to the last digit, by that of its page but for what is told."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.replay.live_runs import SERVICE, UNITS, LiveRuns, replayed, scored_in
+from tests.servers.jaeger import Jaeger
+
+from spanscore.dialects.genai import GenAIDialect
+from spanscore.model.span import UnitKey
+from spanscore.replay.journal import Journal
+from spanscore.replay.reading import StoredUnit, UnitReader
+from spanscore.replay.scorer import replay_scorer
+from spanscore.sources.asking import StoreClient
+from spanscore.sources.jaeger import JaegerStore
+from spanscore.sources.stored import StoredTrace
+
+pytestmark = pytest.mark.server
+
+A_DAY_S = 86_400.0
+MOST_LOST_NS = 2_000
+"""Start and duration are whole microseconds there."""
+
+
+@pytest.fixture(scope="module")
+def filled(jaeger: Jaeger, live: LiveRuns) -> Jaeger:
+    """A Jaeger that has the runs, and none of their scores."""
+    for line in live.lines(scores=False):
+        headers = {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(jaeger.traces_endpoint, line.encode(), headers)).close()
+    jaeger.search(SERVICE, {}, lambda traces: len(traces) == UNITS)
+    return jaeger
+
+
+def units_by(api: Jaeger, config: Path, *, otlp: bool) -> Mapping[UnitKey, StoredUnit]:
+    """Return the units that an API gives."""
+    made = replay_scorer(config, emits=False)
+    now_s = time.time()
+    store = JaegerStore(StoreClient(api.url), {"service": SERVICE}, now_s - A_DAY_S, now_s + 60, otlp=otlp)
+    reader = UnitReader(made.options, made.units)
+    traces = [one for one in store.traces() if isinstance(one, StoredTrace)]
+    made.scorer.shutdown(0)
+    return {unit.unit.key: unit for trace in traces for unit in reader.units(trace)}
+
+
+def test_by_its_otlp_api_all_is_as_it_was_live(filled: Jaeger, config: Path, live: LiveRuns, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    told = replayed(config, f"jaeger:{filled.url}?service={SERVICE}", "--out", str(out))
+
+    assert (told["units"], told["unread"], told["lost"]) == (UNITS, 0, [])
+    assert scored_in(Journal.spans(out / "scores.jsonl")) == live.scored
+
+
+def test_by_the_api_of_its_page_units_are_the_same_but_for_nanoseconds(filled: Jaeger, config: Path) -> None:
+    by_otlp, by_page = (units_by(filled, config, otlp=otlp) for otlp in (True, False))
+
+    assert by_otlp.keys() == by_page.keys()
+    assert [told(by_page[key]) for key in by_otlp] == [told(by_otlp[key]) for key in by_otlp]
+    assert max(abs(lasted_ns(by_page[key]) - lasted_ns(by_otlp[key])) for key in by_otlp) <= MOST_LOST_NS
+
+
+def told(stored: StoredUnit) -> Any:
+    """Return what is read of a unit, but for its duration: its facts and its samples."""
+    facts = stored.unit.facts()._replace(duration_ns=None)
+    return facts, GenAIDialect().samples(stored.unit), stored.dialect, len(stored.unit.spans)
+
+
+def lasted_ns(stored: StoredUnit) -> int:
+    return stored.unit.facts().duration_ns or 0
+
+
+def test_what_was_emitted_is_not_scored_by_a_second_replay(
+    filled: Jaeger, config: Path, live: LiveRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", filled.traces_endpoint)
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    source = f"jaeger:{filled.url}?service={SERVICE}"
+
+    first = replayed(config, source, "--emit")
+    second = replayed(config, source, "--emit")
+
+    assert (sum(first["taken"].values()), sum(second["taken"].values())) == (len(live.scored), 0)
+    assert sum(second["skipped"].values()) == second["decisions"]["told"] == len(live.scored)
+    evaluated = filled.search(SERVICE, {"gen_ai.operation.name": "evaluation"}, bool)
+    spans = [span for trace in evaluated for span in trace["spans"] if span["operationName"].startswith("evaluation")]
+    assert {int(span["spanID"], 16) for span in spans} == {scored["span_id"] for scored in live.scored.values()}
+    assert len(spans) == len(live.scored)

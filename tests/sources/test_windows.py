@@ -1,0 +1,66 @@
+"""Stretches of time: every trace is listed once, however many there are, of a store that lists so many at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanscore import ConfigurationError
+from spanscore.sources.asking import Unanswered
+from spanscore.sources.stored import Unread
+from spanscore.sources.windows import listed
+
+A_DAY_S = 86_400.0
+TIMES = st.lists(st.integers(0, int(A_DAY_S) - 1), max_size=60, unique=True)
+
+
+class Listing:
+    """A store that lists ten at most, the latest."""
+
+    def __init__(self, times: Sequence[float], failing: Sequence[int] = ()) -> None:
+        self._times, self._failing, self.asked = sorted(times), failing, 0
+
+    def __call__(self, start_s: float, end_s: float) -> Sequence[bytes]:
+        self.asked += 1
+        if self.asked in self._failing:
+            raise Unanswered("it answers 500")
+        found = [str(time_s).encode() for time_s in self._times if start_s <= time_s < end_s]
+        return found[-10:]
+
+
+@given(TIMES)
+def test_each_trace_is_listed_once_in_the_order_of_time(times: list[int]) -> None:
+    found = list(listed(0, A_DAY_S, Listing(times), limit=10))
+
+    assert sorted(found, key=str) == sorted((str(one).encode() for one in times), key=str)
+
+
+def test_a_quiet_week_takes_few_questions() -> None:
+    store = Listing([])
+
+    assert list(listed(0, 7 * A_DAY_S, store, limit=10)) == []
+    assert store.asked < 12
+
+
+def test_more_than_it_lists_within_a_second_is_told() -> None:
+    found = list(listed(0, 10.0, Listing([5 + n / 100 for n in range(20)]), limit=10))
+
+    unread = [one for one in found if isinstance(one, Unread)]
+    assert [one.because for one in unread] == ["it lists 10 at most"]
+    assert len(found) == 11
+
+
+def test_a_stretch_without_an_answer_is_named_and_the_others_go_on() -> None:
+    found = list(listed(0, 3 * 3_600.0, Listing([100, 4_000, 10_000], failing=[2]), limit=4))
+
+    assert [one for one in found if not isinstance(one, Unread)] == [b"100", b"10000"]
+    (unread,) = (one for one in found if isinstance(one, Unread))
+    assert unread == Unread("the traces from 1970-01-01T01:00:00Z to 1970-01-01T02:00:00Z", "it answers 500")
+
+
+def test_where_nobody_answers_at_all_that_is_raised() -> None:
+    with pytest.raises(ConfigurationError, match="no store lists its traces there: it answers 500"):
+        list(listed(0, A_DAY_S, Listing([], failing=[1]), limit=10))
