@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from spanscore.codec.text import wire_value
 from spanscore.errors import ConfigurationError, writing
 from spanscore.model.score import Label, Outcome, Score
+from spanscore.runtime.whole_file import whole_file
 
 __all__ = ["COLUMNS", "Row", "RowFile", "read_rows", "row_key", "write_rows"]
 
@@ -163,16 +163,10 @@ def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = No
     """
     file = Path(path)
     form = _format(file, ending)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.part")
-    with writing(path):
-        try:
-            with unfinished.open("w", encoding="utf-8", newline="") as stream:
-                write = form.writer(stream, opening=True)
-                for row in rows:
-                    write(row)
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
+    with writing(path), whole_file(file) as stream:
+        write = form.writer(stream, opening=True)
+        for row in rows:
+            write(row)
 
 
 class RowFile:

@@ -5,11 +5,12 @@ from spanscore.testing.builders import a_score, a_span, a_unit
 from spanscore.testing.clock import ManualClock
 from spanscore.testing.contracts.dialect import DialectContract
 from spanscore.testing.contracts.judge import JudgeContract
-from spanscore.testing.contracts.queue import QueueContract
+from spanscore.testing.contracts.queue import QueueContract, SharedQueueContract
 from spanscore.testing.contracts.receiver import ReceiverContract
 from spanscore.testing.contracts.sink import SinkContract
 from spanscore.testing.contracts.translation import TranslationContract
 from spanscore.testing.doubles import ScriptedEmbeddings, ScriptedJudge
+from spanscore.testing.quality import assert_quality
 from spanscore.testing.sinks import MemorySink
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "ReceiverContract",
     "ScriptedEmbeddings",
     "ScriptedJudge",
+    "SharedQueueContract",
     "SinkContract",
     "TranslationContract",
     "a_score",
     "a_span",
     "a_unit",
+    "assert_quality",
     "build_metric",
 ]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import inf
 
 from spanscore.model.job import Job
 from spanscore.model.sample import Samples, SingleTurnSample
-from spanscore.protocols import Queue
-from spanscore.testing.builders import a_span, a_unit
+from spanscore.protocols import Queue, SharedQueue
+from spanscore.testing.builders import a_score, a_span, a_unit
 
-__all__ = ["QueueContract"]
+__all__ = ["QueueContract", "SharedQueueContract"]
 
 _HUGE = 1 << 40
 """Bytes: more than any queue may hold."""
@@ -69,7 +71,7 @@ class QueueContract:
         """No job is lost, none is scored twice, and none waits behind later ones."""
         jobs = [a_job(number) for number in range(3)]
 
-        assert asyncio.run(self._through(self.make(), *jobs)) == jobs
+        assert _as_put(*asyncio.run(self._through(self.make(), *jobs))) == jobs
 
     def test_a_worker_waits_for_its_job(self) -> None:
         """An empty queue gives nothing, and wakes whoever waits once there is something."""
@@ -80,7 +82,7 @@ class QueueContract:
             await _turns()
             early = worker.done()
             self._put(queue, job)
-            return early, await self._soon(worker)
+            return early, _as_put(await self._soon(worker))[0]
 
         assert asyncio.run(waits()) == (False, job)
 
@@ -98,7 +100,7 @@ class QueueContract:
             await asyncio.wait({second})
             return await self._soon(third)
 
-        assert asyncio.run(given()) == job
+        assert _as_put(asyncio.run(given())) == [job]
 
     def test_places_are_taken_on_another_thread_than_the_loops(self) -> None:
         """``reserve`` is the span thread's."""
@@ -120,7 +122,8 @@ class QueueContract:
             await self._soon(queue.get())
             return [queue.close(), queue.close()]
 
-        assert asyncio.run(closed()) == [jobs[1:], []], "close is to return what was not taken, in order, once"
+        left, again = asyncio.run(closed())
+        assert (_as_put(*left), again) == (jobs[1:], []), "close is to return what was not taken, in order, once"
         assert len(queue) == 1, "close is to free the places of what it returns, and no other"
 
     def test_after_a_fork_it_is_as_new(self) -> None:
@@ -136,7 +139,7 @@ class QueueContract:
         queue.reset()
 
         assert len(queue) == 0, "reset is to free every place"
-        assert asyncio.run(self._through(queue, job)) == [job], "reset is to forget the jobs"
+        assert _as_put(*asyncio.run(self._through(queue, job))) == [job], "reset is to forget the jobs"
 
     def _full(self) -> Queue:
         queue = self.make()
@@ -158,6 +161,61 @@ class QueueContract:
             return await asyncio.wait_for(job, self.patience_s)
         except TimeoutError:
             raise AssertionError("a job that is in the queue did not reach the worker who waits") from None
+
+
+class SharedQueueContract(QueueContract):
+    """Likewise of a queue whose jobs others may have."""
+
+    def test_it_is_a_shared_queue(self) -> None:
+        """It has what a scorer calls beside what it calls of every queue."""
+        assert isinstance(self.make(), SharedQueue)
+
+    def test_each_job_that_is_put_is_told_of_once(self) -> None:
+        """The scorer goes on to the next one then; and a unit whose job does not come out here ends."""
+        queue, told = self._shared(), list[Job]()
+
+        async def put() -> None:
+            queue.listen(lambda job, outcome, reason: told.append(job))
+            for number in range(3):
+                self._put(queue, a_job(number))
+            await self._until(lambda: len(told) >= 3)  # noqa: PLR2004  (as many as were put)
+
+        asyncio.run(put())
+        assert [job.samples.single and job.samples.single.user_input for job in told] == [
+            f"question {n}" for n in range(3)
+        ]
+
+    def test_scores_are_told_to_be_kept_before_they_are_emitted(self) -> None:
+        """Else they would be emitted never, or by two processes."""
+        queue, kept = self._shared(), list[bool]()
+
+        async def keep() -> None:
+            (job,) = await self._through(queue, a_job(1))
+            queue.keep(job, [a_score(1.0)], kept.append)
+            await self._until(lambda: kept != [])
+            queue.ack(job)
+            queue.emitted([job.unit])
+
+        asyncio.run(keep())
+        assert kept == [True], "what nobody else can have is to be kept"
+
+    def _shared(self) -> SharedQueue:
+        queue = self.make()
+        assert isinstance(queue, SharedQueue)
+        return queue
+
+    async def _until(self, it_is: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(self.patience_s):
+                while not it_is():  # noqa: ASYNC110  (what is asked for comes by a callback of the queue's)
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            raise AssertionError("it was not told") from None
+
+
+def _as_put(*jobs: Job) -> list[Job]:
+    """Return jobs as they were put: one that another process may have has come a long way."""
+    return [replace(job, taken_s=None, held_until_s=-inf, handed_over=False, scored=()) for job in jobs]
 
 
 def a_job(number: int) -> Job:

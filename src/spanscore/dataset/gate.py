@@ -1,0 +1,284 @@
+"""The gate of a data set: how far the quality of each metric may fall against a baseline, and how low it may be.
+
+Cases are compared with themselves: the spread between cases cancels out of the difference. A drop whose 95 % interval holds 0
+is noise, and said to be; one beyond it that is larger than allowed fails. What could not be judged is no drop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any, Final, TypeAlias
+
+from spanscore.dataset.result import Result
+from spanscore.dataset.rows import Row
+from spanscore.errors import ConfigurationError
+from spanscore.model.score import Outcome
+from spanscore.monitoring.comparison import JudgeComparison, pair
+from spanscore.monitoring.estimates import MeanInterval
+
+__all__ = ["CaseChange", "GateResult", "MetricGate", "QualityBounds", "checked"]
+
+MAX_UNSCORED: Final = 0.05
+_SAME: Final = 1e-9
+"""Differences of quality that are rounding."""
+_Cases: TypeAlias = dict[tuple[str, str], Row]
+"""Case and metric → row."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityBounds:
+    """What must hold.
+
+    Attributes:
+        baseline: rows of the run to compare with; None = none.
+        max_drop: metric → how far its mean quality may fall, [0, 1].
+        least: metric → the lowest mean quality, [0, 1].
+        max_unscored: share of a metric's cases that may have no score as their evaluation failed, [0, 1].
+    """
+
+    baseline: Sequence[Row] | None = None
+    max_drop: Mapping[str, float] = field(default_factory=dict)
+    least: Mapping[str, float] = field(default_factory=dict)
+    max_unscored: float = MAX_UNSCORED
+
+    def refuse_unknown(self, metrics: Collection[str]) -> None:
+        """Refuse bounds that would hold nothing.
+
+        Raises:
+            ConfigurationError: one names no metric of these, or there is nothing to fall from.
+        """
+        for option, bounds in (("--max-drop", self.max_drop), ("--min", self.least)):
+            if unknown := sorted(bounds.keys() - {*metrics}):
+                raise ConfigurationError(
+                    f"{option} names {unknown[0]!r}, which is not scored; the metrics are {', '.join(metrics)}"
+                )
+        if self.max_drop and self.baseline is None:
+            raise ConfigurationError("--max-drop needs a baseline to fall from: --baseline base.jsonl")
+
+    def refuse_cases(self, ids: Sequence[str | int | None]) -> None:
+        """Refuse cases that cannot be told apart, or of which none is in the baseline, before they are scored.
+
+        Raises:
+            ConfigurationError: they cannot be compared.
+        """
+        known = [row.id for row in self.baseline or ()]
+        if not known or None in ids or None in known:  # there is none, or lines tell them apart
+            return
+        twice = next((case for case, times in Counter(ids).items() if times > 1), None)
+        if twice is not None:
+            raise ConfigurationError(_twice(str(twice)))
+        if not {*map(str, ids)} & {*map(str, known)}:
+            raise ConfigurationError(_no_overlap(str(known[0]), str(ids[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """One case of which a metric's quality has changed.
+
+    Attributes:
+        case: its id, or its line.
+        before: quality, [0, 1].
+        after: likewise.
+        explanation: the judge's words now; may quote the sample.
+    """
+
+    case: str
+    metric: str
+    before: float
+    after: float
+    explanation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricGate:
+    """One metric at the gate.
+
+    Attributes:
+        quality: mean now, [0, 1]; None where nothing was scored.
+        before: that of the same cases in the baseline; None without one.
+        change: mean of now − before over the cases in both, with its 95 % interval; None without such cases.
+        cases: that are in both, with a score.
+        unscored: share of its cases whose evaluation failed.
+        failed: what does not hold, a sentence each; empty = it passes.
+        notes: what must be known of it beside that.
+        incomplete: whether too many have no score for it to be told.
+        series_changed: whether the baseline is of another version of the metric or another judge.
+    """
+
+    metric: str
+    quality: float | None
+    before: float | None = None
+    change: MeanInterval | None = None
+    cases: int = 0
+    unscored: float = 0.0
+    failed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    incomplete: bool = False
+    series_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What came of a run at the gate.
+
+    Attributes:
+        metrics: in the run's order.
+        changes: cases whose quality fell, the largest fall first, and behind them those that rose.
+        not_in_baseline: scored cases of this run that have no score there; ``not_in_run``: the other way round.
+    """
+
+    metrics: tuple[MetricGate, ...]
+    changes: tuple[CaseChange, ...] = ()
+    not_in_baseline: int = 0
+    not_in_run: int = 0
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether too many cases of some metric have no score."""
+        return any(one.incomplete for one in self.metrics)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything holds, as far as it could be judged."""
+        return not any(one.failed for one in self.metrics)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values, for another program."""
+        metrics = {one.metric: _plain(one) for one in self.metrics}
+        changes = [asdict(change) for change in self.changes]
+        alone = {"not_in_baseline": self.not_in_baseline, "not_in_run": self.not_in_run}
+        return {"passed": self.passed, "incomplete": self.incomplete, **alone, "metrics": metrics, "changes": changes}
+
+
+def _plain(one: MetricGate) -> dict[str, Any]:
+    return {**asdict(one), "change": None if one.change is None else one.change._asdict()}
+
+
+def checked(gate: QualityBounds, result: Result) -> GateResult:
+    """Hold a run against a gate.
+
+    Raises:
+        ConfigurationError: the gate names a metric that was not scored, or no case of the run is in the baseline.
+    """
+    gate.refuse_unknown(result.scales)
+    known, now = _compared(gate.baseline, result.rows)
+    pairs = [(row, known[place]) for place, row in now.items() if place in known]
+    of_each = {metric: [both for both in pairs if both[0].metric == metric] for metric in result.scales}
+    return GateResult(
+        tuple(_of_metric(metric, gate, result, own) for metric, own in of_each.items()),
+        _changed(pairs),
+        *_alone(now, known),
+    )
+
+
+def _compared(baseline: Sequence[Row] | None, rows: Sequence[Row]) -> tuple[_Cases, _Cases]:
+    """Return the scored cases of the baseline, and of the run; neither where there is nothing to compare with."""
+    if baseline is None:
+        return {}, {}
+    by_line = any(row.id is None for row in (*rows, *baseline))
+    known, now = _scored(baseline, by_line), _scored(rows, by_line)
+    if not known.keys() & now.keys():
+        raise ConfigurationError(_no_overlap(*(next((case for case, _ in cases), "none") for cases in (known, now))))
+    return known, now
+
+
+def _changed(pairs: Iterable[tuple[Row, Row]]) -> tuple[CaseChange, ...]:
+    changes = [_change(row, old) for row, old in pairs if abs(_quality(row) - _quality(old)) > _SAME]
+    return tuple(sorted(changes, key=lambda change: (change.after - change.before, change.metric, change.case)))
+
+
+def _alone(now: Iterable[tuple[str, str]], known: Iterable[tuple[str, str]]) -> tuple[int, int]:
+    """Return how many cases are in the first alone, and in the second."""
+    here, there = ({case for case, _ in of} for of in (now, known))
+    return len(here - there), len(there - here)
+
+
+def _of_metric(metric: str, gate: QualityBounds, result: Result, pairs: Sequence[tuple[Row, Row]]) -> MetricGate:
+    """Return how one metric stands; ``pairs`` are its rows, each with that of the same case in the baseline."""
+    summary = result.summary(metric)
+    unscored = summary.failed / summary.rows if summary.rows else 0.0
+    gap = sum((pair(_quality(old), _quality(row), None) for row, old in pairs), JudgeComparison()).gap
+    fall = _Change(gate.max_drop.get(metric), gap)
+    is_known = summary.quality is not None or metric not in gate.least
+    return MetricGate(
+        metric=metric,
+        quality=summary.quality,
+        before=fmean(_quality(old) for _, old in pairs) if pairs else None,
+        change=gap,
+        cases=len(pairs),
+        unscored=unscored,
+        failed=(*fall.failed, *_too_low(summary.quality, gate.least.get(metric, 0.0))),
+        notes=fall.notes,
+        incomplete=unscored > gate.max_unscored or not is_known or (metric in gate.max_drop and not pairs),
+        series_changed=any(row.series != old.series for row, old in pairs),
+    )
+
+
+def _too_low(quality: float | None, least: float) -> tuple[str, ...]:
+    low = quality is not None and quality < least - _SAME
+    return (f"mean quality {quality:.3f} is below {least:g}",) if low else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    allowed: float | None
+    gap: MeanInterval | None
+
+    @property
+    def _is_large(self) -> bool:
+        return self.allowed is not None and self.gap is not None and -self.gap.mean > self.allowed + _SAME
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Say that it fell by more than is allowed, and by more than noise."""
+        if not self._is_large or self.gap is None or self.gap.high >= 0.0:
+            return ()
+        return (f"fell by {_told(self.gap)}; allowed is {self.allowed:g}",)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say that what looks like a drop is inside the noise."""
+        if not self._is_large or self.gap is None or self.gap.high < 0.0:
+            return ()
+        return (f"the drop of {_told(self.gap)} is inside the noise: the interval holds 0; more cases would tell",)
+
+
+def _told(gap: MeanInterval) -> str:
+    low, high = sorted((-gap.low, -gap.high))
+    return f"{-gap.mean:.3f} (95 %: {low:.3f} to {high:.3f})"
+
+
+def _scored(rows: Iterable[Row], by_line: bool) -> _Cases:
+    """Return (case, metric) → the row, of those with a quality that the configured judge gave."""
+    own = [row for row in rows if row.outcome is Outcome.SCORED and row.quality is not None and row.stratum is None]
+    twice = [case for case, times in Counter((_case(row, by_line), row.metric) for row in own).items() if times > 1]
+    if twice and not by_line:
+        raise ConfigurationError(_twice(twice[0][0]))
+    return {(_case(row, by_line), row.metric): row for row in own}
+
+
+def _case(row: Row, by_line: bool) -> str:
+    return f"line {row.line}" if by_line or row.id is None else str(row.id)
+
+
+def _quality(row: Row) -> float:
+    return row.quality or 0.0  # only of rows that have one
+
+
+def _change(row: Row, old: Row) -> CaseChange:
+    case = f"line {row.line}" if row.id is None else str(row.id)
+    return CaseChange(case, row.metric, _quality(old), _quality(row), row.explanation)
+
+
+def _twice(case: str) -> str:
+    return f"several cases have the id {case!r}; each needs one of its own"
+
+
+def _no_overlap(theirs: str, ours: str) -> str:
+    return (
+        f"no case of this run is in the baseline, whose first is {theirs!r} and here it is {ours!r}: cases are told apart by "
+        "their id, or by their line; --update-baseline begins a new one"
+    )

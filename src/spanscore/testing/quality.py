@@ -1,0 +1,76 @@
+"""``assert_quality``: a test of one's own that fails where answers are not good enough, and shows the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from spanscore.dataset import Result, Row, evaluate_sync
+from spanscore.dataset.gate import MAX_UNSCORED, GateResult, QualityBounds, checked
+from spanscore.dataset.rows import read_rows
+from spanscore.errors import ConfigurationError
+from spanscore.protocols import Metric
+
+__all__ = ["assert_quality"]
+
+_WORST: Final = 3
+"""Cases of a metric that a failure shows."""
+
+
+def assert_quality(
+    samples: Iterable[Any] | str | Path,
+    metrics: Sequence[Metric | str],
+    *,
+    least: Mapping[str, float] | None = None,
+    baseline: str | Path | None = None,
+    max_drop: Mapping[str, float] | None = None,
+    max_unscored: float = MAX_UNSCORED,
+) -> Result:
+    """Score samples, and fail where they are not good enough: ``spanscore score --min … --max-drop …``, as a test.
+
+    Args:
+        samples: samples, records (dicts), or a file of them.
+        metrics: metrics, or names, which the offline judge scores.
+        least: metric → the lowest mean quality, [0, 1].
+        baseline: rows of an earlier run, as ``Result.to_jsonl`` or ``spanscore score --out`` writes them.
+        max_drop: metric → how far the mean quality of the same cases may fall, [0, 1]; a drop inside the noise does not fail.
+        max_unscored: share of cases whose evaluation may fail.
+
+    Raises:
+        AssertionError: something does not hold, or too many cases have no score; the message shows the worst cases.
+        ConfigurationError: nothing is asked, a bound names no metric, or there is no such baseline.
+    """
+    if not least and not max_drop:
+        raise ConfigurationError("assert_quality needs something to hold: least={...}, or baseline= and max_drop={...}")
+    rows = None if baseline is None else _rows(Path(baseline))
+    gate = QualityBounds(rows, max_drop or {}, least or {}, max_unscored)
+    result = evaluate_sync(samples, metrics)
+    held = checked(gate, result)
+    if not held.passed or held.incomplete:
+        raise AssertionError("\n".join(_told(held, result)))
+    return result
+
+
+def _rows(path: Path) -> list[Row]:
+    rows = list(read_rows(path))
+    if not rows:
+        raise ConfigurationError(f"{path} holds no rows to compare with; Result.to_jsonl writes them")
+    return rows
+
+
+def _told(held: GateResult, result: Result) -> Iterable[str]:
+    for one in held.metrics:
+        if not one.failed and not one.incomplete:
+            continue
+        lacks = [f"{one.unscored:.0%} of the cases have no score, as their evaluation failed"] * one.incomplete
+        yield f"{one.metric}: {'; '.join([*one.failed, *lacks])}"
+        rows = [row for row in result.rows if row.metric == one.metric]
+        worst = sorted(rows, key=lambda row: -1.0 if row.quality is None else row.quality)[:_WORST]
+        yield from (f"  {_case(row)}" for row in worst)
+
+
+def _case(row: Row) -> str:
+    name = f"line {row.line}" if row.id is None else str(row.id)
+    shown = row.outcome.value if row.value is None else f"{row.value:.2f}"
+    return ": ".join(filter(None, [name, shown, row.explanation or row.reason]))
