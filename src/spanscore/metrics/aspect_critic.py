@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, direction_wanted, evidence_of
 from spanscore.metrics.kit.step import OwnPrompts, Step, Verdict
 from spanscore.metrics.kit.votes import cast_ballots, majority, odd
@@ -60,6 +61,8 @@ class AspectCritic(GradedMetric):
         strictness: number of votes; an even one becomes the next odd.
         direction: ``"higher"`` when 1 is good, ``"lower"`` when 0 is.
         pass_at: lowest quality that passes; 1 when None.
+        applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
+            does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"critique": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
 
     Example:
@@ -80,13 +83,15 @@ class AspectCritic(GradedMetric):
         strictness: int = 1,
         direction: Direction = "higher",
         pass_at: float | None = None,
+        applies_when: str | None = None,
         prompts: OwnPrompts | None = None,
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
             raise ConfigurationError(f"{name}: definition is empty; say in one sentence what must hold")
         self.definition = definition.strip()
         instruction = _INSTRUCTION.format(definition=self.definition)
-        self.questions = (Step(name="critique", instruction=instruction, output=Critique),)
+        condition = checked_condition(name, applies_when)
+        self.questions = (Step("critique", instruction, Critique, applies_when=condition),)
         self.scale = replace(BINARY, direction=direction_wanted(name, direction))
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
 from spanscore.metrics.kit.base import Finding
+from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import (
     Bounds,
     GradedMetric,
@@ -96,6 +97,8 @@ class Rubrics(GradedMetric):
         strictness: number of votes; an even one becomes the next odd.
         range: lowest and highest grade, where the keys hold no numbers.
         pass_at: lowest quality (0…1) that passes.
+        applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
+            does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"score_rubric": {"instruction": …, "examples": […]}}``, to replace ours; then ``rubrics`` are not shown.
 
     Example:
@@ -116,11 +119,12 @@ class Rubrics(GradedMetric):
         strictness: int = 1,
         range: Sequence[int] | None = None,
         pass_at: float | None = None,
+        applies_when: str | None = None,
         prompts: OwnPrompts | None = None,
     ) -> None:
         grades = _checked(name, DEFAULT_RUBRICS if rubrics is None else rubrics)
         bounds = bounds_wanted(name, range) or bounds_of(grades)
-        self.questions = (_score_rubric(grades, bounds),)
+        self.questions = (replace(_score_rubric(grades, bounds), applies_when=checked_condition(name, applies_when)),)
         self.scale = ordinal(bounds)
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.rubrics = grades

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
+from spanscore.metrics.kit.condition import checked_condition
 from spanscore.metrics.kit.graded import GradedMetric, bounded, bounds_wanted, direction_wanted, ordinal
 from spanscore.metrics.kit.step import OwnPrompts, Step
 from spanscore.metrics.kit.votes import odd
@@ -61,6 +62,8 @@ class SimpleCriteria(GradedMetric):
         range: lowest and highest grade, ``[1, 5]``.
         direction: whether a high grade is good.
         pass_at: lowest quality (0…1) that passes.
+        applies_when: a condition, as a sentence ("the user asks for a refund"): where the judge says, in the same call, that it
+            does not hold, the score is ``undefined``: no pass, no fail, in no mean. None = it always applies.
         prompts: ``{"score_criteria": {"instruction": …, "examples": […]}}``, to replace ours; then ``definition`` is not shown.
     """
 
@@ -74,6 +77,7 @@ class SimpleCriteria(GradedMetric):
         range: Sequence[int] | None = None,
         direction: Direction = "higher",
         pass_at: float | None = None,
+        applies_when: str | None = None,
         prompts: OwnPrompts | None = None,
     ) -> None:
         if not isinstance(definition, str) or not definition.strip():
@@ -81,8 +85,11 @@ class SimpleCriteria(GradedMetric):
         bounds = bounds_wanted(name, range)
         self.definition = definition.strip()
         instruction = _INSTRUCTION.format(definition=self.definition)
-        # The answer's form tells the range.
-        self.questions = (Step(name="score_criteria", instruction=instruction, output=bounded(Criticism, bounds)),)
+        output, condition = (
+            bounded(Criticism, bounds),
+            checked_condition(name, applies_when),
+        )  # its form tells the range
+        self.questions = (Step("score_criteria", instruction, output, applies_when=condition),)
         self.scale = ordinal(bounds, direction_wanted(name, direction))
         super().__init__(judge, name=name, pass_at=pass_at, prompts=prompts)
         self.votes = odd(strictness)

@@ -74,6 +74,7 @@ class AccountState:
     Attributes:
         places: questions that may be out at once now; below 1 it is a pace.
         ceiling: of ``places``.
+        share: part of the user's limits that is this process's, (0, 1]; the rest is other workers'.
         inflight: questions that are out.
         waiting: questions that wait to be sent.
         longest_wait_s: of those that wait now.
@@ -90,6 +91,7 @@ class AccountState:
     account: Account
     places: float = 0.0
     ceiling: int = 0
+    share: float = 1.0
     inflight: int = 0
     waiting: int = 0
     longest_wait_s: float = 0.0

@@ -44,6 +44,11 @@ class TokenBucket:
         self.per_s, self.most = per_s, most
         self._level, self._at_s = most, now_s
 
+    def change(self, per_s: float, most: float, now_s: float) -> None:
+        """Have it be of another size from now on; what it holds, or owes, it keeps as far as there is room."""
+        self._level, self._at_s = min(most, self.level(now_s)), now_s
+        self.per_s, self.most = per_s, most
+
     def level(self, now_s: float) -> float:
         """Return what it holds; below 0 it is in debt."""
         return min(self.most, self._level + self.per_s * (now_s - self._at_s))
@@ -71,6 +76,8 @@ class Buckets:
 
     def __init__(self, utc_s: Callable[[], float]) -> None:
         self._utc_s = utc_s
+        self._allowed_per_s: dict[Kind, float] = {}
+        self._share = 1.0
         self._given: dict[Kind, TokenBucket] = {}
         self._told: dict[Kind, TokenBucket] = {}
         self._sent: deque[tuple[int, float]] = deque()
@@ -85,8 +92,15 @@ class Buckets:
     def allow(self, kind: Kind, per_minute: float) -> None:
         """Have no more than so many leave in a minute; the strictest word holds."""
         per_s = per_minute / _MINUTE_S
-        if kind not in self._given or per_s < self._given[kind].per_s:
-            self._given[kind] = TokenBucket(per_s, max(1.0, per_s * _BURST_S), -inf)
+        if per_s < self._allowed_per_s.get(kind, inf):
+            self._allowed_per_s[kind] = per_s
+            self._given[kind] = TokenBucket(*self._size(kind), -inf)
+
+    def share(self, fraction: float, now_s: float) -> None:
+        """Have such a part of what the user gave run in from now on: the rest is other processes'. None is full by it."""
+        self._share = fraction
+        for kind, bucket in self._given.items():
+            bucket.change(*self._size(kind), now_s)
 
     def stop(self, seconds: float, now_s: float) -> None:
         """Have nothing leave for so long: the provider said ``Retry-After``."""
@@ -125,6 +139,10 @@ class Buckets:
         while self._sent and self._sent[0][0] <= serial:
             self._sent.popleft()
         self._take(self._told, len(self._sent), sum(tokens for _, tokens in self._sent), now_s)
+
+    def _size(self, kind: Kind) -> tuple[float, float]:
+        per_s = self._allowed_per_s[kind] * self._share
+        return per_s, max(1.0, per_s * _BURST_S)
 
     @staticmethod
     def _take(buckets: dict[Kind, TokenBucket], requests: float, tokens: float, now_s: float) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from math import inf
+from math import floor, inf
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -57,15 +57,17 @@ class Gate:
         self._listeners: set[Callable[[str, str, float], None]] = set()
         self._allowed: dict[Kind, float] = {}
         self._asked: set[int] = set()
+        self._share = 1.0
         self.reset()
         reset_in_child(self, Gate.reset)
 
     def reset(self) -> None:
         """Be as new: in a forked child, what is out and who waits are the parent's."""
         self.breaker, self.retries = Breaker(), RetryBudget()
-        self._places, self._buckets = Places(self.ceiling), Buckets(time.time)
+        self._places, self._buckets = Places(self._ceiling), Buckets(time.time)
         for kind, per_minute in self._allowed.items():
             self._buckets.allow(kind, per_minute)
+        self._buckets.share(self._share, 0.0)
         self._calls = self._repeated = self._throttled = self.cached = self.largest_answer = 0
         self._throttled_s = -inf
         self._leave_loop(None)
@@ -83,7 +85,10 @@ class Gate:
             self._elsewhere[loop] = Gate(self.account, self.ceiling)
             for kind, per_minute in self._allowed.items():
                 self._elsewhere[loop]._allow(kind, per_minute)
-        return self._elsewhere[loop].here()
+        other = self._elsewhere[loop]
+        if other._share != self._share:
+            other._divide(self._share)
+        return other.here()
 
     def restrict(self, limits: AccountLimits) -> None:
         """Have the strictest hold of what those who share the account allow."""
@@ -91,9 +96,20 @@ class Gate:
         if asked is not None:
             self._asked.add(asked)
             self.ceiling = min(self._asked)
-            self._places.bound(self.ceiling)
+            self._places.bound(self._ceiling)
         self._allow("requests", limits.requests_per_minute)
         self._allow("tokens", limits.tokens_per_minute)
+
+    def share(self, fraction: float) -> None:
+        """Have such a part of what the users allow, (0, 1], from now on: the rest is other processes'. Any thread.
+
+        What nobody said, 64 places and what the provider tells, is not divided: it is of a process, or the same for all.
+        """
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            self._divide(fraction)
+        else:
+            loop.call_soon_threadsafe(self._divide, fraction)
 
     def tell_waits(self, listener: Callable[[str, str, float], None]) -> None:
         """Have a listener called with provider, model and seconds for each question that has waited; each listener once."""
@@ -180,8 +196,9 @@ class Gate:
         waiting = [waiter for waiter in self._queue if not waiter.comes.done()]
         return AccountState(
             account=self.account,
-            places=self._places.level,
-            ceiling=self.ceiling,
+            places=min(self._places.level, self._places.ceiling),
+            ceiling=max(1, floor(self._ceiling)),
+            share=self._share,
             inflight=len(self._out),
             waiting=len(waiting),
             longest_wait_s=max((now_s - waiter.since_s for waiter in waiting), default=0.0),
@@ -206,6 +223,20 @@ class Gate:
         return [
             f"max_concurrency: judges of this account ask for different ones; the lowest, {min(self._asked)}, holds"
         ]
+
+    @property
+    def _ceiling(self) -> float:
+        return self.ceiling * self._share if self._asked else self.ceiling
+
+    def _divide(self, fraction: float) -> None:
+        self._share = fraction
+        self._places.bound(self._ceiling)
+        if self._loop is None:
+            self._buckets.share(fraction, 0.0)
+            return
+        self._buckets.share(fraction, self._loop.time())
+        if self._loop.is_running():
+            self._pump()
 
     def _allow(self, kind: Kind, per_minute: float | None) -> None:
         if per_minute is not None:

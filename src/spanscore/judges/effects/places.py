@@ -49,16 +49,16 @@ class Places:
     followed by longer ones, every second. Only a refusal lowers it, and only use raises it.
 
     Args:
-        ceiling: the most there may be.
+        ceiling: the most there may be; below 1 a pace, for a process that has a part of a place.
 
     Attributes:
         level: how many; below 1, or where the provider limits the rate, it is a pace.
         paced: whether it is.
     """
 
-    def __init__(self, ceiling: int) -> None:
+    def __init__(self, ceiling: float) -> None:
         self.ceiling = ceiling
-        self.level = min(_START, float(ceiling))
+        self.level = min(_START, self._highest)
         self.paced = False
         self._wall = inf
         self._round_trip_s = self._unit_s = 0.5
@@ -76,20 +76,21 @@ class Places:
         self._goodput = Goodput()
         self._lag = Lag()
 
-    def bound(self, ceiling: int) -> None:
+    def bound(self, ceiling: float) -> None:
         """Have another ceiling."""
         self.ceiling = ceiling
-        self.level = min(self.level if self._last_serial else _START, float(ceiling))
+        self.level = min(self.level if self._last_serial else _START, self._highest)
 
     def wait_s(self, out: int, now_s: float) -> float:
         """Return in how many seconds one more may be sent beside those that are out; infinite until one of them ends."""
         if self._trials.on:
             return self._trials.wait_s(now_s)
         place_s = self._lag.wait_s(self._most() - out, now_s)
-        if self.level >= 1 and not self.paced and now_s >= self._one_by_one_until_s:
+        level = min(self.level, self.ceiling)
+        if level >= 1 and not self.paced and now_s >= self._one_by_one_until_s:
             return place_s
         unit_s = self._unit_s if self.paced else self._round_trip_s
-        return max(place_s, self._last_sent_s + unit_s / self.level - now_s)
+        return max(place_s, self._last_sent_s + unit_s / level - now_s)
 
     def sent(self, ticket: Ticket, now_s: float) -> None:
         """Tell that one is sent."""
@@ -153,7 +154,12 @@ class Places:
 
     def _most(self) -> int:
         most = ceil(1.5 * self.level) + 1 if self.paced else max(1, floor(self.level))
-        return min(self.ceiling, most)
+        return min(floor(self._highest), most)
+
+    @property
+    def _highest(self) -> float:
+        """What may be learned: a part of a place says nothing of the provider, and the next ceiling may be any."""
+        return max(1.0, self.ceiling)
 
     def _cut(self, ticket: Ticket, later: int, now_s: float) -> None:
         self._calm = self._passed = 0
@@ -225,7 +231,7 @@ class Places:
             self._grow_pace(now_s)
         else:
             self._grow_places(ticket, now_s)
-        self.level = min(self.level, float(self.ceiling))
+        self.level = min(self.level, self._highest)
 
     def _grow_places(self, ticket: Ticket, now_s: float) -> None:
         if ticket.out >= self._wall:

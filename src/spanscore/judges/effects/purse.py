@@ -64,6 +64,7 @@ class Purse:
     def __init__(self, budgets: Sequence[Budget], *, clock: Callable[[], float] = time.time) -> None:
         self.budgets = tuple(budgets)
         self._clock = clock
+        self._share: float | None = None
         self.factors: Callable[[], Sequence[float]] = lambda: [1.0] * len(self.budgets)
         self.in_tokens = any(budget.unit != "calls" for budget in self.budgets)
         self.reset()
@@ -71,10 +72,26 @@ class Purse:
     def reset(self) -> None:
         """Begin anew: in a forked child, as budgets are per process."""
         self._lock = Lock()
-        self._windows = {budget: _Window(budget.window_s) for budget in self.budgets}
+        self._windows = {budget: _Window(budget.window_s, budget.amount) for budget in self.budgets}
+        self._divide()
         self._paid: dict[str, Paid] = {}
         self._turned_away = 0
         self._answers = self._longest = 0
+
+    def share(self, fraction: float) -> None:
+        """Have such a part of the budgets, (0, 1], from now on: the rest is other processes'. Any thread.
+
+        What is a process's of a window accrues with time, by the part that it had at each moment: all of them together have
+        one budget, through every change, and who joins in the middle of a window has what accrues from then on.
+        """
+        with self._lock:
+            self._share = fraction
+            self._divide()
+
+    def _divide(self) -> None:
+        if self._share is not None:
+            for window in self._windows.values():
+                window.divide(self._share, self._clock())
 
     def reserve(self, metric: str, estimate: Spent) -> Reservation:
         """Set aside what a question may cost.
@@ -125,6 +142,11 @@ class Purse:
         with self._lock:
             return self._windows[budget].at(self._clock()).spent
 
+    def limit(self, budget: Budget) -> float:
+        """Return what may be spent of a budget in the present window."""
+        with self._lock:
+            return self._windows[budget].at(self._clock()).limit
+
     def paid(self) -> Mapping[str, Paid]:
         """Return metric → what its questions cost since the start."""
         with self._lock:
@@ -138,13 +160,14 @@ class Purse:
         """Return what each budget is at."""
         pairs = zip(self.budgets, self.factors(), strict=True)
         return [
-            BudgetState(one.unit, one.window, one.metric, one.amount, self.spent(one), factor) for one, factor in pairs
+            BudgetState(one.unit, one.window, one.metric, self.limit(one), self.spent(one), factor)
+            for one, factor in pairs
         ]
 
     def _with_room(self, metric: str, estimate: Spent) -> list[tuple[Budget, _Window]]:
         windows = self._of(metric)
         for budget, window in windows:
-            if window.spent + estimate.of(budget.unit) > budget.amount:
+            if window.spent + estimate.of(budget.unit) > window.limit:
                 self._turned_away += 1
                 raise JudgeBudgetSpent(f"the budget of {budget} is spent: nothing was sent")
         return windows
@@ -162,18 +185,34 @@ class Purse:
 
 @dataclass(slots=True)
 class _Window:
-    """The present window of a budget: how long it is, its number since the epoch, and what was spent in it."""
+    """The present window of a budget: its number since the epoch, what may be spent in it, and what was.
+
+    Attributes:
+        amount: of a whole window, for all processes.
+        share: what this one has of it; None: it is alone.
+    """
 
     length_s: float
+    amount: float
+    share: float | None = None
     number: int = -1
     spent: float = 0.0
+    limit: float = 0.0
 
     def at(self, now_s: float) -> _Window:
         """Return it, begun anew where time has gone on; a clock that is set back changes nothing."""
         number = int(now_s // self.length_s)
         if number > self.number:
             self.number, self.spent = number, 0.0
+            self.limit = self.amount * (1.0 if self.share is None else self.share)
         return self
+
+    def divide(self, share: float, now_s: float) -> None:
+        """Have another part of it from now on: what has accrued stays, what is to come is divided anew."""
+        self.at(now_s)
+        to_come = self.amount * min(1.0, max(0.0, self.number + 1 - now_s / self.length_s))
+        accrued = 0.0 if self.share is None else self.limit - self.share * to_come
+        self.share, self.limit = share, accrued + share * to_come
 
 
 @dataclass(slots=True)

@@ -6,13 +6,11 @@ message. What a message says is read, as many providers have no codes, and never
 
 from __future__ import annotations
 
-import email.utils
 import re
-import time
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from typing import Any, NamedTuple
 
+from spanscore.codec.retry_after import retry_after_s
 from spanscore.errors import JudgeError
 from spanscore.judges.langchain.exchange import Exchange
 
@@ -81,8 +79,8 @@ class ProviderRefusal(NamedTuple):
     def retry_after_s(self) -> float | None:
         """Seconds that it asks us to wait, an hour at most; None where it does not, or nobody can read it."""
         named = {str(name).lower(): str(value) for name, value in self.headers.items()}
-        millis = _seconds(named.get("retry-after-ms", ""))
-        waits_s = _seconds(named.get("retry-after", "")) if millis is None else millis / 1000
+        millis = retry_after_s(named.get("retry-after-ms", ""))
+        waits_s = retry_after_s(named.get("retry-after", "")) if millis is None else millis / 1000
         return None if waits_s is None else min(waits_s, _LONGEST_S)
 
 
@@ -146,15 +144,3 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
     elif depth < _DEEPEST and isinstance(said, list):
         for value in said[:_DEEPEST]:
             yield from _texts(value, depth + 1)
-
-
-def _seconds(value: str) -> float | None:
-    """Read both forms of RFC 9110: a number of seconds, or a date; None for anything else."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except (TypeError, ValueError, OverflowError):
-            return None
-    return max(0.0, seconds) if isfinite(seconds) else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from spanscore.errors import JudgeError
 from spanscore.judges.effects.effect import unwrapped
 from spanscore.judges.lexical import context, entities, ratings, reference, single, statements, topics
 from spanscore.judges.lexical.answer import LexicalAnswer
+from spanscore.judges.lexical.condition import applies
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.protocols import Judge
 
@@ -62,7 +64,13 @@ class LexicalJudge:
                 "or in a test a spanscore.testing.ScriptedJudge",
                 error_type="unknown_step",
             )
-        return Reply(text=json.dumps(answer(prompt), ensure_ascii=False), model=self.model)
+        return Reply(text=json.dumps(_within(prompt, answer), ensure_ascii=False), model=self.model)
+
+
+def _within(prompt: Prompt, answer: LexicalAnswer) -> Mapping[str, Any]:
+    if prompt.applies_when is None:
+        return answer(prompt)
+    return {"applies": 1, **answer(prompt)} if applies(prompt) else {"applies": 0}
 
 
 def is_offline(judge: Judge | None) -> bool:

@@ -23,6 +23,7 @@ from spanscore.judges.effects.fallback import stand_in_for
 from spanscore.judges.record import EMBED_STEP, recorded_calls
 from spanscore.judges.render import render
 from spanscore.judges.suppress import suppressed
+from spanscore.metrics.kit.condition import NotApplicableError
 from spanscore.metrics.kit.identity import parameters_of_version, plain_parameter
 from spanscore.metrics.kit.step import Step
 from spanscore.model.foreign import type_name
@@ -146,6 +147,8 @@ class BaseMetric:
             if refusal is not None:
                 return self._ended(Outcome.MISSING_FIELD, calls, reason=refusal)
             return self._judged(await self.measure(sample), calls)
+        except NotApplicableError as error:
+            return self._ended(Outcome.UNDEFINED, calls, reason=str(error))
         except JudgeError as error:
             return self._ended(_outcome_of(error), calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)

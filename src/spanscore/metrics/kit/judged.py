@@ -101,6 +101,7 @@ class JudgedMetric(NamedMetric):
 
         Raises:
             JudgeError: there is no usable answer. Let it pass: it is the score's outcome.
+            NotApplicableError: the step has a condition, which does not hold: likewise.
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
         return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)

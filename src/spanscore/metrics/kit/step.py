@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ValidationError
 
 from spanscore.errors import ConfigurationError
 from spanscore.judges.ask import ask
+from spanscore.metrics.kit.condition import NotApplicableError, Verdict, conditional, with_condition
 from spanscore.model.prompt import Example, Prompt
 from spanscore.protocols import Judge
 
@@ -22,17 +23,6 @@ OwnPrompts: TypeAlias = Mapping[str, Mapping[str, Any] | str | Path]
 T = TypeVar("T", bound=BaseModel)
 
 
-def _is_zero_or_one(value: int) -> int:
-    if value not in (0, 1):
-        raise ValueError("a verdict is 0 or 1")
-    return value
-
-
-# The schema says it in words: half of the providers' structured modes refuse bounds or enumerations of numbers.
-Verdict = Annotated[int, AfterValidator(_is_zero_or_one), WithJsonSchema({"type": "integer", "description": "0 or 1"})]
-"""0 or 1. ``true``, ``"1"`` and ``1.0`` are 1; anything else is no verdict."""
-
-
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
     """One question of a metric.
@@ -42,33 +32,49 @@ class Step(Generic[T]):
         instruction: what to do. May not come from a sample.
         output: the shape of the answer.
         examples: worked cases.
+        applies_when: a condition, as a sentence, under which there is something to answer; the judge says in the same call
+            whether it holds, and where it does not the metric is undefined on the sample. None = always.
     """
 
     name: str
     instruction: str
     output: type[T]
     examples: tuple[Example, ...] = ()
+    applies_when: str | None = None
+
+    @property
+    def answer(self) -> type[BaseModel]:
+        """What the judge gives: the output, and whether the condition holds where there is one."""
+        return self.output if self.applies_when is None else conditional(self.output)
 
     def prompt(self, evidence: Mapping[str, Any], ballot: int = 0) -> Prompt:
         """Return the question about one piece of evidence; fields that are None are left out."""
+        condition, instruction = self.applies_when, self.instruction
         return Prompt(
             step=self.name,
-            instruction=self.instruction,
+            instruction=instruction if condition is None else with_condition(instruction, condition),
             evidence={name: value for name, value in evidence.items() if value is not None},
-            output=self.output,
-            examples=self.examples,
+            output=self.answer,
+            examples=tuple(map(self._told, self.examples)),
             ballot=ballot,
+            applies_when=condition,
         )
+
+    def _told(self, example: Example) -> Example:
+        """Return an example in the form of the answer: one that says nothing of the condition shows a case where it holds."""
+        return example if self.applies_when is None else replace(example, output={"applies": 1, **example.output})
 
     async def ask(self, judge: Judge, evidence: Mapping[str, Any], *, ballot: int = 0, repair: bool = True) -> T:
         """Ask it; ``repair=False`` for a question that is cheaper asked again than repaired.
 
         Raises:
             JudgeError: there is no usable answer.
+            NotApplicableError: the condition does not hold: the score is ``undefined``. Let it pass, as the other.
         """
-        return cast(
-            "T", await ask(judge, self.prompt(evidence, ballot), repair=repair)
-        )  # ask() validates against the prompt's output
+        answer = await ask(judge, self.prompt(evidence, ballot), repair=repair)
+        if self.applies_when is not None and not getattr(answer, "applies", 1):
+            raise NotApplicableError
+        return cast("T", answer)  # ask() validates against the prompt's output
 
 
 def overridden(steps: Iterable[Step[Any]], changes: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Step[Any]]:
@@ -107,7 +113,7 @@ def _changed(step: Step[Any], change: Mapping[str, Any]) -> Step[Any]:
 def _example(step: Step[Any], example: Any) -> Example:
     try:
         typed = example if isinstance(example, Example) else Example(**example)
-        step.output.model_validate(typed.output)
+        step.answer.model_validate(step._told(typed).output)
     except (TypeError, ValidationError) as error:
         raise ConfigurationError(f"prompts.{step.name}: an example does not fit the step: {error}") from error
     return typed

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from spanscore.errors import ConfigurationError, JudgeError
+from spanscore.metrics.kit.condition import NotApplicableError
 
 __all__ = ["ballots_wanted", "cast_ballots", "majority", "odd"]
 
@@ -35,21 +36,28 @@ def odd(strictness: int) -> int:
 
 
 async def cast_ballots(ballot: Callable[[int], Coroutine[Any, Any, T]], number: int) -> list[T]:
-    """Cast ballots 0 … number−1 side by side and return those that came back, in their order.
+    """Cast ballots 0 … number−1 side by side and return those that came back with an answer, in their order.
 
     Raises:
         JudgeError: none came back; the first ballot's error.
+        NotApplicableError: most of those that came back say that the step's condition does not hold.
     """
     if number == 1:  # most critics: neither a task nor a turn of the loop
         return [await ballot(0)]
     results = await asyncio.gather(*(ballot(i) for i in range(number)), return_exceptions=True)
-    lost = [result for result in results if isinstance(result, BaseException)]
-    for error in lost:
-        if not isinstance(error, JudgeError):  # a fault of ours, or a cancellation: no vote that was merely lost
+    return _answers(results)
+
+
+def _answers(results: Sequence[T | BaseException]) -> list[T]:
+    answers = [result for result in results if not isinstance(result, BaseException)]
+    rest = [result for result in results if isinstance(result, BaseException)]
+    for error in rest:
+        if not isinstance(error, JudgeError | NotApplicableError):  # a fault of ours, or a cancellation: no lost vote
             raise error
-    if len(lost) == number:
-        raise lost[0]
-    return [result for result in results if not isinstance(result, BaseException)]
+    nothing = [error for error in rest if isinstance(error, NotApplicableError)]
+    if len(nothing) > len(answers) or not answers:
+        raise (nothing or rest)[0]
+    return answers
 
 
 def majority(votes: Sequence[int], *, tie: int) -> int:
