@@ -126,13 +126,18 @@ def variants(workload: Workload) -> list[Variant]:
 
 
 def spanscore(
-    *, name: str = "spanscore", sampler: Sampler = ALWAYS_ON, rate: float = SAMPLE_RATE, provider: Any = None
+    *,
+    name: str = "spanscore",
+    sampler: Sampler = ALWAYS_ON,
+    rate: float = SAMPLE_RATE,
+    provider: Any = None,
+    spool: Any = None,
 ) -> Variant:
     """Return spanscore with an instant judge at a rate, or under a head sampler that records nothing."""
     from spanscore import OnlineScorer
 
     provider = provider or _provider(sampler)
-    scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider)
+    scorer = OnlineScorer(metrics=[Instant()], sample_rate=rate, tracer_provider=provider, spool=spool)
 
     def settle() -> None:
         if not scorer.flush(timeout=30):

@@ -14,6 +14,7 @@ from tests.servers import alertmanager as alertmanager_server
 from tests.servers import chromium as chromium_server
 from tests.servers import collector as collector_server
 from tests.servers import jaeger as jaeger_server
+from tests.servers import kafka as kafka_server
 from tests.servers import kubernetes as kubernetes_schemas
 from tests.servers import node as node_application
 from tests.servers import phoenix as phoenix_server
@@ -73,6 +74,15 @@ def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jaeger_server.J
     if not jaeger_server.installed():
         _absent(f"Jaeger {jaeger_server.VERSION} {HOW}")
     with jaeger_server.running(tmp_path_factory.mktemp("jaeger")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_server.Kafka]:
+    """A running Kafka; skipped or a failure likewise."""
+    if not kafka_server.installed():
+        _absent(f"Kafka {kafka_server.VERSION} {HOW}")
+    with kafka_server.running(tmp_path_factory.mktemp("kafka")) as server:
         yield server
 
 

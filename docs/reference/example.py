@@ -40,9 +40,13 @@ _GIVEN: Final[Mapping[str, str]] = {
     "sampling.feedback.rate": "0.5",
     "alerts.<metric>.baseline": "0.85",
     "canary.file": '"labelled.jsonl"',
+    "elsewhere.endpoint": '"https://scorer:4318"',
+    "elsewhere.token_file": '"/run/secrets/spanscore"',
+    "spool.path": '"/var/lib/spanscore/spool.db"',
     "serve.forward.endpoint": '"http://127.0.0.1:14318"',
     "serve.tls.cert": '"server.pem"',
     "serve.tls.key": '"server.key"',
+    "kafka.brokers": '["127.0.0.1:9092"]',
 }
 """What stands where there is no default, or where the default would be no example."""
 _NAMED: Final = {
@@ -50,10 +54,12 @@ _NAMED: Final = {
     ("<metric>", "alerts"): "faithfulness",
     ("<model>", "judge"): "gpt-4o-mini",
 }
-_OPTIONAL: Final = ("serve_metrics", "serve.forward", "serve.tls", "canary", "sampling.feedback")
+_OPTIONAL: Final = (
+    *("serve_metrics", "serve.forward", "serve.tls", "kafka", "canary", "elsewhere", "spool", "sampling.feedback"),
+)
 """Sections that are not there by default."""
-_ONE_OF: Final = ("alerts.<metric>.baseline.",)
-"""Keys of sections that may stand in the place of a value: what that means says it."""
+_ONE_OF: Final = ("alerts.<metric>.baseline.", "elsewhere.kafka.")
+"""Keys of sections that may stand in the place of others: what that means says it."""
 _WIDTH: Final = 110
 
 

@@ -1,4 +1,4 @@
-"""``semconv.py`` → the made part of telemetry.md: what is written, of which type, onto which span or instrument.
+"""``semconv`` → the made part of telemetry.md: what is written, of which type, onto which span or instrument.
 
 What an attribute means stands beside its constant, where its name does not say it; here stand its type and its place.
 """
@@ -16,6 +16,7 @@ from docs.reference.pages import table
 
 from spanscore import semconv
 from spanscore.otel.instrument_table import INSTRUMENTS, Instrument
+from spanscore.semconv import attributes, instruments
 
 __all__ = ["ATTRIBUTES", "telemetry"]
 
@@ -94,7 +95,15 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "VERDICT": ("string", _BOTH, "`fail` where any label of it is, else `pass`"),
     "STATUS": ("string", _UNIT, "`scored`, `partial`, `pending`, `not_sampled`, `not_scored` or `elsewhere`"),
     "REASON": ("string", _UNIT, "the outcomes that are not `scored`, with commas between"),
+    "COPY": (
+        "boolean, string",
+        "copies for the process that scores",
+        "true on the resource; on a span the id of its unit's root",
+    ),
+    "DECIDED": ("string", "the root of such a copy", "followed by a metric that took it: threshold and rule"),
     "UNSCORED": ("string", _UNIT, ""),
+    "METADATA": ("string, int, double, bool", _UNIT, ""),
+    "RUN_FAILED_INSIDE": ("bool", _UNIT, ""),
     "RUN_END": ("string", _UNIT, "`completed`, `abandoned`, `cancelled` or `interrupted`"),
     "SAMPLE_SOURCE": ("string", _UNIT, ""),
     "RETRIEVED_UNUSED": ("int", _UNIT, ""),
@@ -116,6 +125,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "ANNOTATOR": ("string", f"span of a label, {_EVENT}", ""),
     "FEEDBACK_KEY": ("string", f"{_UNIT}, span of a label, {_EVENT}", ""),
     "STRATUM": ("string", f"{_BOTH}, {_SUMS}", ""),
+    "PARTITION": ("string", _SUMS, "of a topic: its number"),
     "OUTCOME": ("string", _SUMS, "how units ended: [outcomes](outcomes.md)"),
     "JUDGE_MODEL": ("string", _EVALUATION, "who judged"),
     "JUDGE_INPUT_TOKENS": ("int", _EVALUATION, "tokens that the judge read"),
@@ -127,8 +137,8 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "JUDGE_STEP": ("string", "judge span", ""),
     "JUDGE_DURATION_ATTRIBUTE": ("double", _EVALUATION, "seconds that the judge took, of all questions together"),
     "DEMO_STRETCH": ("string", "root, in `spanscore demo` alone", ""),
-    "BUDGET_UNIT": ("string", _SUMS, ""),
-    "BUDGET_WINDOW": ("string", _SUMS, ""),
+    "BUDGET_UNIT": ("string", _SUMS, "of a budget: `usd`, `tokens` or `calls`"),
+    "BUDGET_WINDOW": ("string", _SUMS, "of a budget: its window as it is configured, `1h`"),
 }
 """Constant → type on the wire, where it is, and what it means where its constant does not say it."""
 
@@ -181,7 +191,7 @@ def _attributes(names: list[str]) -> str:
 
 def _notes() -> dict[str, str]:
     """Return constant → the note below it."""
-    body = ast.parse(inspect.getsource(semconv)).body
+    body = [line for part in (attributes, instruments) for line in ast.parse(inspect.getsource(part)).body]
     return {
         above.target.id: plain(note.value.value)
         for above, note in pairwise(body)

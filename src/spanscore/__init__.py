@@ -35,13 +35,16 @@ if TYPE_CHECKING:
     from spanscore.scorer import OnlineScorer as OnlineScorer
     from spanscore.settings.budget import Budget as Budget
     from spanscore.settings.canary import Canary as Canary
+    from spanscore.settings.elsewhere import Elsewhere as Elsewhere
     from spanscore.settings.feedback import FeedbackSampling as FeedbackSampling
     from spanscore.settings.sessions import Sessions as Sessions
+    from spanscore.settings.spool import Spool as Spool
 
 _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
     "Budget": "spanscore.settings.budget",
     "Canary": "spanscore.settings.canary",
+    "Elsewhere": "spanscore.settings.elsewhere",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",
     "FeedbackSampling": "spanscore.settings.feedback",
@@ -54,6 +57,7 @@ _PUBLIC = {
     "SampleError": "spanscore.errors",
     "Score": "spanscore.model.score",
     "Sessions": "spanscore.settings.sessions",
+    "Spool": "spanscore.settings.spool",
     "SingleTurnSample": "spanscore.model.sample",
     "ScoringSpanProcessor": "spanscore.receivers.processor.processor",
     "SpanCallbackHandler": "spanscore.receivers.callback.handler",

@@ -17,7 +17,9 @@ from spanscore.receivers.submitted import SubmittedSamples
 if TYPE_CHECKING:
     from spanscore.receivers.callback.attachment import Attachment
     from spanscore.receivers.otlp.spans import OtlpSpans
+    from spanscore.receivers.otlp.streams import TableCounts
     from spanscore.receivers.processor.foreign_spans import ForeignSpans
+    from spanscore.receivers.stored import StoredUnits
     from spanscore.settings.serving import WireUnits
 
 __all__ = ["Doors"]
@@ -35,6 +37,7 @@ class Doors:
         attachment: the callback; None while nobody asked for it.
         foreign: takes the spans of others; None likewise.
         otlp: takes those that arrive over the wire; None likewise.
+        stored: takes whole units that were read from a store; None likewise.
     """
 
     def __init__(self, line: Line, *, ready: Callable[[Any], None]) -> None:
@@ -44,6 +47,7 @@ class Doors:
         self.attachment: Attachment | None = None
         self.foreign: ForeignSpans | None = None
         self.otlp: OtlpSpans | None = None
+        self.stored: StoredUnits | None = None
         capture = line.options.capture and line.options.capture_metrics
         self.models = ModelMetrics() if capture else None
         line.prepared.append(self._count_models)
@@ -63,7 +67,7 @@ class Doors:
     def units(self) -> int:
         """Roots that were let in."""
         captured = 0 if self.attachment is None else self.attachment.handler.units
-        return captured + sum(door.units for door in (self.foreign, self.otlp) if door is not None)
+        return captured + sum(door.units for door in (self.foreign, self.otlp, self.stored) if door is not None)
 
     @property
     def abandoned(self) -> int:
@@ -94,6 +98,14 @@ class Doors:
                     self.otlp = self._hear_the_wire(units)
         return self.otlp
 
+    def stored_units(self) -> StoredUnits:
+        """Return what takes whole units that were read from a store."""
+        if self.stored is None:
+            with self._lock:
+                if self.stored is None:
+                    self.stored = self._read_again()
+        return self.stored
+
     def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
         """Return the unit that a caller means; None where only its key says so.
 
@@ -123,6 +135,7 @@ class Doors:
         """Return what must be known of what came in, for ``status()``."""
         return [
             *([] if self.models is None else self.models.notes(self._line.ledger.outcomes())),
+            *([] if self._line.handover is None else self._line.handover.notes()),
             *self._line.label_desk.notes(),
             *(note for door in (self.foreign, self.otlp) if door is not None for note in door.notes()),
         ]
@@ -140,6 +153,7 @@ class Doors:
             ready=lambda: self._ready(None),
             captures=options.capture,
             content=line.content,
+            metadata=options.capture_metadata,
             steps=options.steps,
             turns=self._turns,
             models=self.models,
@@ -185,10 +199,30 @@ class Doors:
             bounds=bounds_of(units),
             claims=WireClaims(translator, listed=options.scopes, ignored=options.ignore_scopes),
             translator=translator,
+            metrics=line.of_units,
             ready=lambda: self._ready(None),
         )
         if line.telemetry is not None:
             line.telemetry.gauges.update(_told_of(made))
+        self._let_in(made)
+        return made
+
+    def _read_again(self) -> StoredUnits:
+        from spanscore.receivers.stored import StoredUnits
+
+        line = self._line
+
+        def open_units() -> int:
+            return len(line.ledger.open_units()) + len(line.revisions.open_units())
+
+        made = StoredUnits(
+            line.inbox,
+            line.units,
+            line.sampler,
+            metrics=list(line.of_units.values()),
+            open_units=open_units,
+            ready=lambda: self._ready(None),
+        )
         self._let_in(made)
         return made
 
@@ -208,14 +242,18 @@ class Doors:
 def _told_of(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:
     from spanscore.receivers.otlp.counts import OVERLOADS
 
-    counts, table = spans.counts, spans.table
+    counts = spans.counts
+
+    def gathered() -> TableCounts:
+        return spans.streams.gathered(spans.table)
+
     return {
         semconv.RECEIVE_REQUESTS: lambda: counts.requests,
         semconv.RECEIVE_SPANS: lambda: counts.spans,
         semconv.RECEIVE_BYTES: lambda: counts.bytes,
         semconv.RECEIVE_REFUSED: lambda: dict.fromkeys(OVERLOADS, 0) | counts.refused.copy(),
         semconv.RECEIVE_REJECTED: lambda: sum(counts.rejected.copy().values()),
-        semconv.UNITS_OPEN: lambda: table.open,
-        semconv.UNITS_ORPHANS: lambda: table.orphans,
-        semconv.UNITS_LATE: lambda: table.late,
+        semconv.UNITS_OPEN: lambda: gathered().open,
+        semconv.UNITS_ORPHANS: lambda: gathered().orphans,
+        semconv.UNITS_LATE: lambda: gathered().late,
     }

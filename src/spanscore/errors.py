@@ -3,7 +3,8 @@
 SpanscoreError
 ├── ConfigurationError (ValueError)   the operator: a setting, a parameter, a name
 │   └── NotReadyError                 … is right, but this environment lacks a key or a library
-│       └── MissingExtraError         … an optional library is not installed
+│       ├── MissingExtraError         … an optional library is not installed
+│       └── SourceUnavailable         … what a worker is to read from is not there
 ├── SampleError (ValueError)          the sender: an invalid sample or conversation
 └── JudgeError                        the judge: carries a low-cardinality ``error_type``
     ├── JudgeUnavailable              … could not be reached, or failed on its side; asking again may pass
@@ -34,6 +35,7 @@ __all__ = [
     "MissingExtraError",
     "NotReadyError",
     "SampleError",
+    "SourceUnavailable",
     "SpanscoreError",
     "writing",
 ]
@@ -65,6 +67,13 @@ class MissingExtraError(NotReadyError):
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f'{library} is not installed. Install it with: pip install "spanscore[{extra}]"')
+
+
+class SourceUnavailable(NotReadyError):
+    """What a worker is to read from is not there: the message names the broker, the topic or the file, and why.
+
+    What to do: start it, or mend its address or its rights; the worker has waited for it (``--wait``), and exits with 3.
+    """
 
 
 class SampleError(SpanscoreError, ValueError):

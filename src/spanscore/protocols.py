@@ -8,7 +8,7 @@ the same contract suites, which ``spanscore.testing`` exports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 from spanscore.model.counted import Counted
@@ -35,6 +35,7 @@ __all__ = [
     "Redactor",
     "SampleKeeper",
     "Sampler",
+    "SharedQueue",
     "Sink",
     "Translation",
 ]
@@ -276,6 +277,26 @@ class Queue(Protocol):
 
     def reset(self) -> None:
         """Be as new: in a forked child, as its parent goes on with what was in it."""
+
+
+@runtime_checkable
+class SharedQueue(Queue, Protocol):
+    """A queue whose jobs another process, or a later life of this one, may have; theirs come out of it here. Loop thread."""
+
+    def listen(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
+        """Say who is told what becomes of each job that is put: how its unit ends here, and why; None: it comes out here."""
+
+    def begin(self) -> None:
+        """Take jobs that are others' until ``close``."""
+
+    def keep(self, job: Job, scores: Sequence[Score], told: Callable[[bool], None]) -> None:
+        """Keep all scores of a job so far, and tell when none is lost with this process; False: the job is another's by now."""
+
+    def emitted(self, units: Sequence[Unit]) -> None:
+        """Forget the jobs of units of which all that came has been exported. Any thread."""
+
+    def refusal(self) -> str | None:
+        """Return why ``reserve`` refuses, without numbers; None where there is nothing to add. Any thread."""
 
 
 @runtime_checkable

@@ -29,8 +29,10 @@ from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget
 from spanscore.settings.canary import Canary
+from spanscore.settings.elsewhere import Elsewhere
 from spanscore.settings.feedback import FeedbackSampling
 from spanscore.settings.sessions import Sessions
+from spanscore.settings.spool import Spool
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from spanscore.receivers.callback.handler import SpanCallbackHandler
     from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.receivers.processor.foreign_spans import ForeignSpans
+    from spanscore.receivers.stored import StoredUnits
     from spanscore.settings.serving import WireUnits
 
 __all__ = ["OnlineScorer"]
@@ -86,6 +89,9 @@ class OnlineScorer(UnitsById):
             ``handler`` and ``install()`` then do nothing, ``submit()`` still scores.
         capture_content: whether prompts, answers and documents are exported; None = by
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and so not by default. Scoring works either way.
+        capture_metadata: keys of a root run's metadata that are exported on its span, as ``spanscore.metadata.<key>``; texts,
+            numbers and booleans, texts redacted. By them whoever reads the spans again (``spanscore serve``, ``replay``)
+            decides by rules on metadata, and tells segments apart, as here. What others trace has its metadata on it.
         capture_metrics: whether tokens and durations of the application's model runs are emitted as histograms
             (``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``). They are of runs and not of scores, so
             ``attach`` has no say in it; without ``capture`` there are none. Off where another instrumentation emits them, and
@@ -105,6 +111,9 @@ class OnlineScorer(UnitsById):
         dialects: dialects of your own, likewise: they are asked before the built-in ones whether they read a unit, which is
             by its root. One that takes ``extract`` is given it.
         queue: where units wait for their scores, likewise; of this scorer alone. ``"memory"`` is the built-in one.
+        elsewhere: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted, and
+            end here as ``handed_over``; no judge is asked in this process. None = units are scored here.
+        spool: a file in which units wait for their scores instead: they outlive the process, and others may score them.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds of work for one metric on one sample. It stands still while all its questions wait to be sent.
         hooks_timeout: seconds for one call of ``redactor``, ``keep``, a function of ``extract`` or one of ``dialects``. A unit
@@ -154,6 +163,7 @@ class OnlineScorer(UnitsById):
         logger_provider: LoggerProvider | None = None,
         capture: bool = True,
         capture_content: bool | None = None,
+        capture_metadata: Sequence[str] = (),
         capture_metrics: bool = True,
         steps: bool = False,
         score_abandoned: bool = False,
@@ -165,6 +175,8 @@ class OnlineScorer(UnitsById):
         sinks: Sequence[Sink | Entry] = (),
         dialects: Sequence[Dialect | Entry] = (),
         queue: Queue | Entry = "memory",
+        elsewhere: Elsewhere | None = None,
+        spool: Spool | None = None,
         hold: float | None = None,
         timeout: float = 180.0,
         hooks_timeout: float = 1.0,
@@ -228,6 +240,10 @@ class OnlineScorer(UnitsById):
         """Return what takes spans that arrive over the wire; made by the first call, whose ``units`` it has for good."""
         return self._doors.otlp_spans(units)
 
+    def stored_units(self) -> StoredUnits:
+        """Return what takes whole units that were read from a store, one object for good."""
+        return self._doors.stored_units()
+
     def install(self) -> None:
         """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``."""
         if self._line.options.capture:
@@ -262,6 +278,12 @@ class OnlineScorer(UnitsById):
     def scrape_endpoint(self) -> ScrapeEndpoint | None:
         """The page that ``serve_metrics`` serves; None where none is served."""
         return self._page.endpoint
+
+    def begin(self) -> None:
+        """Score what others have handed over, with a spool, without waiting for a unit of this process."""
+        if not self._closing.begun:
+            self._ready()
+            self._line.engine.begin()
 
     def submit(self, item: Sample, /, *, sample: bool = False) -> str | None:
         """Score a hand-made sample on the current span, or on a span of its own where there is none. Does not block.
@@ -306,6 +328,8 @@ class OnlineScorer(UnitsById):
             return self._closing.wait(timeout)
         until = monotonic() + timeout
         out = self._line.span_thread.flush(timeout)
+        if out and self._line.handover is not None:
+            out = self._line.handover.flush(max(0.0, until - monotonic()))
         if out and self._providers.is_own:
             return self._providers.force_flush(max(0.0, until - monotonic()))
         return out
@@ -370,5 +394,7 @@ class OnlineScorer(UnitsById):
                         self._providers.mention_lacking_metrics(self._page.endpoint)
                     self._line.watch_for_shutdown()
                     atexit.register(self._at_exit)
+                    if self._line.delivery is not None:
+                        self._line.engine.begin()
                     self._ready_for_roots = True
         self._line.span_thread.ensure()

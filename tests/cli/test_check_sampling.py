@@ -48,6 +48,18 @@ def test_runs_that_failed_have_no_sample_unless_they_are_scored(tmp_path: Path) 
     assert "any_error: true" in found[0][0]
 
 
+def test_metadata_that_no_span_has_are_told_of_a_rule_that_looks_at_them(tmp_path: Path) -> None:
+    rules = "rules: [{when: {metadata: {user_tier: gold, plan: b}}, rate: 1.0, name: gold}]"
+    listed = "capture: {metadata: [user_tier, plan]}"
+
+    notes = [checked(tmp_path, rules, more)["notes"] for more in ("", "capture: {metadata: [plan]}", listed)]
+
+    found = [[note for note in told if "sampling rule gold" in note] for told in notes]
+    assert [len(told) for told in found] == [1, 1, 0]
+    assert "will decide otherwise; capture.metadata: [user_tier, plan] exports it" in found[0][0]
+    assert "capture.metadata: [user_tier] exports it" in found[1][0]
+
+
 def test_that_every_unit_waits_for_a_score_is_told(tmp_path: Path) -> None:
     notes = checked(tmp_path, LOW.format(metric="exact_match"))["notes"]
 

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.contracts.found import failing, implementations, never_failing
 
 from spanscore.model.job import Job
-from spanscore.protocols import Queue
+from spanscore.protocols import Queue, SharedQueue
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.testing import QueueContract
+from spanscore.scoring.spool_queue import SpoolQueue
+from spanscore.spool.spool_file import SpoolFile
+from spanscore.testing import QueueContract, SharedQueueContract
 
-MADE: dict[type, Callable[[], Queue]] = {MemoryQueue: lambda: MemoryQueue(capacity=4, max_bytes=1_000)}
-"""How each is made; one that is not here is made without arguments."""
+MADE: dict[type, Callable[[Path], Queue]] = {
+    MemoryQueue: lambda _: MemoryQueue(capacity=4, max_bytes=1_000),
+    SpoolQueue: lambda folder: SpoolQueue(SpoolFile(folder / "spool.db"), in_memory=4, passing=4),
+}
+"""How each is made."""
 
 
 @pytest.mark.parametrize("kind", implementations("scoring", Queue))
 class TestQueues(QueueContract):
     @pytest.fixture(autouse=True)
-    def _of(self, kind: type) -> None:
-        self.make = MADE.get(kind, kind)  # type: ignore[method-assign]
+    def _of(self, kind: type, tmp_path: Path) -> None:
+        self.make = lambda: MADE[kind](tmp_path)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("kind", implementations("scoring", SharedQueue))
+class TestSharedQueues(SharedQueueContract):
+    @pytest.fixture(autouse=True)
+    def _of(self, kind: type, tmp_path: Path) -> None:
+        self.make = lambda: MADE[kind](tmp_path)  # type: ignore[method-assign]
 
 
 class Unbounded(MemoryQueue):
@@ -107,6 +120,40 @@ def broken(kind: Any) -> type[QueueContract]:
             return made
 
     return Suite
+
+
+class Mute(MemoryQueue):
+    """Shares what it has with nobody, and tells nobody so."""
+
+    def listen(self, told: Any) -> None:
+        pass
+
+    def begin(self) -> None:
+        pass
+
+    def keep(self, job: Job, scores: Any, told: Any) -> None:
+        pass
+
+    def emitted(self, units: Any) -> None:
+        pass
+
+    def refusal(self) -> None:
+        pass
+
+
+def shared(kind: Any) -> type[SharedQueueContract]:
+    class Suite(broken(kind), SharedQueueContract):  # type: ignore[misc]
+        pass
+
+    return Suite
+
+
+def test_every_check_of_what_is_shared_turns_one_away() -> None:
+    assert failing(shared(Mute)) == {
+        "test_each_job_that_is_put_is_told_of_once",
+        "test_scores_are_told_to_be_kept_before_they_are_emitted",
+    }
+    assert "test_it_is_a_shared_queue" in failing(shared(MemoryQueue))
 
 
 @pytest.mark.parametrize("kind", BROKEN)

@@ -24,6 +24,7 @@ from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.receivers.processor.foreign_spans import ForeignSpans
 from spanscore.receivers.scopes import Scopes
+from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.runtime.inbox import Inbox
 from spanscore.sampling.rates import RateSampler
@@ -96,11 +97,21 @@ def otlp(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
     return made
 
 
+def stored(suite: Any, inbox: Inbox[Receiver], recorded: Recorded) -> Receiver:
+    made = StoredUnits(
+        inbox, recorded, RateSampler({"grounded": 1.0}), metrics=[], open_units=lambda: 0, ready=lambda: None
+    )
+    numbers = count(1)
+    suite.arrive = lambda: made.put(a_unit(a_span(trace_id=next(numbers))))
+    return made
+
+
 MADE: dict[type, Callable[..., Receiver]] = {
     Recorder: recorder,
     SubmittedSamples: submitted,
     ForeignSpans: foreign,
     OtlpSpans: otlp,
+    StoredUnits: stored,
 }
 """How each is made, and how a unit comes in by it."""
 

@@ -9,14 +9,15 @@ from spanscore.dialects.registry import DIALECTS
 from spanscore.dialects.translations.registry import TRANSLATIONS
 from spanscore.runtime.plugins import Registry
 from spanscore.scoring.queues import QUEUES
+from spanscore.scoring.spool_queue import SpoolQueue
 from spanscore.sinks.composite import CompositeSink
 from spanscore.sinks.judge_span import JudgeSpans
 from spanscore.sinks.registry import SINKS
 
 ROOMS = [(SINKS, "sinks"), (DIALECTS, "dialects"), (TRANSLATIONS, "dialects"), (QUEUES, "scoring")]
 
-NO_PLACE = {CompositeSink, JudgeSpans}
-"""What holds the others, and what ``judge.trace`` switches on: scores land in neither."""
+NO_PLACE = {CompositeSink, JudgeSpans, SpoolQueue}
+"""What holds the others, and what ``judge.trace`` and ``spool`` switch on."""
 
 
 @pytest.mark.parametrize(("registry", "room"), ROOMS, ids=lambda one: getattr(one, "kind", one))

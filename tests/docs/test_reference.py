@@ -27,6 +27,7 @@ from spanscore.cli.main import app
 from spanscore.line.configuration import Configuration
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.model.outcome import Outcome
+from spanscore.semconv import attributes, instruments
 from spanscore.settings.reading import read_settings
 from spanscore.settings.tree import Settings
 
@@ -73,7 +74,9 @@ def test_every_key_of_the_tree_is_told_and_says_what_it_does() -> None:
 
 READ_ONLY = re.compile(r"^# --- read only: .*?(?=^# --- (?!read only))", re.MULTILINE | re.DOTALL)
 CONSTANT = re.compile(r'^\w+: Final = "([a-z_][\w.]*\.[\w.]*)"', re.MULTILINE)
-WRITTEN_NAMES = {*CONSTANT.findall(READ_ONLY.sub("", inspect.getsource(semconv)))}
+WRITTEN_NAMES = {
+    name for part in (attributes, instruments) for name in CONSTANT.findall(READ_ONLY.sub("", inspect.getsource(part)))
+}
 ON_SPANS = {getattr(semconv, constant): kind for constant, (kind, _, _) in ATTRIBUTES.items()}
 WIRE_TYPES = {str: "string", bool: "bool", int: "int", float: "double", tuple: "[]"}
 

@@ -101,7 +101,7 @@ def serving(
         [sys.executable, "-c", f"{first}\nfrom spanscore.cli.main import main; main()", "serve", "spanscore.yaml"],
         environment={"OTEL_EXPORTER_OTLP_ENDPOINT": scores_to, "OTEL_BSP_SCHEDULE_DELAY": "200"},
         folder=folder,
-        ready_url=f"http://{at['monitor']}/readyz",
+        ready=f"http://{at['monitor']}/readyz",
         deadline_s=READY_WITHIN_S,
     )
     try:

@@ -36,7 +36,7 @@ from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
-from spanscore import Budget, OnlineScorer
+from spanscore import Budget, OnlineScorer, semconv
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
@@ -44,6 +44,7 @@ from spanscore.judges.record import record
 from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
+from spanscore.otel.points import Point
 from spanscore.settings.serving import WireUnits
 from spanscore.testing import ScriptedJudge
 
@@ -55,6 +56,16 @@ ROUNDS = 3
 HOLD_S = 2.0
 ASKABLE = ("tags", "filter", "expression")
 ARRIVES_WITHIN_S = 40.0
+OF_A_WORKER = {
+    semconv.SPOOL_DEPTH: lambda: 12,
+    semconv.SPOOL_BYTES: lambda: 70_000,
+    semconv.SPOOL_OLDEST: lambda: 30.0,
+    semconv.SPOOL_POISON: lambda: 0,
+    semconv.WORKER_DROPPED: lambda: 1,
+    semconv.WORKER_SKIPPED: lambda: 0,
+}
+"""What a worker with a spool and a topic would tell beside the lag: there is neither on the stage."""
+LAG = {partition: Point(((semconv.PARTITION, partition),), {semconv.WORKER_LAG: 40}) for partition in "01"}
 _HARMLESS = 'sum(spanscore_quality_count{gen_ai_evaluation_name="harmless"})'
 
 
@@ -159,6 +170,8 @@ def staged(
             capture_content=True,
         )
         scorer.otlp_spans(WireUnits())  # it has instruments of its own
+        scorer._line.telemetry.gauges.update(OF_A_WORKER)
+        scorer._line.points_beside = lambda: LAG
         for end in (meters.shutdown, tracers.shutdown, lambda: scorer.shutdown(timeout=5)):
             stack.callback(end)
         config = scrape_config(scorer.serve_metrics(0))

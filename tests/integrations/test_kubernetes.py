@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from copy import deepcopy
@@ -19,6 +20,7 @@ from spanscore.line.configuration import Configuration
 from spanscore.monitoring.kubernetes import PORT, SCRAPED
 
 FOLDER = INTEGRATIONS / "kubernetes"
+APPLICATION, WORKER, SERVE = "application.yaml", "worker.yaml", "serve.yaml"
 
 
 def objects(folder: Path = FOLDER) -> list[dict[str, Any]]:
@@ -26,23 +28,31 @@ def objects(folder: Path = FOLDER) -> list[dict[str, Any]]:
     return [one for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
 
 
-def of_kind(kind: str) -> dict[str, Any]:
-    (found,) = (one for one in objects() if one["kind"] == kind)
-    return found
+def of_kind(kind: str, file: str = "") -> dict[str, Any]:
+    """Return the object of a kind, of a file or the only one."""
+    there = yaml.safe_load_all((FOLDER / file).read_text(encoding="utf-8")) if file else objects()
+    (found,) = (one for one in there if one["kind"] == kind)
+    return dict(found)
 
 
-def container() -> dict[str, Any]:
-    (only,) = of_kind("Deployment")["spec"]["template"]["spec"]["containers"]
+def pod(file: str) -> dict[str, Any]:
+    (kind,) = {one["kind"] for one in yaml.safe_load_all((FOLDER / file).read_text())} & {"Deployment", "StatefulSet"}
+    return dict(of_kind(kind, file)["spec"]["template"])
+
+
+def container(file: str = APPLICATION) -> dict[str, Any]:
+    (only,) = pod(file)["spec"]["containers"]
     return dict(only)
 
 
-def configuration() -> Any:
-    return Configuration(**yaml.safe_load(of_kind("ConfigMap")["data"]["spanscore.yaml"]))
+def configuration(file: str = APPLICATION) -> Any:
+    return Configuration(**yaml.safe_load(of_kind("ConfigMap", file)["data"]["spanscore.yaml"]))
 
 
 @pytest.mark.server
 def test_what_is_written_by_hand_fits_the_clusters_schemas(kubernetes: ModuleType) -> None:
-    assert {one["kind"] for one in objects()} >= {"Deployment", "ConfigMap", "PodMonitor", "OpenTelemetryCollector"}
+    ours = {"Deployment", "ConfigMap", "StatefulSet", "HorizontalPodAutoscaler", "PodDisruptionBudget"}
+    assert {one["kind"] for one in objects()} > ours | {"PodMonitor", "ScaledObject", "OpenTelemetryCollector"}
     assert kubernetes.refused(objects()) == []
 
 
@@ -60,12 +70,17 @@ def test_what_the_command_writes_fits_them_too(kubernetes: ModuleType, tmp_path:
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    ("kind", "path"), [("PodMonitor", ["spec"]), ("OpenTelemetryCollector", ["spec"]), ("Deployment", ["spec"])]
+    ("kind", "file"),
+    [
+        ("PodMonitor", "podmonitor.yaml"),
+        ("OpenTelemetryCollector", "collector.yaml"),
+        ("Deployment", WORKER),
+        ("ScaledObject", "worker-keda.yaml"),
+    ],
 )
-def test_a_field_that_is_in_no_schema_is_refused(kubernetes: ModuleType, kind: str, path: list[str]) -> None:
-    wrong = deepcopy(of_kind(kind))
-    for part in path:
-        wrong[part] = {**wrong[part], "spanscored": True}
+def test_a_field_that_is_in_no_schema_is_refused(kubernetes: ModuleType, kind: str, file: str) -> None:
+    wrong = deepcopy(of_kind(kind, file))
+    wrong["spec"] = {**wrong["spec"], "spanscored": True}
 
     (told,) = kubernetes.refused([wrong])
 
@@ -75,33 +90,91 @@ def test_a_field_that_is_in_no_schema_is_refused(kubernetes: ModuleType, kind: s
 def test_what_is_committed_is_what_is_made(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(FOLDER / "build.py"), str(tmp_path)], check=True)
 
-    assert {file.name for file in tmp_path.iterdir()} == {"collector.yaml", "podmonitor.yaml"}
+    assert {file.name for file in tmp_path.iterdir()} == {"collector.yaml", "serve-collector.yaml", "podmonitor.yaml"}
     for file in tmp_path.iterdir():
         assert file.read_text(encoding="utf-8") == (FOLDER / file.name).read_text(encoding="utf-8")
 
 
-def test_the_collector_listens_to_other_pods_and_asks_for_no_variable() -> None:
-    text = (FOLDER / "collector.yaml").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("file", "variables"), [("collector.yaml", []), ("serve-collector.yaml", ["SPANSCORE_TOKEN"])])
+def test_the_collector_listens_to_other_pods_and_asks_for_no_variable_but_the_token(
+    file: str, variables: list[str]
+) -> None:
+    text = (FOLDER / file).read_text(encoding="utf-8")
 
     assert "127.0.0.1" not in text
-    assert "${" not in text
+    assert re.findall(r"\$\{env:(\w+)", text) == variables
+    assert {one["name"] for one in of_kind("OpenTelemetryCollector", file)["spec"].get("env", [])} == {*variables}
 
 
-def test_the_applications_port_is_the_one_that_is_served_and_scraped() -> None:
-    served, (port,) = configuration().serve_metrics, container()["ports"]
+@pytest.mark.parametrize("file", [APPLICATION, WORKER, SERVE])
+def test_the_port_is_the_one_that_is_served_and_scraped(file: str) -> None:
+    served, ports = configuration(file).serve_metrics, container(file)["ports"]
+    (port,) = (one for one in ports if one["name"] == PORT)
 
     assert (served.port, served.host) == (port["containerPort"], "0.0.0.0")
-    assert port["name"] == PORT == of_kind("PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"]
-    labels = of_kind("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert port["name"] == of_kind("PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"]
+    labels = pod(file)["metadata"]["labels"]
     assert of_kind("PodMonitor")["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert SCRAPED.items() <= labels.items()
 
 
-def test_the_application_sends_its_traces_to_the_collectors_service() -> None:
-    endpoint = {one["name"]: one.get("value") for one in container()["env"]}["OTEL_EXPORTER_OTLP_ENDPOINT"]
+@pytest.mark.parametrize("file", [APPLICATION, WORKER, SERVE])
+def test_scores_go_to_the_collectors_service(file: str) -> None:
+    endpoint = {one["name"]: one.get("value") for one in container(file)["env"]}["OTEL_EXPORTER_OTLP_ENDPOINT"]
 
-    assert endpoint == f"http://{of_kind('OpenTelemetryCollector')['metadata']['name']}-collector:4318"
+    assert (
+        endpoint == f"http://{of_kind('OpenTelemetryCollector', 'collector.yaml')['metadata']['name']}-collector:4318"
+    )
 
 
-def test_a_replicas_share_of_the_budget_is_that_of_one_of_all() -> None:
-    assert configuration().judge.share == 1 / of_kind("Deployment")["spec"]["replicas"]
+@pytest.mark.parametrize(("file", "kind"), [(APPLICATION, "Deployment"), (SERVE, "StatefulSet")])
+def test_a_replicas_share_of_the_budget_is_that_of_one_of_all(file: str, kind: str) -> None:
+    assert configuration(file).judge.share == 1 / of_kind(kind, file)["spec"]["replicas"]
+
+
+@pytest.mark.parametrize(("file", "section"), [(WORKER, "worker"), (SERVE, "serve")])
+def test_a_pod_is_given_longer_than_its_drain_and_more_memory_than_what_waits(file: str, section: str) -> None:
+    chosen, limit = configuration(file), container(file)["resources"]["limits"]["memory"]
+    waits = chosen.units.bytes + chosen.limits.queue_bytes + chosen.limits.inbox_bytes
+
+    assert getattr(chosen, section).drain < pod(file)["spec"]["terminationGracePeriodSeconds"]
+    assert 200_000_000 + waits < int(limit.removesuffix("Gi")) * 2**30
+
+
+@pytest.mark.parametrize("file", [WORKER, SERVE])
+def test_a_pod_writes_to_its_volumes_alone_and_holds_no_secret_in_its_file(file: str) -> None:
+    mounted = {one["name"]: one["mountPath"] for one in container(file)["volumeMounts"] if not one.get("readOnly")}
+    secret = [one for one in container(file)["env"] if "secretKeyRef" in one.get("valueFrom", {})]
+
+    assert container(file)["securityContext"]["readOnlyRootFilesystem"]
+    assert {*mounted} == ({"tmp", "spool"} if file == SERVE else {"tmp"})
+    assert [one["name"] for one in secret] == ["OPENAI_API_KEY"]
+    assert "kind: Secret" not in (FOLDER / file).read_text()
+
+
+def test_each_scaler_is_for_the_worker_and_asks_of_its_group_and_topic() -> None:
+    kafka, (asked,) = configuration(WORKER).kafka, of_kind("ScaledObject")["spec"]["triggers"]
+    scaled = [of_kind(kind)["spec"]["scaleTargetRef"]["name"] for kind in ("ScaledObject", "HorizontalPodAutoscaler")]
+
+    assert scaled == [of_kind("Deployment", WORKER)["metadata"]["name"]] * 2
+    told = {key: asked["metadata"][key] for key in ("bootstrapServers", "topic", "consumerGroup")}
+    assert told == {"bootstrapServers": ",".join(kafka.brokers), "topic": kafka.topic, "consumerGroup": kafka.group}
+
+
+def test_the_collector_sends_to_each_pod_of_serve_by_its_name() -> None:
+    pods, service = of_kind("StatefulSet")["spec"]["replicas"], of_kind("Service", SERVE)["metadata"]["name"]
+    resolver = of_kind("OpenTelemetryCollector", "serve-collector.yaml")["spec"]["config"]["exporters"][
+        "load_balancing"
+    ]
+    name = of_kind("StatefulSet")["metadata"]["name"]
+
+    assert resolver["resolver"]["static"]["hostnames"] == [f"{name}-{pod}.{service}:4317" for pod in range(pods)]
+
+
+def test_the_spool_of_serve_lies_on_the_volume_that_comes_back() -> None:
+    (mounted,) = (one["mountPath"] for one in container(SERVE)["volumeMounts"] if one["name"] == "spool")
+    (claimed,) = of_kind("StatefulSet")["spec"]["volumeClaimTemplates"]
+    size = int(claimed["spec"]["resources"]["requests"]["storage"].removesuffix("Gi")) * 2**30
+
+    assert configuration(SERVE).spool.path == f"{mounted}/spool.db"
+    assert (claimed["metadata"]["name"], configuration(SERVE).spool.max_bytes < size) == ("spool", True)

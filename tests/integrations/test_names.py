@@ -1,4 +1,4 @@
-"""Every instrument and attribute that ``integrations/`` names is in ``semconv.py``, and every instrument is shown somewhere."""
+"""Every instrument and attribute that ``integrations/`` names is in ``semconv``, and every instrument is shown somewhere."""
 
 from __future__ import annotations
 
@@ -138,6 +138,27 @@ def _asked() -> str:
     alerts = yaml.safe_load((INTEGRATIONS / "grafana" / "alerting" / "spanscore.yaml").read_text(encoding="utf-8"))
     models = [data["model"] for group in alerts["groups"] for rule in group["rules"] for data in rule["data"]]
     return "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
+
+
+COUNTED = re.compile(r"increase\(spanscore_(eligible|evaluations)_total(?:\{([^}]*)\})?\[")
+
+
+def _is_once(instrument: str, matchers: str, expression: str) -> bool:
+    """Whether units that another process scores, and counts there, are left out, asked for alone, or taken off."""
+    if instrument == "eligible":
+        return 'spanscore_outcome="handed_over"' in expression
+    found = re.findall(r'spanscore_outcome(=~|!~|!=|=)"([^"]*)"', matchers)
+    return any(
+        value == "handed_over" or (re.fullmatch(value, "handed_over") is not None) == sign.startswith("!")
+        for sign, value in found
+    )
+
+
+def test_no_alert_record_or_panel_counts_a_unit_twice_that_another_process_scores() -> None:
+    counts = [(*found, asked) for asked in _asked().splitlines() for found in COUNTED.findall(asked)]
+
+    assert {instrument for instrument, _, _ in counts} == {"eligible", "evaluations"}
+    assert [asked for instrument, matchers, asked in counts if not _is_once(instrument, matchers, asked)] == []
 
 
 BESIDE = ("shadow", "feedback", "canary")

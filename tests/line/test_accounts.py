@@ -88,8 +88,22 @@ def test_an_account_that_was_never_asked_is_there() -> None:
     ]
 
 
-def gated() -> Judge:
-    return judge(Answers(GOOD), max_wait=60.0)
+def gated(**limits: float) -> Judge:
+    return judge(Answers(GOOD), max_wait=60.0, **limits)
+
+
+def test_a_line_has_the_part_of_its_limits_that_it_is_told_and_says_so() -> None:
+    limits = {"max_concurrency": 8, "requests_per_minute": 600.0}
+    with a_line(critic(gated(**limits), "a"), budget=[Budget(calls=1_000, per="30d")]) as (scorer, _):
+        scorer._line.share_of_limits(0.25)
+        fourth = scorer.status()
+        scorer._line.share_of_limits(0)
+        none = scorer.status()
+
+    assert (fourth.accounts[0].ceiling, fourth.accounts[0].share) == (2, 0.25)
+    assert 0 < fourth.budgets[0].limit <= 250
+    assert "(ceiling 2) · 25 % of its limits" in " ".join(str(fourth).split())
+    assert (none.accounts[0].share, none.accounts[0].places) == (0.01, 0.08)
 
 
 def critic(asked: Judge, name: str) -> AspectCritic:

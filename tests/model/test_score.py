@@ -57,3 +57,10 @@ def test_score_id_and_revision_are_taken() -> None:
         with pytest.raises(ConfigurationError, match=f"cannot be called {name!r}: spanscore.score.{name}"):
             refuse_taken_name(name)
     refuse_taken_name("faithfulness")
+
+
+def test_a_unit_that_another_process_scores_says_so_and_nothing_else():
+    attributes = unit_attributes([], {"dear": Outcome.HANDED_OVER, "cheap": Outcome.NOT_SAMPLED})
+
+    assert attributes[semconv.STATUS] == "elsewhere"
+    assert unscored(attributes) == {}

@@ -48,10 +48,31 @@ def server(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
             ({**of, names.label(semconv.OUTCOME): outcome}, sum(p**-power for p in lost))
             for outcome, lost in LOST.items()
         ]
+    grown |= handed_over()
     folder = tmp_path_factory.mktemp("prometheus")
     backfill.write(prometheus, folder, grown)
     with prometheus.running(folder) as running:
         yield running
+
+
+def handed_over() -> dict[str, list[tuple[dict[str, str], float]]]:
+    """An application that had 100 units and kept none of the 30 that the dice took, and the worker that scored these."""
+
+    def ended(instance: str, outcome: Outcome) -> dict[str, str]:
+        return {**of, "instance": instance, names.label(semconv.OUTCOME): outcome}
+
+    of = {promql.METRIC: "shared", "job": "bot"}
+    ends = {("app", Outcome.NOT_SAMPLED): 70, ("app", Outcome.HANDED_OVER): 30, ("worker", Outcome.SCORED): 30}
+    return {
+        names.series(semconv.ELIGIBLE): [({**of, "instance": "app"}, 100), ({**of, "instance": "worker"}, 30)],
+        names.series(semconv.EVALUATIONS): [(ended(*how), count) for how, count in ends.items()],
+    }
+
+
+def test_a_unit_that_another_process_scores_has_entered_once(server: Any) -> None:
+    entered = promql.entered("1h", 'gen_ai_evaluation_name="shared"')
+
+    assert value(server, entered) == pytest.approx(100, rel=1e-9)
 
 
 def value(server: Any, expression: str) -> float:

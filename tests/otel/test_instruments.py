@@ -577,7 +577,16 @@ def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory:
 
 
 _HISTOGRAMS = dict.fromkeys((semconv.QUALITY_HISTOGRAM, semconv.JUDGE_DURATION, semconv.JUDGE_WAIT), "histogram")
-_LEVELS = {semconv.QUEUE_SIZE, semconv.QUEUE_CAPACITY, semconv.HOLD_UNITS, semconv.UNITS_OPEN}
+_LEVELS = {
+    semconv.QUEUE_SIZE,
+    semconv.QUEUE_CAPACITY,
+    semconv.HOLD_UNITS,
+    semconv.UNITS_OPEN,
+    semconv.SPOOL_DEPTH,
+    semconv.SPOOL_BYTES,
+    semconv.SPOOL_OLDEST,
+    semconv.SPOOL_POISON,
+}
 _GAUGES = {
     semconv.PENDING,
     *_LEVELS,
@@ -591,6 +600,7 @@ _GAUGES = {
     semconv.CANARY_AGREEMENT,
     semconv.CANARY_FIRST_AGREEMENT,
     semconv.CANARY_P,
+    semconv.WORKER_LAG,
 }
 _HANDED_IN = {
     *_LEVELS,
@@ -606,6 +616,8 @@ _HANDED_IN = {
     semconv.RECEIVE_REJECTED,
     semconv.UNITS_ORPHANS,
     semconv.UNITS_LATE,
+    semconv.WORKER_DROPPED,
+    semconv.WORKER_SKIPPED,
 }
 _COUNTERS = {
     semconv.SCORED,

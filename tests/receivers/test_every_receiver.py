@@ -20,8 +20,10 @@ from spanscore.protocols import Receiver
 from spanscore.receivers.callback.recorder import Recorder
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.receivers.processor.foreign_spans import ForeignSpans
+from spanscore.receivers.stored import StoredUnits
 from spanscore.receivers.submitted import SubmittedSamples
 from spanscore.settings.serving import WireUnits
+from spanscore.testing import a_span, a_unit
 
 HOUR_NS = 3_600 * 10**9
 AT_ONCE = WireUnits(quiet=0)
@@ -54,11 +56,16 @@ def send(scorer: OnlineScorer) -> None:
     scorer.otlp_spans(AT_ONCE).take(taken([a_wire_span(trace=next(TRACES))]))
 
 
+def replay(scorer: OnlineScorer) -> None:
+    scorer.stored_units().put(a_unit(a_span()))
+
+
 WAYS: dict[type, Callable[[OnlineScorer], None]] = {
     Recorder: call,
     SubmittedSamples: submit,
     ForeignSpans: trace,
     OtlpSpans: send,
+    StoredUnits: replay,
 }
 """How a whole unit comes in by each."""
 
@@ -67,7 +74,7 @@ WAYS: dict[type, Callable[[OnlineScorer], None]] = {
 def scorer() -> Iterator[Any]:
     with a_line() as (scorer, _):
         scorer._line.span_thread._stopping = True
-        scorer._doors.attached(), scorer._doors.spans(), scorer.otlp_spans(AT_ONCE)
+        scorer._doors.attached(), scorer._doors.spans(), scorer.otlp_spans(AT_ONCE), scorer.stored_units()
         yield scorer
 
 

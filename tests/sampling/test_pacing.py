@@ -30,6 +30,9 @@ class Books:
     def spent(self, budget: Budget) -> float:
         return self.by_window.get((budget, int(self.now_s // budget.window_s)), 0.0)
 
+    def limit(self, budget: Budget) -> float:
+        return budget.amount
+
     def paid(self) -> Mapping[str, Paid]:
         return self.by_metric
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from spanscore.errors import ConfigurationError
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import Decided, Facts, UnitKey
 from spanscore.sampling.rates import RateSampler
 from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import decode_threshold, probability, threshold
@@ -147,3 +147,22 @@ def test_what_is_foreseen_of_a_traces_first_span_is_what_may_says():
 def test_a_rate_that_is_none_is_refused_with_its_name(rate):
     with pytest.raises(ConfigurationError, match="faithfulness"):
         RateSampler({"faithfulness": rate})
+
+
+def test_what_another_process_decided_stands():
+    decided = {"harm": Decided(True, threshold(0.25), "refunds"), "tone": Decided(False, 0, "base")}
+    unit = facts(1, decided=decided)
+    sampler = RateSampler({"harm": 0.0, "tone": 1.0, "here": 1.0})
+
+    harm = sampler.decide(unit, "harm")
+
+    assert sampler.may(unit)
+    assert (harm.take, harm.probability, harm.threshold, harm.rule) == (True, 0.25, threshold(0.25), "refunds")
+    assert not sampler.decide(unit, "tone").take
+    assert sampler.decide(unit, "here").take  # of which nobody has decided
+
+
+def test_of_a_unit_of_which_others_took_nothing_no_metric_takes_anything_at_rate_zero():
+    unit = facts(1, decided={"harm": Decided(False, 0, "base")})
+
+    assert not RateSampler({"harm": 0.0}).may(unit)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FunctionType, MethodType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -31,6 +32,8 @@ from spanscore.settings.serving import WireUnits
 
 CHEAP = ["exact_match", "string_presence"]
 """They ask no judge, so that a rule may look at their scores; of every unit."""
+SPOOLS = TemporaryDirectory()
+"""Until the tests end."""
 BASE: dict[str, Any] = {
     "metrics": ["faithfulness", "response_relevancy", *CHEAP],
     "judge": {
@@ -47,10 +50,12 @@ BASE: dict[str, Any] = {
     },
     "alerts": {"faithfulness": {"baseline": 0.85}},
     "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
+    "spool": {"path": f"{SPOOLS.name}/spool.db"},
 }
 """An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
 UNUSUAL: dict[str, Any] = {
     "metrics": [{"faithfulness": {"pass_at": 0.4321}}, "response_relevancy", *CHEAP],
+    "capture.metadata": ["unusual"],
     "judge.model": "openai:unusual",
     "judge.base_url": "http://127.0.0.1:9/unusual",
     "judge.api_key_env": "UNUSUAL_KEY",
@@ -63,6 +68,8 @@ UNUSUAL: dict[str, Any] = {
     "judge.fallback.*.structured": "text",
     "judge.cache": "memory",
     "sessions.replicas": "sticky",
+    "spool.path": f"{SPOOLS.name}/unusual.db",
+    "spool.sync": "normal",
     "judge.structured": "text",
     "judge.model_kwargs": {"temperature": 0.4321},
     "judge.prices.*.cached_input": 0.4321,
@@ -118,13 +125,15 @@ def arguments(annotation: Any) -> list[Any]:
     return [annotation, *(inner for one in get_args(annotation) for inner in arguments(one))]
 
 
-IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls"}
+IN_PLACE_OF = {"judge.budget.*.usd": "calls", "judge.budget.*.tokens": "calls", "queue": "spool"}
 """Keys that cannot stand beside another."""
 VARIES = object()
 LEAVES = dict(leaves(Configuration))
-SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve."))}
+SERVED = {path for path in LEAVES if path.startswith(("serve_metrics.", "serve.", "kafka.", "worker."))}
+AWAY = {path for path in LEAVES if path.startswith("elsewhere.")}
+"""They take the place of the parts that score; their tests are in tests/elsewhere."""
 WIRE = {f"units.{name}" for name in WireUnits.model_fields}
-"""They take a server, and so tests of their own; the latter, and those of ``serve``, in tests/service."""
+"""They take a server, and so tests of their own; all but those of the page in tests/service."""
 
 
 def unusual(path: str) -> Any:
@@ -155,6 +164,8 @@ def configured(path: str | None) -> dict[str, Any]:
             section = _inside(section, part)
         section[leaf] = unusual(path)
         section.pop(IN_PLACE_OF.get(path), None)
+    if path == "spool.score_here":
+        del whole["sampling"]["feedback"]
     return whole
 
 
@@ -233,7 +244,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {place: one[place] if one.get(place) == other.get(place) else VARIES for place in one | other}
 
 
-@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE))
+@pytest.mark.parametrize("path", sorted(LEAVES.keys() - SERVED - WIRE - AWAY))
 def test_a_key_arrives_in_a_part_or_in_a_file(path: str, tmp_path: Path, usual: dict[str, Any]) -> None:
     made = made_of(tmp_path / "spanscore.yaml", path)
 

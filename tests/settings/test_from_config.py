@@ -67,6 +67,7 @@ WRONG = {
     "metrics: [{faithfulness: {judge: {model: lexical}}}]": ["metrics: faithfulness.judge", "shadow"],
     "metrics: [{answer_relevancy: {embeddings: lexical}}]": ["metrics: answer_relevancy.embeddings", "at the top"],
     "metrics: [exact_match]\nserve: {grpc: localhost}": ["serve.grpc", "'localhost'", "127.0.0.1:4317"],
+    "metrics: [exact_match]\nserve: {grpc: 41317}": ["serve.grpc", "'41317'", "127.0.0.1:4317"],
     "metrics: [exact_match]\nserve: {http: 'http://localhost:4318'}": ["serve.http", "127.0.0.1:4317"],
     "metrics: [exact_match]\nserve: {mode: copy}": ["serve.mode", "tee"],
     "metrics: [exact_match]\nserve: {tokenfile: t}": ["serve.tokenfile", "'token_file'"],

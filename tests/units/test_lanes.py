@@ -84,3 +84,17 @@ def test_what_has_left_holds_nothing(units):
         room.leave(key(n))
 
     assert {(held.units, held.size_bytes) for held in (room._all, *room._lanes.values())} == {(0, 0)}
+
+
+@given(st.integers(1, 200), st.integers(1, 20), st.booleans())
+def test_what_waits_elsewhere_finds_room_where_it_is_told_that_there_is(capacity, size, alone):
+    room = Lanes({"one": "a", "two": "a" if alone else "b"}, capacity=lambda: capacity, max_bytes=2_000)
+
+    for n in range(300):
+        if room.room():
+            assert len(room._open) < capacity
+            assert room.with_room(["one"]) == ["one"]
+            room.enter(key(n), ["one"], size)
+
+    assert room.room() == 0
+    assert len(room._open) >= min(capacity * 3 // 4, 1_000 // size)

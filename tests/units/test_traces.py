@@ -573,3 +573,43 @@ def test_a_fork_begins_anew():
     table.reset()
 
     assert (table.open, table.bytes, table.next_due_ns(), table.close_all(S)) == (0, 0, None, [])
+
+
+# --- units that came whole, which nobody follows ----------------------------------------------------------------
+
+
+def test_a_unit_that_nobody_follows_is_open_until_it_is_quiet():
+    table = Table()
+
+    assert table.begins(span(1), {b"1": b"", b"2": b"1"}, 5)
+
+    assert (table.open, table.holds(span(1).trace_id), table.waiting(), table.bytes) == (1, True, {UnitKey(1, 1)}, 500)
+    assert table.next_due_ns() == 2 * S + 5
+    assert table.due(2 * S + 4) == []
+    assert told(table.due(2 * S + 5)) == [(1, [], Outcome.NOT_SAMPLED)]
+    assert (table.open, table.holds(span(1).trace_id), table.waiting(), table.bytes) == (0, False, set(), 0)
+
+
+def test_a_unit_that_nobody_follows_is_open_for_longer_where_more_of_it_comes():
+    table = Table(unfollowed={1})
+    table.begins(span(1), {span(1).span_id: b"", span(2).span_id: span(1).span_id}, 0)
+    table.take(span(2, 1), span(3, 2), at=S)
+
+    assert (table.duplicates, table.due(3 * S - 1)) == (1, [])
+    assert told(table.due(3 * S)) == [(1, [], Outcome.NOT_SAMPLED)]
+
+
+def test_a_unit_that_nobody_follows_is_no_second_one_when_it_is_sent_again():
+    table = Table(unfollowed={1})
+    table.begins(span(1), {span(1).span_id: b""}, 0)
+    table.due(2 * S)
+
+    assert not table.begins(span(1), {span(1).span_id: b""}, 3 * S)
+
+
+def test_a_unit_that_nobody_follows_ends_with_the_table():
+    table = Table()
+    table.begins(span(1), {span(1).span_id: b""}, 0)
+
+    assert told(table.close_all(S)) == [(1, [], Outcome.NOT_SAMPLED)]
+    assert (table.open, table.bytes) == (0, 0)

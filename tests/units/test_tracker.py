@@ -20,6 +20,7 @@ from spanscore.units.assembly import Assembler
 from spanscore.units.keeping import Keeping
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
+from spanscore.units.parking import Parking
 from spanscore.units.revisions import Revisions
 from spanscore.units.span_buffer import Pace, SpanBuffer
 from spanscore.units.tracker import Units
@@ -75,11 +76,10 @@ class World:
             sampler=self,
             queue=self.queue,
             lanes=self.lanes,
-            hold=self.hold,
+            parking=Parking(self.hold, attach=attach),
             sink=self.sink,
             handover=self.take,
             hand_rest=self.take_rest,
-            attach=attach,
         )
 
     def decide(self, facts, metric):
@@ -88,7 +88,7 @@ class World:
     def take(self, chosen):
         self.working |= {sampled.unit.key: (sampled.unit, [*sampled.decisions]) for sampled in chosen}
 
-        self.undecided |= {sampled.unit.key for sampled in chosen if sampled.more}
+        self.undecided |= {sampled.unit.key for sampled in chosen if sampled.undecided}
 
     def take_rest(self, rest):
         for key, decisions in rest.items():

@@ -15,9 +15,11 @@ from typing import Any
 from spanscore.cli._calibration_plan import calibration_problems
 from spanscore.cli._canary_plan import canary_problems
 from spanscore.cli._cost_plan import asked_model, price_in
+from spanscore.cli._elsewhere_plan import elsewhere_problems
 from spanscore.cli._parts import part_problems
 from spanscore.cli._series import StandIn, series_problems
 from spanscore.cli._session_plan import session_problems
+from spanscore.cli._spool_plan import spool_problems
 from spanscore.errors import ConfigurationError, NotReadyError
 from spanscore.judges import embedder
 from spanscore.judges.keys import missing_key
@@ -121,7 +123,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if read.all_metrics and not unmade:
         problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
         problems += canary_problems(canary_in(value_at(settings, "canary")), made)
-    problems += part_problems(settings)
+    problems += [*part_problems(settings), *spool_problems(settings), *elsewhere_problems(settings)]
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))

@@ -21,9 +21,11 @@ from spanscore.cli._cost_plan import (
     shadow_costs_of,
     shadow_days_of,
 )
+from spanscore.cli._elsewhere_plan import elsewhere_lines
 from spanscore.cli._sampling_plan import rule_lines, sampling_notes
 from spanscore.cli._session_plan import session_lines, session_metrics_in
 from spanscore.cli._sizes import Sizes
+from spanscore.cli._spool_plan import spool_lines
 from spanscore.cli._traffic import ExpectedTraffic
 from spanscore.dialects.extract import Extract
 from spanscore.dialects.texts import CONTEXT_KEYS
@@ -192,7 +194,7 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         shadow_days=shadow_days,
         sessions=tuple(session_lines(of_sessions, options)),
         canary=tuple(canary_lines(options.canary, _canaries(report), metrics, costs)),
-        notes=tuple(_notes(settings, options, metrics)),
+        notes=(*elsewhere_lines(options.elsewhere), *spool_lines(options), *_notes(settings, options, metrics)),
     )
     return report.as_written.all(plan)
 

@@ -26,6 +26,12 @@ def sampling_notes(options: Options) -> Iterator[str]:
                 "any_error: true also takes those that answered although something inside failed; capture.score_failed: true "
                 "scores what the model of a failed run had answered"
             )
+        if options.capture and (lost := [key for key in rule.metadata or {} if key not in options.capture_metadata]):
+            keys = ", ".join(lost)
+            yield (
+                f"the sampling rule {rule.name} looks at metadata that the callback's spans do not have: replay and workers "
+                f"read these, and will decide otherwise; capture.metadata: [{keys}] exports it"
+            )
         if rule.score is not None:
             yield f"every unit waits for its score of {rule.score['metric']}: the sampling rule {rule.name} looks at it"
 

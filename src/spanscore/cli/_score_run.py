@@ -24,7 +24,10 @@ from rich.progress import (
 from rich.text import Text
 
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
+from spanscore.cli._interrupted import INTERRUPTED
+from spanscore.cli._quality_gate import QualityGate, exit_code
 from spanscore.dataset import Result, Scoring, read_samples
+from spanscore.dataset.gate import GateResult, QualityBounds
 from spanscore.dataset.reading import Bad, none_is_a_sample
 from spanscore.dataset.reporting import check_report, write_report
 from spanscore.errors import ConfigurationError, NotReadyError
@@ -51,6 +54,7 @@ class ScoreRun:
         names: of metrics, with commas between; empty = those of ``config``.
         judge: empty = that of ``config``, else the offline one; ``embeddings`` likewise.
         timeout: seconds; 0 = that of ``config``, else the scorer's default.
+        gate: what the run is held against, where anything is asked of it.
     """
 
     file: str
@@ -65,28 +69,33 @@ class ScoreRun:
     concurrency: int
     timeout: float
     as_json: bool
+    gate: QualityGate
 
-    def run(self) -> bool:
-        """Score, tell and write; return whether Ctrl-C ended it.
+    def run(self) -> int:
+        """Score, tell and write; return the exit code.
 
         Raises:
             SpanscoreError: an option, the configuration or the file is wrong.
         """
         configured = self._configured()
         metrics = self._metrics(configured)
+        gate = self.gate.gate([metric.name for metric in metrics])
         if self.report is not None:
             check_report(self.report)
-        total = _counted(self.file)
+        total = _counted(self.file, gate)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         if configured is None and not self.judge and any(is_offline(getattr(one, "_judge", None)) for one in metrics):
             notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
         bar = _bar(notes, Accounts(metrics))
         scoring = _scored(partial(self._scoring, metrics, configured), self.file, total, bar)
         result = scoring.result()
-        self._tell(result)
+        held = self.gate.hold(gate, result, self.file) if self.gate.is_asked and not result.interrupted else None
+        self._tell(result, held)
         for note in self._notes(result, scoring):
             notes.print(note, soft_wrap=True)
-        return result.interrupted
+        if result.interrupted:
+            return INTERRUPTED
+        return 0 if held is None else exit_code(held)
 
     def _configured(self) -> ConfigReport | None:
         if self.config is None:
@@ -110,11 +119,14 @@ class ScoreRun:
             **more,
         )
 
-    def _tell(self, result: Result) -> None:
+    def _tell(self, result: Result, held: GateResult | None) -> None:
         if self.as_json:
-            typer.echo(json.dumps(result.as_json(), indent=2))
+            at_gate = {} if held is None else {"gate": held.as_json()}
+            typer.echo(json.dumps({**result.as_json(), **at_gate}, indent=2))
         else:
             Terminal().print(result)
+            if held is not None:
+                self.gate.tell(held)
         if self.report is not None:
             write_report(result, self.report, source=self.file)
 
@@ -166,24 +178,26 @@ def _scored(make: Callable[..., Scoring], file: str, total: int | None, shown: P
     return scoring
 
 
-def _counted(file: str) -> int | None:
+def _counted(file: str, gate: QualityBounds) -> int | None:
     """Return the number of records; None for standard input, which can be read once only.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is none, or the gate cannot tell them apart.
         SampleError: none of them is a sample.
     """
     if file == "-":
         return None
-    total, bad = 0, list[Bad]()
-    for total, read in enumerate(read_samples(file), 1):  # noqa: B007
+    ids, bad = list[str | int | None](), list[Bad]()
+    for read in read_samples(file):
+        ids.append(read.id)
         if isinstance(read.sample, Bad):
             bad.append(read.sample)
-    if total == 0:
+    if not ids:
         raise ConfigurationError(f"{file} holds no samples")
-    if len(bad) == total:
+    if len(bad) == len(ids):
         raise none_is_a_sample(bad)
-    return total
+    gate.refuse_cases(ids)
+    return len(ids)
 
 
 def _metrics(metrics: str, settings: Settings | None, asked: str, embeddings: str) -> list[Metric]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,8 @@ from rich.text import Text
 from spanscore import semconv
 from spanscore.cli._config_report import ConfigReport, config_report
 from spanscore.cli._cost_plan import DayPlan, money_line
-from spanscore.cli._listeners import listener_lines, with_listeners
 from spanscore.cli._plan import WITHIN, AlertPlan, ConfigPlan, plan_of
+from spanscore.cli._services import service_lines, with_services
 from spanscore.cli._sizes import Sizes, measured_in
 from spanscore.cli._traffic import FORMS, requests_per_day_in, traffic_in
 from spanscore.errors import ConfigurationError
@@ -121,7 +122,7 @@ def check(
     scorer.
     """
     try:
-        report = with_listeners(config_report(config))
+        report = with_services(config_report(config))
     except ConfigurationError as error:
         if not as_json:
             raise
@@ -130,7 +131,7 @@ def check(
     traffic = traffic_in(requests_per_day, profile)
     plan = None if report.errors else plan_of(report, traffic, _sizes(report, context_tokens, measured))
     if as_json:
-        planned = {} if plan is None else asdict(plan) | {"serve": listener_lines(report.settings)}
+        planned = {} if plan is None else asdict(plan) | service_lines(report.settings)
         _tell_json(errors=report.errors, missing=report.missing, **planned)
     else:
         _tell(config, report, plan)
@@ -163,7 +164,8 @@ def _tell(config: Path, report: ConfigReport, plan: ConfigPlan | None) -> None:
         console.print(_table(plan))
         console.print(Text("\nfields: where a live trace holds them"))
         console.print(_fields(plan))
-        for line in (*_lines(plan), *map(report.as_written, listener_lines(report.settings))):
+        services = chain.from_iterable(service_lines(report.settings).values())
+        for line in (*_lines(plan), *map(report.as_written, services)):
             console.print(Text(line))
         for part in _day(plan):
             console.print(part)

@@ -12,6 +12,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spanscore.cli._config_report import ConfigReport, named_problems, valid
+from spanscore.cli._interrupted import INTERRUPTED
+from spanscore.cli._redactor import redactor_named
 from spanscore.cli._score_run import WhoIsAway
 from spanscore.codec.labelled import read_labelled
 from spanscore.errors import ConfigurationError
@@ -25,14 +27,10 @@ from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.model.label import LabelledSample
-from spanscore.protocols import Judge, Redactor
-from spanscore.runtime import plugins
+from spanscore.protocols import Judge
 from spanscore.settings.printable import printable, printable_lines
 
 __all__ = ["fit"]
-
-_INTERRUPTED = 130
-"""128 + SIGINT: what a shell expects of a command that Ctrl-C ended."""
 
 
 def fit(
@@ -87,12 +85,12 @@ def fit(
     if not out.parent.is_dir():  # told before anything is paid for
         raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist")
     how: dict[str, Any] = {"demonstrations": demonstrations, "candidates": candidates, "seed": seed}
-    how |= {"rewriter": _rewriter(rewriter), "redactor": _redactor(redactor)}
+    how |= {"rewriter": _rewriter(rewriter), "redactor": redactor_named(redactor)}
     try:
         fitted = _fitted(taught, labelled, how, notes)
     except KeyboardInterrupt:
         notes.print("Interrupted: nothing was written.")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     fitted.save(out)
     typer.echo(json.dumps(fitted.as_json(), indent=2) if as_json else printable_lines(str(fitted)))
     notes.print(_written(fitted, out), soft_wrap=True)
@@ -118,14 +116,6 @@ def _rewriter(named: str) -> Judge | None:
     for problem in named_problems("--rewriter", named, partial(make_judge, named)):
         raise problem
     return make_judge(named)
-
-
-def _redactor(named: str) -> Redactor | None:
-    if not named:
-        return None
-    known = plugins.Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
-    found: Redactor = known.found(named)
-    return found
 
 
 def _fitted(metric: JudgedMetric, labels: list[LabelledSample], how: dict[str, Any], console: Terminal) -> Fitted:

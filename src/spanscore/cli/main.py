@@ -19,7 +19,22 @@ from spanscore.settings.printable import printable_lines
 __all__ = ["app", "main"]
 
 _USAGE_ERROR = 2
-_ORDER = ("demo", "init", "check", "serve", "metrics", "score", "report", "labels", "calibrate", "baseline", "rules")
+_ORDER = (
+    "demo",
+    "init",
+    "check",
+    "serve",
+    "worker",
+    "replay",
+    "metrics",
+    "score",
+    "collect",
+    "report",
+    "labels",
+    "calibrate",
+    "baseline",
+    "rules",
+)
 """From the first five minutes to production; a command that is not listed stands behind them, by name."""
 
 

@@ -11,9 +11,6 @@ from spanscore.settings.printable import printable
 
 __all__ = ["score"]
 
-_INTERRUPTED = 130
-"""128 + SIGINT: what a shell expects of a command that Ctrl-C ended."""
-
 
 def score(
     file: Annotated[
@@ -24,12 +21,13 @@ def score(
             "user_input, response, retrieved_contexts, reference …, or the older question, answer, contexts, ground_truth.",
         ),
     ],
+    *,
     metrics: Annotated[
         str,
         typer.Option(
             "--metrics",
             "-m",
-            help="Names with commas between: faithfulness,exact_match. Needed without --config. See: spanscore metrics",
+            help="Names with commas between: exact_match,polite. Needed without --config. See: spanscore metrics",
         ),
     ] = "",
     config: Annotated[
@@ -84,6 +82,31 @@ def score(
             help="Seconds for one metric on one sample; 0 = limits.timeout of --config, else 180.",
         ),
     ] = 0.0,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rows of an earlier run (.jsonl, .csv): each case is compared with itself, by its id or line."
+        ),
+    ] = None,
+    update_baseline: Annotated[
+        bool,
+        typer.Option(
+            "--update-baseline", help="Write this run's rows to --baseline, whatever comes of the comparison."
+        ),
+    ] = False,
+    max_drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=X", help="How far its mean quality may fall: faithfulness=0.03. Again for another."),
+    ] = None,
+    least: Annotated[
+        list[str] | None,
+        typer.Option("--min", metavar="NAME=X", help="The lowest mean quality: harmless=0.98. Again for another."),
+    ] = None,
+    max_unscored: Annotated[
+        float,
+        typer.Option(metavar="SHARE", help="Cases without a score, as evaluation failed, at most."),
+    ] = 0.05,
+    junit: Annotated[Path | None, typer.Option(help="Write the verdicts as JUnit does, for a CI to show.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print means, intervals and counts as JSON.")] = False,
 ) -> None:
     """Score the samples in a file, with the metrics that score live traces.
@@ -92,12 +115,25 @@ def score(
 
     Ctrl-C keeps what there is; the same command again continues from there. What could not be scored is counted by reason and
     is in no mean.
+
+    With --baseline, --max-drop or --min it is a gate: the exit code is 1 where something fell by more than is allowed and by
+    more than noise, 3 where more than --max-unscored have no score.
+    [bold]spanscore score cases.jsonl -m faithfulness --baseline base.jsonl --max-drop faithfulness=0.03[/bold]
     """
     said = "standard input" if file == "-" else printable(file)
     typer.echo(f"Scoring {said}: loading what it takes …", err=True)  # that is seconds
+    from spanscore.cli._quality_gate import QualityGate
     from spanscore.cli._score_run import ScoreRun
 
-    interrupted = ScoreRun(
+    gate = QualityGate(
+        baseline=baseline,
+        update=update_baseline,
+        max_drop=max_drop or (),
+        least=least or (),
+        max_unscored=max_unscored,
+        junit=junit,
+    )
+    ended = ScoreRun(
         file=file,
         names=metrics,
         config=config,
@@ -110,6 +146,7 @@ def score(
         concurrency=concurrency,
         timeout=timeout,
         as_json=as_json,
+        gate=gate,
     ).run()
-    if interrupted:
-        raise typer.Exit(_INTERRUPTED)
+    if ended:
+        raise typer.Exit(ended)

@@ -17,17 +17,29 @@ from opentelemetry.sdk.trace import ReadableSpan
 from spanscore.errors import SampleError
 from spanscore.model.span import SpanData
 
-__all__ = ["json_line", "read_spans"]
+__all__ = ["json_line", "read_spans", "request_line"]
 
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
 def json_line(spans: Sequence[ReadableSpan]) -> str:
     """Return ended spans as one export request on one line, its newline included."""
-    from google.protobuf.json_format import MessageToDict
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-    request = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
+    return _line_of(encode_spans(spans))
+
+
+def request_line(request: bytes) -> str:
+    """Return an export request as one line, its newline included."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    return _line_of(ExportTraceServiceRequest.FromString(request))
+
+
+def _line_of(message: Any) -> str:
+    from google.protobuf.json_format import MessageToDict
+
+    request = MessageToDict(message, use_integers_for_enums=True)
     _ids_as_hex(request)
     return json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spanscore.codec.sdk import STATUS, structured
+from spanscore import semconv
+from spanscore.codec.sdk import STATUS, metadata_of, structured
 from spanscore.model.span import SpanData
 
-__all__ = ["IS_REMOTE", "attributes_of", "span_data_of_message"]
+__all__ = ["IS_REMOTE", "KINDS", "SAYS_REMOTE", "attributes_of", "span_data_of_message"]
 
 IS_REMOTE = 0x300
 """Of a span's flags the bits that say that it is known where its parent is, and that it is in another process
 (opentelemetry-proto 1.1)."""
-_SAYS_REMOTE = 0x100
+SAYS_REMOTE = 0x100
 _SAMPLED = 1
 """OTLP carries the W3C flags only from some SDKs; a span that was exported was sampled."""
 _FLAGS = 0xFF
-_KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
+KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
 """By OTLP's number; 0 is "unspecified", to be read as internal."""
 
 
 def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> SpanData:
     """Return a valid ``Span`` as we see it. An end before the start is read as the start."""
+    attributes = attributes_of(span.attributes)
     return SpanData(
         trace_id=int.from_bytes(span.trace_id),
         span_id=int.from_bytes(span.span_id),
@@ -31,12 +33,14 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
         start_ns=span.start_time_unix_nano,
         end_ns=max(span.start_time_unix_nano, span.end_time_unix_nano),
         scope=scope,
-        kind=_KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "internal",
+        kind=KINDS[span.kind] if 0 <= span.kind < len(KINDS) else "internal",
         status=STATUS[span.status.code] if 0 <= span.status.code < len(STATUS) else "unset",
-        attributes=structured(attributes_of(span.attributes)),
+        attributes=structured(attributes),
+        metadata=metadata_of(attributes),
         trace_flags=span.flags & _FLAGS | _SAMPLED,
         trace_state=span.trace_state,
         resource=resource,
+        failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
         parent_is_remote=_parent_is_remote(span),
         events=tuple((event.name, attributes_of(event.attributes)) for event in span.events),
     )
@@ -44,11 +48,11 @@ def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> 
 
 def attributes_of(pairs: Iterable[Any]) -> dict[str, Any]:
     """Return ``KeyValue`` messages as plain values; of a key that comes twice, the last."""
-    return {pair.key: _value(pair.value) for pair in pairs}
+    return {pair.key: pair.value.string_value or _value(pair.value) for pair in pairs}  # most are texts
 
 
 def _parent_is_remote(span: Any) -> bool | None:
-    if not (span.parent_span_id and span.flags & _SAYS_REMOTE):
+    if not (span.parent_span_id and span.flags & SAYS_REMOTE):
         return None
     return bool(span.flags & IS_REMOTE == IS_REMOTE)
 

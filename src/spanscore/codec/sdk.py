@@ -12,7 +12,17 @@ from spanscore import semconv
 from spanscore.codec.text import from_wire, jsonable, safe_text, to_wire, wire_value
 from spanscore.model.span import Attributes, SpanData, SpanStatus
 
-__all__ = ["STATUS", "WireAttributes", "attributes_of", "exported", "span_data", "structured", "with_attributes"]
+__all__ = [
+    "STATUS",
+    "WireAttributes",
+    "attributes_of",
+    "exported",
+    "metadata_of",
+    "span_data",
+    "structured",
+    "structures",
+    "with_attributes",
+]
 
 STATUS: Sequence[SpanStatus] = ("unset", "ok", "error")
 """By OpenTelemetry's number."""
@@ -27,7 +37,7 @@ def span_data(readable: ReadableSpan) -> SpanData:
     ids, parent = readable.get_span_context(), readable.parent
     if ids is None:
         raise ValueError(f"span {readable.name!r} has no context")
-    scope = readable.instrumentation_scope
+    scope, attributes = readable.instrumentation_scope, attributes_of(readable)
     return SpanData(
         trace_id=ids.trace_id,
         span_id=ids.span_id,
@@ -38,10 +48,12 @@ def span_data(readable: ReadableSpan) -> SpanData:
         scope=scope.name if scope is not None else "",
         kind=readable.kind.name.lower(),
         status=STATUS[readable.status.status_code.value],
-        attributes=structured(attributes_of(readable)),
+        attributes=structured(attributes),
+        metadata=metadata_of(attributes),
         trace_flags=int(ids.trace_flags),
         trace_state=ids.trace_state.to_header() if ids.trace_state else "",
         resource=readable.resource.attributes,
+        failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
         parent_is_remote=None if parent is None else parent.is_remote,
         events=tuple((event.name, event.attributes or {}) for event in readable.events),
     )
@@ -54,6 +66,12 @@ def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
         return attributes.copy()  # type: ignore[no-any-return]  # the SDK's have it
     except AttributeError:  # there are none, or a mapping of somebody's own
         return dict(attributes or {})
+
+
+def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata that a span says its run was called with."""
+    start = len(semconv.METADATA)
+    return {name[start:]: value for name, value in attributes.items() if name.startswith(semconv.METADATA)}
 
 
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
@@ -111,7 +129,7 @@ class WireAttributes(Attributes):
     __slots__ = ("wire",)
 
     def __init__(self, wire: Mapping[str, Any]) -> None:
-        super().__init__(wire, partial(_structures, wire))
+        super().__init__(wire, partial(structures, wire))
         self.wire: Mapping[str, Any] = wire
 
     def _all(self) -> Mapping[str, Any]:
@@ -124,14 +142,15 @@ def structured(attributes: Mapping[str, Any]) -> WireAttributes:
     return WireAttributes(attributes)
 
 
+def structures(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of attributes from the wire, parsed."""
+    return {name: _structure(name, value) for name, value in wire.items() if semconv.is_content(name)}
+
+
 def _wire(name: str, value: Any) -> Any:
     if isinstance(value, str) and (_is_text(name) or name not in semconv.CONTENT_ATTRIBUTES):
         return safe_text(value)
     return to_wire(value) if name in semconv.CONTENT_ATTRIBUTES or isinstance(value, Mapping) else wire_value(value)
-
-
-def _structures(wire: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: _structure(name, value) for name, value in wire.items() if semconv.is_content(name)}
 
 
 def _structure(name: str, value: Any) -> Any:

@@ -42,6 +42,8 @@ MAX_NODES = 20_000
 MAX_CHARS = 4_000_000
 """Characters of a value; further text is cut. Beyond the context of any model."""
 _WIRE_INT_BITS = 63
+_read = json.JSONDecoder(parse_constant=str).decode
+"""``json.loads`` with an argument makes a decoder each time, which takes longer than a message of 700 characters."""
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
 Special = Callable[[Any], Any]
@@ -120,7 +122,7 @@ def from_wire(text: str) -> Any:
     if not text.startswith(("{", "[", '"')):
         return text
     try:
-        return json.loads(text, parse_constant=str)
+        return _read(text)
     except (ValueError, RecursionError):  # cut by an attribute limit, or never JSON
         return text
 

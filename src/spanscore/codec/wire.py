@@ -1,10 +1,8 @@
 """OTLP as it stands on the wire: a request → its spans, each still the bytes that came, and back.
 
-What is not scored is never converted: a request is taken apart by a skeleton of its messages in which a span is bytes, and a
-child's ids are read at their fixed offsets. SDKs write the fields of a span in order, ids first; the Collector (0.159) writes
-them from the end, ids last. Anything else, and what has no parent, is decoded as far as its ids.
-
-What stands in a request as SDKs write it is not even copied: a span is a place in its body until somebody keeps it.
+What is not scored is never converted, and what stands in a request as SDKs write it is not even copied: a span is its ids and
+a place in the body until somebody keeps it. Any other request is written anew by a skeleton of its messages, in which a span is
+bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from struct import Struct
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -20,9 +17,10 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanscore.codec.otlp_span import IS_REMOTE, attributes_of, span_data_of_message
+from spanscore.codec.otlp_span import attributes_of, span_data_of_message
 from spanscore.codec.skeleton import RequestSkeleton, SpanHead
 from spanscore.codec.text import safe_text
+from spanscore.codec.wire_ids import SpanPlace
 from spanscore.codec.wire_json import UnreadableRequest, from_json
 from spanscore.codec.wire_walk import ScopePlace, walked
 from spanscore.model.foreign import type_name
@@ -37,6 +35,7 @@ __all__ = [
     "from_json",
     "kept",
     "request_of",
+    "resource_message",
     "resource_of",
     "span_data_of",
     "taken_apart",
@@ -44,15 +43,6 @@ __all__ = [
     "with_attributes",
 ]
 
-_FRONT = Struct(">H16sH8sH8s").unpack_from
-_END = Struct(">H8sH8sH16s").unpack_from
-_IDS_SIZE, _FLAGS_SIZE, _READ_SIZE = 38, 6, 44
-_FIRST_TAG, _SECOND_TAG, _THIRD_TAG = 0x0A10, 0x1208, 0x2208
-"""Of the trace's id, the span's and its parent's, each with its right length."""
-_FLAG, _REMOTE_BIT = 0x85, 2
-"""The first byte of the flags' tag; of their own second one what is set only where the parent is known to be remote."""
-_NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
-_UNREADABLE = "a span that cannot be read"
 _CACHED, _CACHED_BYTES = 256, 16_384
 """How many resources and scopes are kept decoded, and up to which size: services have few, and they are small."""
 
@@ -99,14 +89,6 @@ _new: Callable[[type[WireSpan], tuple[bytes, bytes, bytes, bool, bytes, Origin]]
 """Half of what the constructor of a named tuple takes."""
 
 
-SpanPlace = tuple[bytes, bytes, bytes, bool, int, int, bytes | None]
-"""Where one valid span stands in the body of its request; a plain tuple, as it is made and taken apart for every span.
-
-The first four are those of ``WireSpan``; then start and end of its message, and the W3C ``tracestate``, None where that was not
-read.
-"""
-
-
 def kept(body: bytes, place: SpanPlace, origin: Origin) -> WireSpan:
     """Return a span with bytes of its own, so that its request can go."""
     trace_id, span_id, parent_id, is_remote, start, end, _ = place
@@ -145,11 +127,12 @@ def taken_apart(body: bytes) -> Taken:
     """
     rejected: Counter[str] = Counter()
     try:
-        found = walked(body)
+        found = walked(body, rejected)
         if found is None:
-            found = walked(body := _rewritten(body))
+            rejected.clear()
+            found = walked(body := _rewritten(body), rejected)
             assert found is not None  # it is as protobuf itself writes it
-        return Taken(body, [(_origin(one), _places(body, one.spans, rejected)) for one in found], rejected)
+        return Taken(body, [(_origin(one), one.spans) for one in found], rejected)
     except DecodeError as error:
         raise UnreadableRequest(type_name(error)) from None
 
@@ -208,6 +191,14 @@ def with_attributes(raw: bytes, attributes: Mapping[str, Any]) -> bytes:
     return raw + more.SerializeToString()
 
 
+def resource_message(attributes: Mapping[str, Any]) -> bytes:
+    """Return a ``Resource`` message: bool, int, float and text, and lists of them."""
+    made = Resource()
+    for name, value in attributes.items():
+        _set(made.attributes.add(key=safe_text(name)).value, value)
+    return bytes(made.SerializeToString())
+
+
 def request_of(spans: Iterable[tuple[Origin, bytes]]) -> bytes:
     """Return an ``ExportTraceServiceRequest`` of ``Span`` messages, grouped by origin in the order in which they came."""
     request = RequestSkeleton()
@@ -237,64 +228,6 @@ def _rewritten(body: bytes) -> bytes:
 
 def _origin(of: ScopePlace) -> Origin:
     return Origin(of.resource, of.scope, _scope_name(of.scope), of.resource_schema, of.scope_schema)
-
-
-def _places(body: bytes, spans: Sequence[tuple[int, int]], rejected: Counter[str]) -> list[SpanPlace]:
-    """Return the spans that are valid."""
-    places = list[SpanPlace]()
-    for start, end in spans:
-        place = _in_place(body, start, end) or _decoded(body, start, end)
-        if place.__class__ is tuple:
-            places.append(place)  # half of what isinstance takes
-        else:
-            rejected[place] += 1  # type: ignore[index]
-    return places
-
-
-def _in_place(body: bytes, start: int, end: int) -> SpanPlace | None:
-    """Return a span with a parent in the same process whose ids are where they are expected; None where they are not."""
-    if end - start < _READ_SIZE:
-        return None
-    first, trace_id, second, span_id, third, parent_id = _FRONT(body, start)
-    flags = end - _FLAGS_SIZE
-    if first != _FIRST_TAG:
-        third, parent_id, second, span_id, first, trace_id = _END(body, end - _IDS_SIZE)
-        flags -= _IDS_SIZE
-    if first != _FIRST_TAG or second != _SECOND_TAG or third != _THIRD_TAG:
-        return None
-    is_told = body[flags] == _FLAG and body[flags + 1] == 1
-    if body[flags + 3] & _REMOTE_BIT if is_told else body.find(_FLAG, start, end) >= 0:
-        return None
-    if trace_id == _NO_TRACE or span_id == _NO_SPAN or parent_id == _NO_SPAN:  # noqa: PLR1714  it would build a tuple
-        return None
-    return trace_id, span_id, parent_id, False, start, end, None
-
-
-def _decoded(body: bytes, start: int, end: int) -> SpanPlace | str:
-    """Return a span wherever its ids are, or why it is not valid."""
-    try:
-        head = SpanHead.FromString(body[start:end])
-    except DecodeError:
-        return _UNREADABLE
-    trace_id, span_id, parent_id = head.trace_id, head.span_id, head.parent_span_id
-    if wrong := _wrong(trace_id, span_id, parent_id) if start < end else _UNREADABLE:
-        return wrong
-    if parent_id == _NO_SPAN:
-        parent_id = b""
-    is_remote = bool(parent_id) and head.flags & IS_REMOTE == IS_REMOTE
-    return trace_id, span_id, parent_id, is_remote, start, end, head.trace_state
-
-
-def _wrong(trace_id: bytes, span_id: bytes, parent_id: bytes) -> str | None:
-    if len(trace_id) != len(_NO_TRACE):
-        return "a trace id that is not 16 bytes"
-    if len(span_id) != len(_NO_SPAN):
-        return "a span id that is not 8 bytes"
-    if len(parent_id) not in (0, len(_NO_SPAN)):
-        return "a parent's id that is not 8 bytes"
-    if trace_id == _NO_TRACE:
-        return "a trace id of zeros"
-    return "a span id of zeros" if span_id == _NO_SPAN else None
 
 
 def _scope_name(scope: bytes) -> str:

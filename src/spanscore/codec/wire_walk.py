@@ -1,12 +1,16 @@
-"""A request as SDKs write it → where its messages stand in it: nothing is copied, and of a span no byte is looked at.
+"""A request as SDKs write it → where its messages stand in it: nothing is copied, and of a span its ids alone are looked at.
 
 Anything else (fields that we do not know, or that come twice though there is one of them) is for protobuf to make sense of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
+
+from spanscore.codec.wire_ids import SpanPlace, decoded, in_place, read_row
 
 __all__ = ["ScopePlace", "walked"]
 
@@ -28,18 +32,23 @@ class ScopePlace(NamedTuple):
         scope: likewise.
         resource_schema: URL; empty where there is none.
         scope_schema: likewise.
-        spans: start and end of each ``Span`` in the body.
+        spans: those that are valid, in their order.
     """
 
     resource: bytes
     scope: bytes
     resource_schema: str
     scope_schema: str
-    spans: Sequence[_Place]
+    spans: Sequence[SpanPlace]
 
 
-def walked(body: bytes) -> list[ScopePlace] | None:
-    """Return what an ``ExportTraceServiceRequest`` is of; None where it is not as SDKs write it, or is none."""
+def walked(body: bytes, rejected: Counter[str]) -> list[ScopePlace] | None:
+    """Return what an ``ExportTraceServiceRequest`` is of; None where it is not as SDKs write it, or is none.
+
+    Args:
+        body: the request.
+        rejected: is told what is wrong → how many spans are not valid for it.
+    """
     found = list[ScopePlace]()
     request = _parts(body, 0, len(body))
     if request is None or request.second or request.schema:
@@ -49,11 +58,12 @@ def walked(body: bytes) -> list[ScopePlace] | None:
         if of is None or len(of.first) > 1:
             return None
         for scope_start, scope_end in of.second:
-            scope = _parts(body, scope_start, scope_end)
+            spans = list[SpanPlace]()
+            scope = _parts(body, scope_start, scope_end, partial(_spans, spans, rejected))
             if scope is None or len(scope.first) > 1:
                 return None
             messages = _message(body, of.first), _message(body, scope.first)
-            found.append(ScopePlace(*messages, of.schema, scope.schema, scope.second))
+            found.append(ScopePlace(*messages, of.schema, scope.schema, spans))
     return found
 
 
@@ -63,17 +73,22 @@ class _Parts(NamedTuple):
     schema: str
 
 
-def _parts(body: bytes, at: int, end: int) -> _Parts | None:
-    """Return where the fields of a message stand; None where there are others than the three, or they do not end with it."""
+def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int] | None = None) -> _Parts | None:
+    """Return where the fields of a message stand; None where there are others than the three, or they do not end with it.
+
+    Args:
+        read: reads second fields that come one after another, and returns where they end; then they are not returned.
+    """
     first, second, schemas = list[_Place](), list[_Place](), list[_Place]()
     while at < end:
         tag = body[at]
-        if at + 2 < end and body[at + 1] >= _MORE > body[at + 2]:  # a length as most spans have
-            start = at + 3
-            at = start + (body[at + 1] & 0x7F | body[at + 2] << 7)
-        else:
-            size, start = _length(body, at + 1, end)
-            at = start + size
+        if tag == _SECOND and read is not None:
+            at = read(body, at, end)
+            if at < 0:
+                return None
+            continue
+        size, start = _length(body, at + 1, end)
+        at = start + size
         if not start <= at <= end:
             return None
         if tag == _SECOND:
@@ -86,6 +101,24 @@ def _parts(body: bytes, at: int, end: int) -> _Parts | None:
             return None
     schema = _text(_message(body, schemas))
     return None if schema is None else _Parts(first, second, schema)
+
+
+def _spans(into: list[SpanPlace], rejected: Counter[str], body: bytes, at: int, end: int) -> int:
+    """Read spans that stand one after another; return where something else does, -1 where one does not end with its message."""
+    while (at := read_row(body, at, end, into)) < end and body[at] == _SECOND:
+        if at + 2 < end and body[at + 1] >= _MORE > body[at + 2]:  # a length as most spans have
+            start, at = at + 3, at + 3 + (body[at + 1] & 0x7F | body[at + 2] << 7)
+        else:
+            size, start = _length(body, at + 1, end)
+            at = start + size
+        if not start <= at <= end:
+            return -1
+        place = in_place(body, start, at) or decoded(body, start, at)
+        if isinstance(place, str):
+            rejected[place] += 1
+        else:
+            into.append(place)
+    return at
 
 
 def _length(body: bytes, at: int, end: int) -> tuple[int, int]:

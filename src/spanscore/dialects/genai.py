@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from spanscore import semconv
@@ -20,6 +20,7 @@ from spanscore.dialects.view import (
     ToolRun,
     View,
     ancestors,
+    by_id,
     documents_in,
     topmost,
 )
@@ -110,7 +111,8 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
     tools = _of(unit, {semconv.EXECUTE_TOOL})
     models = [span for span in _of(unit, semconv.MODEL_OPERATIONS) if span.no_content is None]
     callers = sorted(models, key=lambda span: span.end_ns)
-    read = {span.span_id: _model(span, unit) for span in callers}
+    within = by_id(unit)
+    read = {span.span_id: _model(span, root, within) for span in callers}
     expected = root.attributes.get(semconv.EXPECTED)
     top = unit.speaker or root
     operation = str(top.operation)
@@ -150,11 +152,11 @@ def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:
     return [message for message in messages if is_message(message)] if isinstance(messages, (list, tuple)) else []
 
 
-def _model(span: SpanData, unit: Unit) -> ModelRun:
+def _model(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> ModelRun:
     """Return a run of a model. What it gave is its own, also where the role is none (OpenLLMetry: ``unknown``, of a stream)."""
     asked, gave = _messages(span, semconv.INPUT_MESSAGES), _messages(span, semconv.OUTPUT_MESSAGES)
     said = [message if role_of(message["role"]) else {**message, "role": ASSISTANT} for message in gave]
-    return ModelRun([*_instructions(span), *asked], said, _agent_of(span, unit))
+    return ModelRun([*_instructions(span), *asked], said, _agent_of(span, root, within))
 
 
 def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
@@ -164,13 +166,12 @@ def _instructions(span: SpanData) -> Sequence[GenAIMessage]:
     return [{"role": SYSTEM, "parts": parts}] if parts and isinstance(parts, (list, tuple)) else []
 
 
-def _agent_of(span: SpanData, unit: Unit) -> str | None:
+def _agent_of(span: SpanData, root: SpanData, within: Mapping[int, SpanData]) -> str | None:
     """Return for which agent a model spoke: the nearest agent around it, else as its span says; None for the root's own."""
-    around = next((above for above in ancestors(span, unit) if above.operation == semconv.INVOKE_AGENT), None)
-    named = None if around is None or around is unit.root else around.attributes.get(semconv.AGENT_NAME)
+    around = next((above for above in ancestors(span, within) if above.operation == semconv.INVOKE_AGENT), None)
+    named = None if around is None or around is root else around.attributes.get(semconv.AGENT_NAME)
     named = span.attributes.get(semconv.AGENT_NAME) if named is None else named
-    own = None if unit.root is None else unit.root.attributes.get(semconv.AGENT_NAME)
-    return as_text(named) if named is not None and named != own else None
+    return as_text(named) if named is not None and named != root.attributes.get(semconv.AGENT_NAME) else None
 
 
 def _tool(span: SpanData) -> ToolRun:

@@ -18,6 +18,7 @@ __all__ = [
     "ToolRun",
     "View",
     "ancestors",
+    "by_id",
     "calls_tools",
     "documents_in",
     "human_turns",
@@ -181,12 +182,22 @@ def topmost(spans: Sequence[SpanData], under: Sequence[SpanData], unit: Unit) ->
     outer = {span.span_id for span in under}
     if not outer:
         return [*spans]
-    return [span for span in spans if outer.isdisjoint(above.span_id for above in ancestors(span, unit))]
+    within = by_id(unit)
+    return [span for span in spans if outer.isdisjoint(above.span_id for above in ancestors(span, within))]
 
 
-def ancestors(span: SpanData, unit: Unit) -> list[SpanData]:
-    """Return the spans around a span, the nearest first; a loop of parents ends."""
-    within = {other.span_id: other for other in unit.spans}
+def by_id(unit: Unit) -> Mapping[int, SpanData]:
+    """Return the spans of a unit by their ids."""
+    return {span.span_id: span for span in unit.spans}
+
+
+def ancestors(span: SpanData, within: Mapping[int, SpanData]) -> list[SpanData]:
+    """Return the spans around a span, the nearest first; a loop of parents ends.
+
+    Args:
+        span: of a unit.
+        within: the unit's, by their ids.
+    """
     above: dict[int, SpanData] = {}
     parent = span.parent_id
     while parent is not None and parent in within and parent not in above and parent != span.span_id:

@@ -42,6 +42,8 @@ def _amount(amount: float, unit: str) -> str:
 
 def _parts(state: AccountState, paid: Sequence[str]) -> Iterator[str]:
     yield f"{state.inflight:,} of {_places(state.places)} places (ceiling {state.ceiling:,})"
+    if state.share < 1:
+        yield f"{100 * state.share:.0f} % of its limits"
     yield f"{state.waiting:,} waiting, longest {_span(state.longest_wait_s)}" if state.waiting else "none waiting"
     yield f"breaker {_BREAKER[state.breaker]}" + (f" ({state.because})" if state.because else "")
     if state.last_throttled_s is not None:

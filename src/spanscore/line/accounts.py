@@ -19,6 +19,8 @@ from spanscore.protocols import Judge, Metric
 __all__ = ["Accounts", "judges_of", "models_of"]
 
 _BREAKER: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
+_LEAST_SHARE = 0.01
+"""Of the limits, for a process to which no part of the work is assigned: what it still has of it comes to an end."""
 _READS = 3
 """The loop goes on while they are read; that it changes a list just then, each time, is no more than possible."""
 
@@ -54,6 +56,13 @@ class Accounts:
         own = dict.fromkeys(_gates_of(metrics))
         self._of_shadows = frozenset(_gates_of(shadows)) - own.keys()
         self._gates: Sequence[Gate] = [*own, *dict.fromkeys(gate for gate in _gates_of(shadows) if gate not in own)]
+
+    def share(self, fraction: float) -> None:
+        """Have such a part of what the user allows all processes together, [0, 1], from now on. Any thread."""
+        part = max(fraction, _LEAST_SHARE)
+        for divided in (*self._gates, *self._purses.values()):
+            if divided is not None:
+                divided.share(part)
 
     def states(self) -> list[AccountState]:
         """Return what each is at."""

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from opentelemetry.trace import Tracer
 
 from spanscore import semconv
-from spanscore.errors import ConfigurationError
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.accounts import Accounts, models_of
 from spanscore.line.boxed import dialects_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
+from spanscore.line.checked import checked_metrics, checked_rates
+from spanscore.line.delivery import LastOfUnit
+from spanscore.line.elsewhere import handover_of, left_to_the_other, refusal_of
 from spanscore.line.feedback import feedback_of
+from spanscore.line.gauges import gauges_of
 from spanscore.line.label_desk import label_desk_of
 from spanscore.line.options import Options
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
 from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
-from spanscore.metrics.catalog.registry import by_name, under_current_names
+from spanscore.line.spool import delivery_of, queue_of
 from spanscore.model.counted import Counted
-from spanscore.model.job import JobResult
-from spanscore.model.score import refuse_taken_name
-from spanscore.model.span import UnitKey
+from spanscore.model.job import Job, JobResult
+from spanscore.model.score import Outcome, refuse_taken_name
+from spanscore.model.span import Unit, UnitKey
 from spanscore.otel.declared_sets import refuse_too_many
 from spanscore.otel.instruments import Telemetry
+from spanscore.otel.points import Points
 from spanscore.otel.providers import Providers
 from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Metric, Queue, Receiver
@@ -43,7 +47,6 @@ from spanscore.scoring.evaluation import Evaluation
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.scoring.memory_queue import MemoryQueue
-from spanscore.scoring.queues import QUEUES
 from spanscore.scoring.shadows import Shadows
 from spanscore.scoring.workers import Engine
 from spanscore.sinks.composite import CompositeSink
@@ -54,16 +57,19 @@ from spanscore.units.keeping import Keeping
 from spanscore.units.known import KnownUnits
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
+from spanscore.units.parking import Parking
 from spanscore.units.revisions import Revisions
 from spanscore.units.session_line import SessionLine
 from spanscore.units.sessions import SessionTable
-from spanscore.units.span_buffer import RELEASE_REASONS, Pace, SpanBuffer
+from spanscore.units.span_buffer import Pace, SpanBuffer
 from spanscore.units.tracker import Units
 
 __all__ = ["Line", "exports_content"]
 
 _REMEMBERED = 250
 """Closed units remembered: few, as each receiver remembers its own for longer, and lets no span of them come late."""
+_NOT_OURS = (Outcome.HANDED_OVER, Outcome.QUEUE_FULL)
+"""How a job ends that is not on the disk as one of this process."""
 _PER_METRIC = 3
 """Attributes of a score on a unit's span: value, label and probability."""
 
@@ -76,17 +82,19 @@ class Line:
         shadowing: metric → its second judge's.
         receivers: where units come in: put here before the first of them does.
         prepared: what is done first of all on the span thread, likewise.
+        points_beside: what a source of units tells of itself as numbers.
         over: the scorer is being shut down: there is no meter to be had any more.
     """
 
     def __init__(self, metrics: Sequence[Metric], options: Options, providers: Providers) -> None:
-        self.of_units: Mapping[str, Metric] = _checked(metrics, options)
+        options = left_to_the_other(options)
+        self.of_units: Mapping[str, Metric] = checked_metrics(metrics, options)
         self.of_sessions = checked_session_metrics(options.session_metrics, self.of_units, options.shadows)
         self.metrics: Mapping[str, Metric] = {**self.of_units, **self.of_sessions}
         for name in self.metrics:
             refuse_taken_name(name)
         self.shadowing = checked_shadows(options.shadows, self.of_units)
-        self.options = replace(options, rates=_rates(options, self.metrics))
+        self.options = replace(options, rates=checked_rates(options, self.metrics))
         self.providers = providers
         self.content = exports_content(options.capture_content)
         self._tracer: Tracer | None = None
@@ -94,11 +102,12 @@ class Line:
         self.sinks = CompositeSink(SINKS.each(options.sinks, content=self.content))
         self.prepared: list[Callable[[], None]] = [self._open_sinks]
         self.receivers: list[Receiver] = []
+        self.points_beside: Points = dict
         self._make_parts()
 
     def _make_parts(self) -> None:
         options = self.options
-        self.ledger = Ledger(self.of_units)
+        self.ledger: Ledger = Ledger(self.of_units)
         self.shadow_ledger = Ledger(self.shadowing)
         self.pairs = Pairs(self.shadowing, self.shadow_ledger)
         self.purse = purse_of(options.budget, options.share, self.metrics)
@@ -110,15 +119,15 @@ class Line:
             self.telemetry = Telemetry(
                 None,
                 self,
-                self._gauges(),
-                points=lambda: {**self.accounts.points(), **points_of(self.canary)},
+                gauges_of(self, has_spool=options.spool is not None),
+                points=lambda: {**self.accounts.points(), **points_of(self.canary), **self.points_beside()},
                 waits=self.accounts.tell_waits,
                 segments=options.segments,
             )
             self._declare(self.telemetry)
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
-        sizes = {"capacity": options.queue_size, "max_bytes": options.queue_bytes}
-        self.queue: Queue = QUEUES.one(options.queue, **sizes)
+        self.queue: Queue = queue_of(options, lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR))
+        self.delivery = delivery_of(self.queue, self.providers)
         rates = {name: options.rates_of(name)[0] for name in self.of_units}
         check_screens(options.rules, [*self.of_units.values()], rates)
         key = DEFAULT_KEY if options.sampling_key is None else options.sampling_key
@@ -132,7 +141,7 @@ class Line:
             feedback_rate=0.0 if options.feedback_sampling is None else options.feedback_sampling.rate,
             upstream_probability=options.upstream_probability,
         )
-        self.hold = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
+        self.hold: SpanBuffer = SpanBuffer(Pace(self.providers.start_flush_of_spans, on_flushed=self.inbox.nudge))
         self.evaluation = self._evaluation(self.metrics, self.purse)
         self.box = Timebox(options.hooks_timeout, suppressed_context)
         self.hooks = Hooks(options.redactor, options.keep).within(self.box)
@@ -146,7 +155,7 @@ class Line:
         pipeline = Pipeline(dialects_of(options, self.box), self.hooks, self.box)
         own = self.queue is options.queue  # of a size that we do not know
         self.lanes = Lanes(
-            {name: lane_of(metric) for name, metric in self.metrics.items()},
+            {name: None if options.elsewhere else lane_of(metric) for name, metric in self.metrics.items()},
             capacity=lambda: self.queue.capacity,
             max_bytes=inf if own else options.queue_bytes,
         )
@@ -154,11 +163,13 @@ class Line:
             self.queue,
             pipeline,
             self.evaluation,
-            post=lambda settled: self.span_thread.leave(lambda: self._settled(settled)),
+            post=self._post,
             made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.made(unit, samples)),
+            came=lambda job: self.span_thread.leave(lambda: self._taken_over(job)),
             shadows=self._shadows() if self.shadowing else None,
             workers=options.workers,
         )
+        self.handover = handover_of(options, pipeline, self.queue, self.providers, self.ledger, self._post)
         self.keeping = Keeping(self.queue)
         self.known = KnownUnits()
         self.assembler = Assembler(remembered=_REMEMBERED)
@@ -209,17 +220,26 @@ class Line:
             post=lambda settled: self.span_thread.leave(lambda: self._settled_beside(settled)),
         )
 
+    def _population(self, unit: Unit) -> SessionLine | Revisions | Units:
+        if unit.session is not None:
+            return self.sessions
+        return self.revisions if unit.revision else self.units
+
+    def _taken_over(self, job: Job) -> None:
+        self._population(job.unit).taken_over(job)
+
+    def _post(self, result: JobResult) -> None:
+        self.span_thread.leave(lambda: self._settled(result))
+
     def _settled(self, result: JobResult) -> None:
-        if result.unit.session is not None:
-            self.sessions.settled(result)
-            return
-        if result.unit.revision:
-            self.revisions.settled(result)
-            return
-        self.pairs.settled(result)
-        self.units.settled(result)
-        if self.feedback is not None:
+        population = self._population(result.unit)
+        if population is self.units:
+            self.pairs.settled(result)
+        population.settled(result)
+        if population is self.units and self.feedback is not None:
             self.feedback.settled(result)
+        if self.delivery is not None and result.over and result.rest not in _NOT_OURS:
+            self.hold.enqueue(LastOfUnit(result.unit, self.delivery), spans=0)
 
     def _settled_beside(self, result: JobResult) -> None:
         self.pairs.settled_beside(result)
@@ -232,13 +252,24 @@ class Line:
             own = own.beside(semconv.STRATUM_SHADOW, self.shadow_ledger.counted())
         return own if self.feedback is None else own.beside(semconv.STRATUM_FEEDBACK, self.feedback.ledger.counted())
 
+    def share_of_limits(self, fraction: float) -> None:
+        """Have such a part, [0, 1], of what judges may be asked and paid: the rest is other workers'. Any thread.
+
+        A worker of a topic begins with 0, and is told assigned ÷ all partitions on every rebalance.
+        """
+        self.accounts.share(fraction)
+
+    def when_safe(self, now_ns: int, told: Callable[[], None]) -> None:
+        """Call it when every unit that has closed by now outlives the process, or has ended. Span thread."""
+        self.units.tick(now_ns)  # what has just closed is handed over
+        self.engine.passing.when_over(told)
+
     @property
     def most_scores(self) -> int:
         """Attributes that scores add to a unit's span, at most."""
         return _PER_METRIC * len(self.of_units) if "span" in self.options.attach else 0
 
     def _units(self) -> Units:
-        hold_s = self.options.hold
         return Units(
             list(self.of_units),
             ledger=self.ledger,
@@ -246,14 +277,21 @@ class Line:
             sampler=self.sampler,
             queue=self.queue,
             lanes=self.lanes,
-            hold=self.hold,
+            parking=self._parking(),
             sink=self.sinks,
-            handover=self.engine.accept,
+            handover=(self.handover or self.engine).accept,
             hand_rest=self.engine.accept_rest,
             revisions=self.revisions,
             keeping=self.keeping,
             shadows=self.shadow_ledger,
             known=self.known,
+            refusal=refusal_of(self.queue, self.options),
+        )
+
+    def _parking(self) -> Parking:
+        hold_s = self.options.hold
+        return Parking(
+            self.hold,
             attach="span" in self.options.attach and bool(self.of_units),
             hold_root_ns=int((10.0 if hold_s is None else hold_s) * 1e9),
             hold_ns=int((4.0 if hold_s is None else hold_s) * 1e9),
@@ -305,8 +343,8 @@ class Line:
         stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
         rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
-        watched: list[Forkable] = [] if self.canary is None else [self.canary]
-        for part in [*stores, *money, *rest, *watched]:
+        more: list[Forkable] = [part for part in (self.canary, self.handover, self.delivery) if part is not None]
+        for part in [*stores, *money, *rest, *more]:
             part.reset()
 
     def watch_for_shutdown(self) -> None:
@@ -336,33 +374,6 @@ class Line:
         self.sinks.prepend(SINKS.each([name for name in SINKS.built_in if name in self.options.attach], **parts))
         if self.telemetry is not None and not self.over:
             self.telemetry.export_to(self.providers.meter())
-
-    def _gauges(self) -> dict[str, Callable[[], float | Mapping[str, float]]]:
-        return {
-            semconv.QUEUE_SIZE: lambda: len(self.queue),
-            semconv.QUEUE_CAPACITY: lambda: self.queue.capacity,
-            semconv.HOLD_UNITS: lambda: len(self.hold),
-            semconv.HOLD_RELEASED: lambda: {**dict.fromkeys(RELEASE_REASONS, 0), **self.hold.released},
-            semconv.HOLD_LOST: lambda: self.hold.lost,
-            semconv.CAPTURE_REFUSED: lambda: self.ledger.refused,
-        }
-
-
-def _checked(metrics: Sequence[Metric], options: Options) -> dict[str, Metric]:
-    if not metrics and not options.session_metrics:
-        raise ConfigurationError("a scorer needs at least one metric: OnlineScorer(metrics=[Faithfulness(llm)])")
-    return by_name(metrics)
-
-
-def _rates(options: Options, metrics: Collection[str]) -> dict[str, float]:
-    rates = under_current_names(options.rates, metrics)
-    unknown = sorted(rates.keys() - set(metrics))
-    if unknown:
-        known = ", ".join(metrics)
-        raise ConfigurationError(
-            f"sampling.rates names {unknown[0]!r}, which is no metric of this scorer; it has {known}"
-        )
-    return rates
 
 
 def exports_content(chosen: bool | None) -> bool:

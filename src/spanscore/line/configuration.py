@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -16,6 +16,8 @@ from spanscore.metrics.catalog.configured import metrics_of, per_session
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
 from spanscore.monitoring.pinned import refused_series
+from spanscore.protocols import Metric
+from spanscore.settings.judging import JudgeSettings
 from spanscore.settings.kinds import SettingsPart
 from spanscore.settings.reading import read_settings
 from spanscore.settings.tree import MetricsEndpointSettings, Settings
@@ -24,6 +26,8 @@ __all__ = ["KEYS", "Configuration", "given_in", "made_from", "metrics_in", "over
 
 KEYS: Mapping[str, Key] = {option.name: key for option in fields(Options) if (key := key_of(option)) is not None}
 """Option → where it stands in a configuration file."""
+_LEXICAL = "lexical"
+"""A judge and embeddings that take no key."""
 S = TypeVar("S")
 ServedMetrics: TypeAlias = MetricsEndpointSettings | None
 _OUTRANKED = {"sample_rate": {"rates", "rules"}, "rates": {"rules"}}
@@ -109,17 +113,29 @@ def metrics_in(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: one of them, or a judge, cannot be; or an alert watches a series that none of them has.
     """
-    of_sessions = [*per_session(settings)]
+    of_sessions, spool = [*per_session(settings)], given["spool"]
+    if given["elsewhere"] is not None or (spool is not None and not spool.score_here):
+        # their keys and libraries are needed where they are asked
+        return _by_kind(of_sessions, metrics_of(_asking_nobody(settings)))
     metrics = metrics_of(settings)
     shadows = shadows_of(settings)
     if told := list(refused_series(settings.alerts, metrics, shadows)):
         raise ConfigurationError("; ".join(told))
+    more = {"shadows": shadows, "shadow_budget": shadow_budget_of(settings, tuple(given["budget"]))}
+    return {**_by_kind(of_sessions, metrics), **more}
+
+
+def _by_kind(of_sessions: Sequence[bool], metrics: Sequence[Metric]) -> dict[str, Any]:
     return {
         "metrics": [metric for metric, is_one in zip(metrics, of_sessions, strict=True) if not is_one],
         "session_metrics": [metric for metric, is_one in zip(metrics, of_sessions, strict=True) if is_one],
-        "shadows": shadows,
-        "shadow_budget": shadow_budget_of(settings, tuple(given["budget"])),
     }
+
+
+def _asking_nobody(settings: Settings) -> Settings:
+    """Return a configuration of which the judge and the embeddings are never asked."""
+    embeddings = None if settings.embeddings is None else _LEXICAL
+    return settings.model_copy(update={"judge": JudgeSettings(model=_LEXICAL), "embeddings": embeddings})
 
 
 def value_at(settings: Settings, path: str) -> Any:

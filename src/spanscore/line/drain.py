@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from spanscore.line.build import Line
+from spanscore.line.spool import leave_spool
 from spanscore.model.score import Outcome
 
 __all__ = ["drain", "release_held"]
@@ -31,12 +32,14 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     if line.canary is not None:
         line.canary.stop()
     thread = line.span_thread
+    line.engine.hand_back(left())
     released = thread.call(lambda: _release(line), left())
     whole = released and thread.flush(left())
-    line.engine.stop(max(min(left(), _STOP_S), 0.1))
+    (line.handover or line.engine).stop(max(min(left(), _STOP_S), 0.1))
     if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
         thread.call(lambda: _give_up(line), max(left(), 0.2))
         thread.call(line.sinks.shutdown, max(left(), 0.2))
+    leave_spool(line.queue, line.delivery, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
     for ledger in (line.ledger, line.shadow_ledger, line.sessions.ledger):
         for key in ledger.open_units():

@@ -15,10 +15,12 @@ from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
 from spanscore.settings.canary import Canary, CanarySettings, canary_in
+from spanscore.settings.elsewhere import Elsewhere, ElsewhereSettings, elsewhere_in
 from spanscore.settings.feedback import FeedbackSampling, FeedbackSettings, feedback_in
 from spanscore.settings.judging import BudgetSettings
 from spanscore.settings.kinds import Count, Named, PositiveSeconds, Rate, Seconds, Share, Size, TaskCount
 from spanscore.settings.sessions import Sessions, SessionSettings
+from spanscore.settings.spool import Spool, SpoolSettings, spool_in
 from spanscore.settings.tree import AttachSettings, PlaceSettings, RuleSettings
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ class Options:
     logger_provider: "LoggerProvider | None" = None
     capture: Annotated[bool, Key("capture.enabled")] = True
     capture_content: Annotated[bool | None, Key("capture.content")] = None
+    capture_metadata: Annotated[Sequence[str], Key("capture.metadata", list[str])] = ()
     capture_metrics: Annotated[bool, Key("capture.metrics")] = True
     steps: Annotated[bool, Key("capture.steps")] = False
     score_abandoned: Annotated[bool, Key("capture.score_abandoned")] = False
@@ -112,6 +115,8 @@ class Options:
     sinks: Annotated[Sequence[Sink | Entry], Key("sinks", list[Named])] = ()
     dialects: Annotated[Sequence[Dialect | Entry], Key("dialects", list[Named])] = ()
     queue: Annotated[Queue | Entry, Key("queue", Named)] = "memory"
+    elsewhere: Annotated[Elsewhere | None, Key("elsewhere", ElsewhereSettings | None, elsewhere_in)] = None
+    spool: Annotated[Spool | None, Key("spool", SpoolSettings | None, spool_in)] = None
     hold: Annotated[Seconds | None, Key("attach.hold")] = None
     timeout: Annotated[Seconds, Key("limits.timeout")] = 180.0
     hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
@@ -132,6 +137,10 @@ class Options:
         for name, kind in _OBJECTS.items():
             if (given := getattr(self, name)) is not None and not isinstance(given, kind):
                 raise ConfigurationError(f"{name} is {given!r}; write {name}=spanscore.{kind.__name__}(…)")
+        if isinstance(self.capture_metadata, str):
+            raise ConfigurationError(
+                f"capture_metadata is {self.capture_metadata!r}; write [{self.capture_metadata!r}]"
+            )
         checked_share(self.share)
         checked_budgets(self.budget)
         checked_budgets(self.shadow_budget or ())
@@ -164,7 +173,7 @@ def _own(value: Any, option: "Field[Any]") -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-_OBJECTS: Final = {"canary": Canary, "sessions": Sessions}
+_OBJECTS: Final = {"canary": Canary, "elsewhere": Elsewhere, "sessions": Sessions, "spool": Spool}
 """Options that a configuration has as keys with values, and Python as an object."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spanscore.model.received import Received
+from spanscore.model.received import Received, TopicState
 
 __all__ = ["received_rows"]
 
@@ -12,10 +12,12 @@ _KB, _MB = 1_000, 1_000_000
 
 
 def received_rows(received: Received) -> Iterator[str]:
-    """Yield a row each of the door, of units, of dialects, and of a proxy's way on."""
+    """Yield a row each of the door, of units, of dialects, of a topic, and of a proxy's way on."""
     yield "; ".join(_door(received))
     yield "; ".join(_units(received))
     yield "; ".join(_dialects(received))
+    if received.topic is not None:
+        yield "; ".join(_topic(received.topic))
     if received.forward is not None:
         sent, failed, wrong = received.forward
         told = f"forward: {_number(sent, 'request')} sent on, {failed:,} failed"
@@ -53,6 +55,21 @@ def _dialects(received: Received) -> Iterator[str]:
     yield f"dialects: {', '.join(read) or 'none read yet'}"
     if received.unclaimed:
         yield f"{_number(received.unclaimed, 'span')} of other things"
+
+
+def _topic(topic: TopicState) -> Iterator[str]:
+    yield f"kafka: topic {topic.name}, {len(topic.partitions)} of {_number(topic.all, 'partition')}"
+    yield f"{_number(topic.lag, 'message')} not settled"
+    if topic.oldest_s is not None:
+        yield f"the oldest that was read is {topic.oldest_s:,.0f} s old"
+    if topic.rebalanced_s is not None:
+        yield f"rebalanced {topic.rebalanced_s:,.0f} s ago"
+    if topic.dropped:
+        yield f"{_number(topic.dropped, 'open trace')} left to other workers"
+    if topic.skipped:
+        yield f"{_number(topic.skipped, 'message')} gone before they were read"
+    if topic.wrong:
+        yield topic.wrong
 
 
 def _by_reason(counted: Mapping[str, int]) -> str:

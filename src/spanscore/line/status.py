@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from shutil import get_terminal_size
 from typing import Any, TypeGuard
 
 from spanscore import semconv
+from spanscore.elsewhere.carrier import ELSEWHERE
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
@@ -16,6 +18,8 @@ from spanscore.line.canary import CanaryStatus
 from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus, session_status_of
 from spanscore.line.so_far import declined_in, excluded_in, means_of
+from spanscore.line.spool import spool_of
+from spanscore.line.spool_rows import spool_rows
 from spanscore.line.tables import Fitting
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.model.counted import Counted
@@ -24,6 +28,7 @@ from spanscore.model.score import Outcome
 from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.protocols import Metric
+from spanscore.spool.rows import SpoolState
 
 __all__ = ["ShadowStatus", "Status", "status_of"]
 
@@ -99,6 +104,7 @@ class Status:
         reasons: "metric outcome" → the latest reason.
         traces: "metric outcome" → the trace id (32 hex digits) of the unit of which it is: ``scorer.explain`` tells more.
         judges: metric → model of its judge.
+        series: metric → of which its scores are: version, judge and votes. Only scores of one series are compared.
         queue: places taken, places in all.
         hold: units parked, units released by reason, spans lost.
         closed: whether the scorer was shut down.
@@ -121,6 +127,8 @@ class Status:
         canary: the judges on labelled samples; likewise.
         sessions: the conversations that metrics score; None where none does.
         labels: name → units of which somebody said it.
+        spool: what is in the file, of all processes that share it; None where there is none.
+        since_s: when these counts began at zero, with the process, seconds since the epoch.
     """
 
     providers: Sequence[Sequence[str]]
@@ -152,6 +160,9 @@ class Status:
     canary: Sequence[CanaryStatus] = ()
     sessions: SessionStatus | None = None
     labels: Mapping[str, int] = field(default_factory=dict)
+    series: Mapping[str, str] = field(default_factory=dict)
+    spool: SpoolState | None = None
+    since_s: float = 0.0
 
     def __str__(self) -> str:
         from spanscore.line.terminal import Terminal
@@ -205,6 +216,8 @@ class Status:
             yield f"{_units(self.refused)} refused, as the inbox was full: raise inbox_size or inbox_bytes, or lower the rates"
         if self.received is not None:
             yield from received_rows(self.received)
+        if self.spool is not None:
+            yield from spool_rows(self.spool, self.since_s)
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from self._beside()
@@ -325,7 +338,8 @@ def status_of(
         reasons={key: why for key, (why, _) in reasons.items()},
         traces={key: f"{unit.trace_id:032x}" for key, (_, unit) in reasons.items()},
         sources=dict(line.units.notes.sources),
-        judges={name: _judge_of(metric) for name, metric in line.metrics.items()},
+        judges={name: ELSEWHERE if line.handover else _judge_of(metric) for name, metric in line.metrics.items()},
+        series=dict(zip(line.metrics, map(attrgetter("series"), line.metrics.values()), strict=True)),
         queue=(len(line.queue), line.queue.capacity),
         hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
         closed=closed,
@@ -343,8 +357,10 @@ def status_of(
         excluded=excluded_in(line),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         received=received,
+        since_s=line.ledger.since_s,
+        spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
         canary=() if line.canary is None else tuple(line.canary.states()),
-        notes=[*offline_notes(line.metrics.values()), *notes],
+        notes=[*offline_notes(line.metrics.values() if line.handover is None else ()), *notes],
     )
 
 
@@ -357,7 +373,8 @@ def _rates(line: Line) -> dict[str, tuple[float, float]]:
 def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
     outcomes: dict[str, dict[str, int]] = {name: {} for name in metrics}
     for (metric, outcome, _), count in counted.outcomes.items():
-        outcomes[metric][outcome.value] = outcomes[metric].get(outcome.value, 0) + count
+        of_one = outcomes.setdefault(metric, {})  # another process may have chosen one of its own
+        of_one[outcome.value] = of_one.get(outcome.value, 0) + count
     return outcomes
 
 

@@ -8,8 +8,8 @@ from math import inf
 from typing import Any
 
 from spanscore.model.sample import Samples
-from spanscore.model.score import Score
-from spanscore.model.span import Unit
+from spanscore.model.score import Outcome, Score
+from spanscore.model.span import Facts, Unit
 
 __all__ = ["BASE", "Decision", "Job", "JobResult", "SampledUnit"]
 
@@ -54,7 +54,7 @@ class SampledUnit:
         size_bytes: bytes of its content, roughly, as they are reserved in the queue.
         taken_s: when this process took it; seconds of the monotonic clock, which is the loop's.
         held_until_s: until when its spans wait for its scores, likewise; -inf where none do.
-        more: whether metrics are to be decided on when the scores of these are in.
+        undecided: what is known of it, where metrics are to be decided on when the scores of these are in; else None.
         wanted: whether somebody wants its samples, too; then there may be no metric that takes it.
         redacted: whether its samples have been redacted.
     """
@@ -65,7 +65,7 @@ class SampledUnit:
     size_bytes: int = 0
     taken_s: float | None = None
     held_until_s: float = -inf
-    more: bool = False
+    undecided: Facts | None = None
     wanted: bool = False
     redacted: bool = False
 
@@ -78,7 +78,9 @@ class Job:
         unit: without content: what the sinks need.
         decisions: metric name → why and with which probability it was chosen.
         size_bytes: bytes of its content, roughly, as they were reserved in the queue.
-        taken_s: as of the sampled unit; likewise ``held_until_s`` and ``more``.
+        taken_s: as of the sampled unit; likewise ``held_until_s`` and ``undecided``.
+        handed_over: another process has counted it as that, or a life of this one before: here it is eligible when it comes.
+        scored: of one that was handed over, scores that were in; their metrics are not asked again.
     """
 
     unit: Unit
@@ -87,7 +89,9 @@ class Job:
     size_bytes: int = 0
     taken_s: float | None = None
     held_until_s: float = -inf
-    more: bool = False
+    undecided: Facts | None = None
+    handed_over: bool = False
+    scored: tuple[Score, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,13 @@ class JobResult:
     Attributes:
         sample_attributes: they say how its sample was made.
         over: whether these are the last: the metrics that were chosen and gave no score will give none.
+        rest: how these end: by a fault of ours, where nothing else is said.
+        reason: why, without content; None where there is nothing to add.
     """
 
     unit: Unit
     scores: Sequence[Score]
     sample_attributes: Mapping[str, Any] = field(default_factory=dict)
     over: bool = True
+    rest: Outcome = Outcome.METRIC_ERROR
+    reason: str | None = None

@@ -12,8 +12,8 @@ class Outcome(StrEnum):
 
     A mean is about the units that can have a score, and some cannot, by what they are: there is nothing to score
     (``no_sample``, ``missing_field``) or to say (``undefined``), or the user left them out (``filtered``). Others stand for
-    those that dice have left, ours (``not_sampled``) or the head sampler's (``not_exported``). Every other outcome but
-    ``scored`` is a loss: the mean should hold the unit, and does not.
+    those that dice have left, ours (``not_sampled``) or the head sampler's (``not_exported``); and some are counted by another
+    process (``handed_over``). Every other outcome but ``scored`` is a loss: the mean should hold the unit, and does not.
 
     Attributes:
         SCORED: a value came out.
@@ -21,6 +21,7 @@ class Outcome(StrEnum):
         NOT_SAMPLED: the dice left it; those that they took stand for it.
         FILTERED: ``keep=`` said no.
         NOT_EXPORTED: the head sampler dropped the trace: there is no span that a score could be on.
+        HANDED_OVER: another process has it, or a file from which one takes it, and counts there how it ends.
         NO_SAMPLE: no question and answer were found, or several and none was told; the reason names the keys that were there.
         MISSING_FIELD: a field that the metric needs is not there; the reason names it.
         INCOMPLETE: events of the unit were lost, it never ended, or it is too large.
@@ -41,6 +42,7 @@ class Outcome(StrEnum):
     NOT_SAMPLED = "not_sampled"
     FILTERED = "filtered"
     NOT_EXPORTED = "not_exported"
+    HANDED_OVER = "handed_over"
     NO_SAMPLE = "no_sample"
     MISSING_FIELD = "missing_field"
     INCOMPLETE = "incomplete"
@@ -67,7 +69,7 @@ class Outcome(StrEnum):
 
     @property
     def turned_away(self) -> bool:
-        """Whether no score was asked for: by the dice, a filter, or as the trace is not exported."""
+        """Whether no score was asked for here: by the dice, a filter, as the trace is not exported, or as it is another's."""
         return self in _TURNED_AWAY
 
 
@@ -90,4 +92,4 @@ _LOST = _FAILED | {
 }
 
 
-_TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED})
+_TURNED_AWAY = frozenset({Outcome.NOT_SAMPLED, Outcome.FILTERED, Outcome.NOT_EXPORTED, Outcome.HANDED_OVER})

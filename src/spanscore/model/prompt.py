@@ -54,6 +54,7 @@ class Prompt:
         ballot: 0, or the number of the vote: identical questions with different ballots are really asked again.
         answers: how many are asked for at once, drawn independently; more than 1 only of a judge that tells by
             ``answers_several`` that it may give so many (``judges/effects/gathered.py``).
+        applies_when: condition under which there is something to answer, which the instruction tells, too; None = always.
         rendered: its texts, made once for all who look at them (``judges/render.py``); a changed copy has none yet.
     """
 
@@ -64,6 +65,7 @@ class Prompt:
     examples: tuple[Example, ...] = ()
     ballot: int = 0
     answers: int = 1
+    applies_when: str | None = None
     rendered: Any = field(default=None, init=False, repr=False, compare=False)
 
 

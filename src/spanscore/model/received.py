@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Received"]
+__all__ = ["Received", "TopicState"]
+
+
+class TopicState(NamedTuple):
+    """What a worker reads of a topic, and how far it is.
+
+    Attributes:
+        name: of the topic.
+        partitions: those that it reads, ascending.
+        all: how many there are.
+        lag: messages of its partitions that are not settled.
+        oldest_s: seconds since the oldest of those that were read was written, by the broker's clock and ours; None = all are
+            settled.
+        rebalanced_s: seconds since its partitions last changed; None = it never had any.
+        dropped: open traces that another worker reads again.
+        skipped: messages that were gone before they were read.
+        wrong: what keeps it from reading; empty = nothing.
+    """
+
+    name: str
+    partitions: Sequence[int]
+    all: int
+    lag: int
+    oldest_s: float | None
+    rebalanced_s: float | None
+    dropped: int
+    skipped: int
+    wrong: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +56,7 @@ class Received:
         revisions: units that were opened once more.
         dialects: translation → spans that it read, and on how many of these it found no content.
         forward: of a proxy, requests that it sent on, those that failed, and what is wrong; None where nothing is sent on.
+        topic: of a worker; None where none is read.
     """
 
     requests: int
@@ -45,3 +74,4 @@ class Received:
     revisions: int
     dialects: Mapping[str, tuple[int, int]]
     forward: tuple[int, int, str] | None = None
+    topic: TopicState | None = None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
@@ -156,6 +156,10 @@ def known_sum(values: Iterable[float | None]) -> float | None:
     """Return the sum of what is known; None where nothing is, which is not zero."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+NOT_APPLICABLE: Final = "not applicable"
+"""Why a score is ``undefined`` whose metric has a condition (``applies_when``) that does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +311,7 @@ def _unscored(scores: Sequence[Score], others: Mapping[str, Outcome]) -> dict[st
     """Return why each chosen metric gave no score: few texts, which quote nothing."""
     reasons = {score.metric: " ".join(filter(None, (score.outcome, ",".join(score.missing)))) for score in scores}
     reasons |= {metric: outcome.value for metric, outcome in others.items()}
-    nothing_to_say = {Outcome.SCORED, Outcome.NOT_SAMPLED}
+    nothing_to_say = {Outcome.SCORED, Outcome.NOT_SAMPLED, Outcome.HANDED_OVER}
     return {semconv.UNSCORED + metric: why for metric, why in reasons.items() if why not in nothing_to_say}
 
 
@@ -346,4 +350,6 @@ def _status(outcomes: set[Outcome]) -> str:
         return "not_sampled" if outcomes else "not_scored"
     if begun == {Outcome.SCORED}:
         return "scored"
+    if Outcome.HANDED_OVER in begun:
+        return "elsewhere"
     return "partial" if Outcome.SCORED in begun else "not_scored"

@@ -13,7 +13,18 @@ from typing import Any, Literal, NamedTuple
 
 from spanscore import semconv
 
-__all__ = ["Attributes", "Facts", "NoContent", "Session", "SessionEnd", "SpanData", "SpanStatus", "Unit", "UnitKey"]
+__all__ = [
+    "Attributes",
+    "Decided",
+    "Facts",
+    "NoContent",
+    "Session",
+    "SessionEnd",
+    "SpanData",
+    "SpanStatus",
+    "Unit",
+    "UnitKey",
+]
 
 SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
@@ -89,6 +100,20 @@ class NoContent(NamedTuple):
     remedy: str
 
 
+class Decided(NamedTuple):
+    """What another process decided on a metric of a unit: it stands, and no dice are thrown here.
+
+    Attributes:
+        take: whether the metric scores it.
+        threshold: T, 56 bit, from which its probability derives.
+        rule: that took it.
+    """
+
+    take: bool
+    threshold: int
+    rule: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanData:
     """One span as we see it, frozen, wherever it came from.
@@ -104,13 +129,14 @@ class SpanData:
         attributes: ``gen_ai.*`` content as structured values (lists and dicts), never as JSON text.
         trace_flags: W3C flags; bit 0 says sampled.
         trace_state: the W3C ``tracestate`` header, empty when there is none.
-        metadata: what the run was called with; rules read it, nothing exports it.
+        metadata: what the run was called with; rules read it, and of it only the listed keys are exported.
         resource: of the scored application; None when it is that of our own provider.
         failed_inside: a step below it that has no span of its own ended in error, handled or not.
         parent_is_remote: the parent is in another process; None where nobody says.
         events: name and attributes of each, as they came, for writers who keep content there; a translation drops them.
         no_content: set by a translation that found none; None where there is some, and where nobody looked.
         conversation_id: of a unit's root, as the application gave it; sampling looks at it, nothing exports it.
+        decided: of a unit's root, metric → what another process decided; None where nothing says so.
     """
 
     trace_id: int
@@ -132,6 +158,7 @@ class SpanData:
     events: Sequence[tuple[str, Mapping[str, Any]]] = ()
     no_content: NoContent | None = None
     conversation_id: str | None = None
+    decided: Mapping[str, Decided] | None = None
 
     @property
     def operation(self) -> str | None:
@@ -178,6 +205,7 @@ class Unit:
         complete: False when the unit was closed by age or size before its root ended.
         revision: 0, or how often it was closed before, with fewer spans.
         session: of a conversation, whose last turn ``key`` and ``spans`` are; None of any other.
+        eligible: metrics that another process has decided on: for the others it counts there. None = it is for all.
     """
 
     key: UnitKey
@@ -185,6 +213,7 @@ class Unit:
     complete: bool = True
     revision: int = 0
     session: Session | None = None
+    eligible: frozenset[str] | None = None
 
     @property
     def ledger_key(self) -> UnitKey:
@@ -268,6 +297,7 @@ class Unit:
             tool_calls=sum(span.operation == semconv.EXECUTE_TOOL for span in self.spans),
             models={model for span in self.spans if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None},
             conversation_id=root.conversation_id or root.attributes.get(semconv.CONVERSATION_ID) or "",
+            decided=root.decided,
         )
 
 
@@ -293,6 +323,7 @@ class Facts(NamedTuple):
         models: that some span asked for.
         scores: metric that asks no judge → quality; None = it gave none.
         conversation_id: as the application gave it; None where that is not known (yet), empty where it gave none.
+        decided: metric → what another process decided on it; the others are decided on here.
     """
 
     key: UnitKey
@@ -308,3 +339,4 @@ class Facts(NamedTuple):
     models: Set[str] | None = None
     scores: Mapping[str, float | None] | None = None
     conversation_id: str | None = None
+    decided: Mapping[str, Decided] | None = None

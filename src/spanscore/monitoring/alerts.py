@@ -9,6 +9,7 @@ from spanscore.monitoring.alert import Alert
 from spanscore.monitoring.canary import CanaryPlan, judge_changed
 from spanscore.monitoring.changes import changed
 from spanscore.monitoring.drops import DropPlan, drops, least_of, thresholds
+from spanscore.monitoring.durable import durable
 from spanscore.monitoring.health import binding, breaker, declining, failing, lost, unaccounted
 from spanscore.monitoring.silence import silence
 from spanscore.protocols import Metric
@@ -24,7 +25,7 @@ def alerts_of(
     shared: MonitoringSettings,
     canaries: Sequence[CanaryPlan] = (),
 ) -> list[Alert]:
-    """Return every alert: drops, thresholds, judges, silence per metric; accounts, budgets and lost units for all."""
+    """Return every alert: drops, thresholds, judges, silence per metric; accounts, budgets, lost units and backlogs for all."""
     found = [alert for plan in plans for alert in drops(plan, shared)]
     planned = {plan.metric: plan for plan in plans}
     for metric in metrics:
@@ -35,7 +36,7 @@ def alerts_of(
         found.append(changed(metric, own, shared))
     found += map(judge_changed, canaries)
     owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]
-    return [*owned, breaker(), binding(), *lost(shared), unaccounted(shared)]
+    return [*owned, breaker(), binding(), *lost(shared), *durable(shared), unaccounted(shared)]
 
 
 def _owned(alert: Alert, settings: AlertSettings) -> Alert:

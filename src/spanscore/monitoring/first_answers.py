@@ -7,7 +7,6 @@ The file quotes nothing. Processes may share it: what stands there wins, and it 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from spanscore.errors import ConfigurationError
 from spanscore.runtime.log import log_once
+from spanscore.runtime.whole_file import whole_file
 
 __all__ = ["FirstAnswers"]
 
@@ -67,10 +67,9 @@ class FirstAnswers:
         kept |= {sample: quality for sample, quality in answers.items() if sample not in kept}
 
     def _write(self) -> None:
-        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
         try:
-            beside.write_text(_BaselineFile(first=self._first).model_dump_json(indent=1), encoding="utf-8")
-            beside.replace(self._path)
+            with whole_file(self._path) as file:
+                file.write(_BaselineFile(first=self._first).model_dump_json(indent=1))
         except OSError as error:
             log_once(
                 f"canary {self._path}",

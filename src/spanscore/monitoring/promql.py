@@ -43,6 +43,7 @@ __all__ = [
     "below",
     "declined_share",
     "duration",
+    "entered",
     "excluded_bounds",
     "excluded_share",
     "failed_share",
@@ -94,7 +95,7 @@ LOWEST_FACTOR = "spanscore:budget_factor"
 FAILED = "|".join(outcome for outcome in Outcome if outcome.failed)
 """The outcomes that count as failures, for ``=~``."""
 TURNED_AWAY = "|".join(outcome for outcome in Outcome if outcome.turned_away)
-"""Those of which no score was asked."""
+"""Those of which no score was asked here."""
 
 LOST = "|".join(outcome for outcome in Outcome if outcome.lost)
 """Those of units that the mean lacks."""
@@ -166,6 +167,14 @@ def increases(window: str, where: str = "", by: Iterable[str] = GROUP) -> Sums:
     """
     labels = tuple(by)
     return lambda instrument: increase(instrument, window, where, labels)
+
+
+def entered(window: str, where: str = "", by: Iterable[str] = GROUP) -> str:
+    """Return how many units entered, each once: one that was handed over has entered in the process that scores it, too."""
+    handed_over = ",".join(filter(None, (where, matching({label(semconv.OUTCOME): Outcome.HANDED_OVER}))))
+    return (
+        f"({increase(semconv.ELIGIBLE, window, where, by)} - {increase(semconv.EVALUATIONS, window, handed_over, by)})"
+    )
 
 
 def recorded_as(estimate: str, window: str) -> str:
@@ -284,7 +293,7 @@ def lowest_factor() -> str:
 
 
 def unaccounted(where: str = "") -> str:
-    """Return eligible − Σ outcomes − pending per metric: 0 whenever nothing was lost."""
+    """Return eligible − Σ outcomes − pending per metric: 0 whenever nothing was lost, in each process and in all together."""
     eligible, ended, pending = (now(name, where) for name in (semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING))
     return f"{eligible} - {ended} - {pending}"
 

@@ -5,10 +5,10 @@ The traffic is made up: 1,000 units per evaluation and stream, all of one mean. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, product
 from math import ceil, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from spanscore import semconv
 from spanscore.model.score import Outcome
@@ -16,9 +16,11 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
 from spanscore.monitoring.canary import CanaryPlan
 from spanscore.monitoring.drops import KEPT, DropPlan
+from spanscore.monitoring.durable_cases import durable_cases
 from spanscore.monitoring.health import AT_REST, BINDING, BINDING_S, OPEN_S, REMEDIES
 from spanscore.monitoring.hour_of_week import DAY_S, hour_of_week
-from spanscore.monitoring.names import label, series
+from spanscore.monitoring.names import label
+from spanscore.monitoring.rule_case import MOST_STEPS, STEPS, RuleTest, series_of, unit_test
 from spanscore.monitoring.silence import ABSENT, EXPECTED, REPLICA, SILENT, UNSCORED, looked_back, shortest
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
@@ -28,10 +30,6 @@ __all__ = ["unit_tests"]
 
 UNITS = 1_000
 """Per evaluation of the rules."""
-STEPS = 2 * AT_REST + PATIENCE
-"""Evaluations after which every alert has held long enough."""
-MOST_STEPS = 2_000
-"""Evaluations past which a test of hours takes promtool minutes."""
 SPREAD = 0.04
 """Variance of a metric that is not pass/fail."""
 WORST_VARIANCE = 0.25
@@ -40,7 +38,6 @@ SOME_STEPS = 400
 """Evaluations of a test that stands in the file once for each metric with such a baseline."""
 SWING = (0.9, 0.85, 0.8, 0.85)
 """Means, an hour each, of a metric whose baseline is what was a day or days before."""
-JOB = "bot"
 
 
 def unit_tests(
@@ -57,31 +54,8 @@ def unit_tests(
         rules: name of the rule file beside it.
     """
     cases = [*_Traffic(plans, alerts, metrics, shared).cases(), *map(_judge_changed, canaries)]
-    tests = [_unit_test(case, shared) for case in cases]
+    tests = [unit_test(case, shared) for case in cases]
     return {"rule_files": [rules], "evaluation_interval": promql.duration(shared.interval), "tests": tests}
-
-
-class _RuleTest(NamedTuple):
-    name: str
-    traffic: Iterable[Mapping[str, str]]
-    fires: Sequence[Mapping[str, str]]
-    steps: int = STEPS
-    of: str = ".+"  # the alerts that are looked at, for =~
-
-
-def _unit_test(case: _RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
-    fires = {
-        "expr": f'count by (alertname, metric, window, {SEGMENT}, reason) (ALERTS{{alertstate="firing",'
-        f'alertname=~"{case.of}"}})',
-        "eval_time": promql.duration(case.steps * shared.interval),
-        "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in case.fires],
-    }
-    return {
-        "name": case.name,
-        "interval": promql.duration(shared.interval),
-        "input_series": list(case.traffic),
-        "promql_expr_test": [fires],
-    }
 
 
 class _Traffic:
@@ -101,58 +75,59 @@ class _Traffic:
         self._first = steady_window(shared)
         self._streams = streams_of(shared)[1:] or streams_of(shared)
 
-    def cases(self) -> Iterator[_RuleTest]:
-        yield _RuleTest("good traffic is quiet", self._all(), [])
+    def cases(self) -> Iterator[RuleTest]:
+        yield RuleTest("good traffic is quiet", self._all(), [])
         yield from self._drops()
         low = {name: one.threshold / 2 for name, one in self._alerts.items() if one.threshold and not one.baseline}
         if low:
-            yield _RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
+            yield RuleTest("a mean below its threshold is seen", self._all(low), self._below(low))
         failing = self._each("SpanscoreJudgeFailing", window=self._first)
-        yield _RuleTest("a failing judge is seen", self._all(failed=0.5), failing)
+        yield RuleTest("a failing judge is seen", self._all(failed=0.5), failing)
         declining = failing + self._each("SpanscoreJudgeDeclining", window=self._first)
-        yield _RuleTest("a judge that declines is seen", self._all(failed=0.5, declined=0.5), declining)
+        yield RuleTest("a judge that declines is seen", self._all(failed=0.5, declined=0.5), declining)
         lost = {"alertname": "SpanscoreUnitsLost", "metric": "all", "window": self._first}
-        yield _RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
+        yield RuleTest("lost units are seen", self._all(lost=1), [{**lost, "reason": reason} for reason in REMEDIES])
         mute = self._each("SpanscoreNoScores", window=self._first, reason=UNSCORED)
-        yield _RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
+        yield RuleTest("evaluations without a score are seen", self._all(scored=False), mute)
         yield self._silence()
         yield from self._changed()
         long = promql.duration(shortest(self._shared))
         absent = self._each("SpanscoreNoScores", window=long, reason=ABSENT)
-        yield _RuleTest("nothing at all is seen", iter(()), absent)
+        yield RuleTest("nothing at all is seen", iter(()), absent)
         yield self._away(absent)
         if BINDING_S / self._shared.interval <= MOST_STEPS:
             yield self._binding(absent)
+        yield from durable_cases(self._shared, absent)
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
-        yield _RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
+        yield RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
 
-    def _drops(self) -> Iterator[_RuleTest]:
+    def _drops(self) -> Iterator[RuleTest]:
         known = [plan for plan in self._plans if not plan.baseline.is_recorded]
         if known:
             drops = {plan.metric: max(0.0, plan.baseline.level - _fall(plan)) for plan in known}
             windows = [promql.duration(window) for window in self._shared.windows]
             dropped = self._streamed("SpanscoreQualityDrop", [*drops], windows) + self._below(drops)
-            yield _RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
-            yield self._another_series(drops)
+            yield RuleTest("a drop is seen in every window and segment", self._all(drops), dropped)
+            yield self._anotherseries_of(drops)
             yield self._over(drops)
         for plan in self._plans:
             if plan.baseline.is_recorded:
                 yield from self._recorded(plan)
 
-    def _away(self, absent: Sequence[Mapping[str, str]]) -> _RuleTest:
+    def _away(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
         """A breaker that was open or half-open at every collection, and one that closed now and then."""
         steps = ceil(OPEN_S / self._shared.interval) + STEPS
         states = {"judge": "1 2 2 2 2", "other": "0 2 2 2 2"}
         account = label(semconv.REQUEST_MODEL)
         breakers = [
-            {"series": _series(semconv.JUDGE_BREAKER, {account: model}), "values": " ".join([values] * steps)}
+            {"series": series_of(semconv.JUDGE_BREAKER, {account: model}), "values": " ".join([values] * steps)}
             for model, values in states.items()
         ]
         fires = {"alertname": "SpanscoreJudgeBreakerOpen", "metric": ALL, "window": promql.duration(OPEN_S)}
-        return _RuleTest("a judge that is away is seen", breakers, [fires, *absent], steps)
+        return RuleTest("a judge that is away is seen", breakers, [fires, *absent], steps)
 
-    def _binding(self, absent: Sequence[Mapping[str, str]]) -> _RuleTest:
+    def _binding(self, absent: Sequence[Mapping[str, str]]) -> RuleTest:
         """A budget that has bound for long enough, one that did not at times, and one that has only begun to."""
         steps, bound = ceil(BINDING_S / self._shared.interval) + STEPS, f"{BINDING / 2:g}"
         factors = {
@@ -161,13 +136,13 @@ class _Traffic:
             "3h": f"_x{STEPS} {bound}x{steps}",
         }
         budgets = [
-            {"series": _series(semconv.BUDGET_FACTOR, {label(semconv.BUDGET_WINDOW): window}), "values": values}
+            {"series": series_of(semconv.BUDGET_FACTOR, {label(semconv.BUDGET_WINDOW): window}), "values": values}
             for window, values in factors.items()
         ]
         fires = {"alertname": "SpanscoreBudgetBinding", "metric": ALL, "window": promql.duration(BINDING_S)}
-        return _RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
+        return RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
 
-    def _silence(self) -> _RuleTest:
+    def _silence(self) -> RuleTest:
         """Of two services one scores no more, and its counters go; of the other, one replica no more, while it is up."""
         interval = self._shared.interval
         due = max(
@@ -182,7 +157,7 @@ class _Traffic:
         }
         traffic = [
             {
-                "series": _series(counter, {promql.METRIC: metric.name, "job": job, promql.INSTANCE: instance}),
+                "series": series_of(counter, {promql.METRIC: metric.name, "job": job, promql.INSTANCE: instance}),
                 "values": values,
             }
             for metric, ((job, instance), values) in product(self._metrics, replicas.items())
@@ -190,11 +165,9 @@ class _Traffic:
         ]
         window = promql.duration(shortest(self._shared))
         fires = [one for why in (SILENT, REPLICA) for one in self._each("SpanscoreNoScores", window=window, reason=why)]
-        return _RuleTest(
-            "silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores"
-        )
+        return RuleTest("silence is seen, of a service and of a replica", traffic, fires, steps, of="SpanscoreNoScores")
 
-    def _changed(self) -> Iterator[_RuleTest]:
+    def _changed(self) -> Iterator[RuleTest]:
         """Another series takes the place of one that had been there for long enough; the notice ends by itself."""
         interval, window = self._shared.interval, seconds_of(self._first)
         before, told = STEPS + ceil(window / interval), PATIENCE + 2
@@ -203,28 +176,28 @@ class _Traffic:
         values = {"1+a/m/x/1": f"0+{UNITS}x{before} {UNITS * before}x{over}", "1+a/m/y/1": f"0x{before} {grows}"}
         traffic = [
             {
-                "series": _series(semconv.SCORED, {promql.METRIC: metric.name, promql.SERIES: one}),
+                "series": series_of(semconv.SCORED, {promql.METRIC: metric.name, promql.SERIES: one}),
                 "values": grown,
             }
             for metric, (one, grown) in product(self._metrics, values.items())
         ]
         notices = self._each("SpanscoreNewSeries", window=self._first)
         of = "SpanscoreNewSeries|SpanscoreQualityDrop"
-        yield _RuleTest("another judge is told", traffic, notices, before + told, of)
-        yield _RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
+        yield RuleTest("another judge is told", traffic, notices, before + told, of)
+        yield RuleTest("the notice of another judge ends by itself", traffic, [], over, of)
 
-    def _another_series(self, low: Mapping[str, float]) -> _RuleTest:
+    def _anotherseries_of(self, low: Mapping[str, float]) -> RuleTest:
         """The judge changes, and what the new one says is as far below the baseline as a drop."""
         more = min(STEPS, ceil(max(self._shared.windows) / self._shared.interval) - 1)
         traffic = [*self._in_turn({}, low, more, {promql.SERIES: "another"})]
-        return _RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
+        return RuleTest("what another judge says is no drop", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
 
-    def _over(self, low: Mapping[str, float]) -> _RuleTest:
+    def _over(self, low: Mapping[str, float]) -> RuleTest:
         """The shortest window is good again; of the longest, most is still of the drop."""
         shortest, longest = min(self._shared.windows), max(self._shared.windows)
         more = ceil((shortest + longest / KEPT) / self._shared.interval) + STEPS // 4
         traffic = [*self._in_turn(low, {}, more, {"instance": "another"})]
-        return _RuleTest("what is over is told no more", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
+        return RuleTest("what is over is told no more", traffic, [], STEPS + more, of="SpanscoreQualityDrop")
 
     def _in_turn(
         self, before: Mapping[str, float], after: Mapping[str, float], more: int, changed: Mapping[str, str]
@@ -273,7 +246,7 @@ class _Traffic:
                 yield _counter(semconv.EVALUATIONS, {**name, label(semconv.OUTCOME): outcome}, count)
             yield _counter(semconv.ELIGIBLE, name, sum(ended.values()) + missing)
             yield _counter(semconv.DECLINED, name, UNITS * declined)
-            yield {"series": _series(semconv.PENDING, name), "values": f"0x{STEPS}"}
+            yield {"series": series_of(semconv.PENDING, name), "values": f"0x{STEPS}"}
             mean = (means or {}).get(metric.name, self._good(metric.name))
             units = UNITS * (1 - failed) if scored else 0
             yield from self._scores(metric, mean, units)
@@ -296,7 +269,7 @@ class _Traffic:
             for instrument, rate in _rates(metric, mean, units):
                 yield _counter(instrument, labels, rate)
 
-    def _recorded(self, plan: DropPlan) -> Iterator[_RuleTest]:
+    def _recorded(self, plan: DropPlan) -> Iterator[RuleTest]:
         """What is normal at each time, and then less: of a baseline that is another one at other times."""
         interval, name, drop = self._shared.interval, plan.metric, "SpanscoreQualityDrop"
         windows = _watched(plan, self._shared)
@@ -308,8 +281,8 @@ class _Traffic:
         fallen = [max(0.0, mean - _fall(plan)) for mean in normal]
         less = self._changing(name, normal[:-less_for] + fallen[-less_for:])
         fires = self._streamed(drop, [name], [*map(promql.duration, windows)])
-        yield _RuleTest(f"{name}: what is normal at this time", self._changing(name, normal), [], steps, of=drop)
-        yield _RuleTest(f"{name}: less than is normal at this time", less, fires, steps, of=drop)
+        yield RuleTest(f"{name}: what is normal at this time", self._changing(name, normal), [], steps, of=drop)
+        yield RuleTest(f"{name}: less than is normal at this time", less, fires, steps, of=drop)
 
     def _changing(self, name: str, means: Sequence[float]) -> Iterator[dict[str, str]]:
         """Yield the sums of a metric whose mean is another one at each evaluation."""
@@ -320,22 +293,22 @@ class _Traffic:
             by_mean = {mean: dict(_rates(metric, mean, UNITS)) for mean in means}
             for instrument in by_mean[means[0]]:
                 rates = [by_mean[mean][instrument] for mean in means]
-                yield {"series": _series(instrument, labels), "values": _growing(rates)}
+                yield {"series": series_of(instrument, labels), "values": _growing(rates)}
 
 
-def _judge_changed(plan: CanaryPlan) -> _RuleTest:
+def _judge_changed(plan: CanaryPlan) -> RuleTest:
     """One judge that has changed, one that has not, and one of three replicas that seems to have."""
     seen = {("bot", "a"): plan.below / 2, ("steady", "a"): 1.0, **{("many", one): plan.below / 2 for one in "abc"}}
     name = {promql.METRIC: plan.metric, label(semconv.STRATUM): semconv.STRATUM_CANARY, promql.SERIES: "1"}
     traffic = [
         {
-            "series": _series(semconv.CANARY_P, {**name, "job": job, promql.INSTANCE: instance}),
+            "series": series_of(semconv.CANARY_P, {**name, "job": job, promql.INSTANCE: instance}),
             "values": f"{p:g}x{STEPS}",
         }
         for (job, instance), p in seen.items()
     ]
     fires = {"alertname": "SpanscoreJudgeChanged", "metric": plan.metric, "window": promql.duration(plan.every_s)}
-    return _RuleTest(f"{plan.metric}: a judge that has changed is seen", traffic, [fires], of="SpanscoreJudgeChanged")
+    return RuleTest(f"{plan.metric}: a judge that has changed is seen", traffic, [fires], of="SpanscoreJudgeChanged")
 
 
 def _rates(metric: Metric, mean: float, units: float) -> Iterator[tuple[str, float]]:
@@ -382,8 +355,4 @@ def _fall(plan: DropPlan) -> float:
 
 
 def _counter(instrument: str, labels: Mapping[str, str], step: float) -> dict[str, str]:
-    return {"series": _series(instrument, labels), "values": f"0+{step:.9g}x{STEPS}"}
-
-
-def _series(instrument: str, labels: Mapping[str, str]) -> str:
-    return f"{series(instrument)}{{{promql.matching({'job': JOB, **labels})}}}"
+    return {"series": series_of(instrument, labels), "values": f"0+{step:.9g}x{STEPS}"}

@@ -23,6 +23,7 @@ from spanscore.monitoring.calibration_file import SavedCalibration, calibrations
 from spanscore.monitoring.calibration_rules import corrected_records, refuse_unknown
 from spanscore.monitoring.canary import canary_plans
 from spanscore.monitoring.drops import DropPlan, drop_records, plans_of
+from spanscore.monitoring.durable import durable_records
 from spanscore.monitoring.grafana import provisioned
 from spanscore.monitoring.links import links_of, times_of
 from spanscore.monitoring.rule_tests import unit_tests
@@ -109,7 +110,7 @@ def _rules(
 
 
 def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
-    """Yield each window's estimates, what its mean lacks, the series, what is unaccounted for, the budgets."""
+    """Yield each window's estimates, what its mean lacks, the series, backlogs, what is unaccounted for, the budgets."""
     for window, stream in product(map(promql.duration, shared.windows), streams_of(shared)):
         sums = promql.increases(window, stream.where, promql.BY_SERIES)
         segment = {"labels": {SEGMENT: stream.name}} if stream.key else {}
@@ -121,7 +122,7 @@ def _records(shared: MonitoringSettings) -> Iterator[dict[str, Any]]:
         yield {"record": promql.recorded_as(promql.MEAN_IF_WORST, window), "expr": lowest}
     yield {"record": promql.WRITTEN, "expr": promql.written([promql.duration(one) for one in sorted(shared.windows)])}
     yield {"record": promql.WATCHED, "expr": promql.watched(promql.duration(max(shared.windows)))}
-    yield from ({"record": name, "expr": expression} for name, expression in silences(shared))
+    yield from ({"record": name, "expr": expression} for name, expression in (*silences(shared), *durable_records()))
     yield {"record": promql.UNACCOUNTED, "expr": promql.unaccounted()}
     yield {"record": promql.LOWEST_FACTOR, "expr": promql.lowest_factor()}
 

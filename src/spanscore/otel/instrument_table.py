@@ -65,7 +65,17 @@ READ: Mapping[str, Instrument] = {
     semconv.RECEIVE_REJECTED: Instrument("counter", "{span}", "Spans that are not valid, in requests that were taken"),
     semconv.UNITS_ORPHANS: Instrument("counter", "{span}", "Spans of which the root never came, and that are no unit"),
     semconv.UNITS_LATE: Instrument("counter", "{span}", "Spans that came when their unit had closed"),
+    semconv.WORKER_DROPPED: Instrument(
+        "counter", "{trace}", "Open traces that another worker reads again, as their partition went there"
+    ),
+    semconv.WORKER_SKIPPED: Instrument(
+        "counter", "{message}", "Messages that the topic no longer had when they were to be read"
+    ),
     semconv.UNITS_OPEN: Instrument("gauge", "{trace}", "Traces with spans that wait for their unit to be whole"),
+    semconv.SPOOL_DEPTH: Instrument("gauge", "{job}", "Jobs in the spool, of all processes that share its file"),
+    semconv.SPOOL_BYTES: Instrument("gauge", "By", "What they hold"),
+    semconv.SPOOL_OLDEST: Instrument("gauge", "s", "For how long the oldest of them has waited"),
+    semconv.SPOOL_POISON: Instrument("gauge", "{job}", "Jobs that were put aside, as each ended several processes"),
     semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or in work"),
     semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
     semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the waiting room"),
@@ -85,8 +95,9 @@ POINTS: Mapping[str, Instrument] = {
     semconv.CANARY_AGREEMENT: Instrument("gauge", "", "Share of the labels with which a judge agreed in the last run"),
     semconv.CANARY_FIRST_AGREEMENT: Instrument("gauge", "", "Share of them with which its first answers did"),
     semconv.CANARY_P: Instrument("gauge", "", "Exact p of the change of a judge's answers since its first run"),
+    semconv.WORKER_LAG: Instrument("gauge", "{message}", "Messages of a partition that are not settled"),
 }
-"""What accounts, budgets and judges on labelled samples are at; several scorers may share one."""
+"""What accounts, budgets, judges on labelled samples and partitions are at; several scorers may share one."""
 INSTRUMENTS: Mapping[str, Instrument] = {
     semconv.QUALITY_HISTOGRAM: Instrument(
         "histogram", "1", "Quality of scored units, 1 is good; the exemplar is a scored trace"

@@ -64,7 +64,7 @@ class Telemetry:
     Args:
         meter: where it is exported; None = nowhere yet, sums are kept all the same.
         counts: the ledger.
-        gauges: instrument name (queue, hold and capture ones) → what reads it; a mapping is one point per ``reason``.
+        gauges: instrument name (of queue, hold, capture …) → what reads it; a mapping is a point per ``reason``.
         points: reads the accounts that are asked, and the budgets.
         waits: tells of the questions that wait for an account.
         segments: attribute or metadata key → the values that are told apart; every other value is ``other``.

@@ -14,7 +14,7 @@ import atexit
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from threading import Lock, Thread
 from time import monotonic
@@ -156,6 +156,11 @@ class Providers:
         chosen = self._found("traces") if self._chosen is None else self._chosen["traces"]
         attributes = getattr(getattr(chosen and chosen.provider, "resource", None), "attributes", {})
         return str(attributes.get("service.name") or OwnParts(self._service_name).resource.attributes["service.name"])
+
+    def resource(self) -> Mapping[str, Any]:
+        """Return the attributes of the resource of the tracer provider in use; likewise."""
+        found: Mapping[str, Any] = getattr(getattr(self.tracer_provider, "resource", None), "attributes", {})
+        return found
 
     def force_flush(self, timeout_s: float) -> bool:
         """Send what is waiting. Blocks for at most ``timeout_s``, and not where no backend is there.

@@ -140,11 +140,15 @@ class Scopes:
             self._roles.clear()
         return self._roles.setdefault(scope, self._role(scope))
 
-    def is_inner(self, scope: str) -> bool:
-        """Whether a model client's span at the top is a step of some framework's run, which cannot be told which."""
+    def has_framework(self) -> bool:
+        """Whether a framework's instrumentation is at work, as far as is known."""
         if not self._framework and self._captures():
             self._framework = semconv.CAPTURE_SCOPE
-        if not self._framework or scope.startswith(self._listed):
+        return bool(self._framework)
+
+    def is_inner(self, scope: str) -> bool:
+        """Whether a model client's span at the top is a step of some framework's run, which cannot be told which."""
+        if not self.has_framework() or scope.startswith(self._listed):
             return False
         self.inner[scope] += 1
         if self.inner[scope] == 1:

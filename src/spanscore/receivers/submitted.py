@@ -14,6 +14,7 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import SpanData, Unit, UnitKey
 from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Admission, PendingSpan, Receiver, Recorded
+from spanscore.receivers.when_read import WhenRead
 from spanscore.runtime.inbox import Inbox
 from spanscore.units.content_size import size_bytes_of
 from spanscore.units.session_ids import SessionIds
@@ -36,7 +37,7 @@ class _Submission(NamedTuple):
     sampled: bool
 
 
-class SubmittedSamples:
+class SubmittedSamples(WhenRead):
     """The receiver of ``submit()``: a sample is a whole unit at once.
 
     Args:
@@ -62,7 +63,6 @@ class SubmittedSamples:
         self._tracer = tracer
         self._turns = turns
         self._claimed: dict[UnitKey, None] = {}
-        self._closed = False
         self.reset()
 
     def reset(self) -> None:
@@ -99,28 +99,9 @@ class SubmittedSamples:
         unit, samples, pending, sampled = event
         self._port.submitted(unit, samples, pending, sampled=sampled, now_ns=now_ns)
 
-    def due(self, now_ns: int) -> None:
-        """Do nothing: a sample is handed on when it is read."""
-
-    def next_due_ns(self) -> int | None:
-        """Return None: nothing waits for a time."""
-        return None
-
-    def in_flight(self) -> set[UnitKey]:
-        """Return nothing, likewise."""
-        return set()
-
-    def detach(self, now_ns: int) -> list[UnitKey]:
-        """Return nothing, likewise."""
-        return []
-
     def unread(self) -> int:
         """Return how many samples were never read."""
         return self._submitted - self._read
-
-    def close(self) -> None:
-        """Take no further sample."""
-        self._closed = True
 
     def _turn_away(self, outcome: Outcome) -> None:
         self._admission.record_rejected(outcome)

@@ -40,6 +40,7 @@ _WORDS = {
     "not_sampled": "not chosen by sampling",
     "filtered": "filtered out by a hook or rule",
     "not_exported": "trace not exported (head sampling)",
+    "handed_over": "scored by another process",
     "no_sample": "no question or answer found",
     "missing_field": "a field the metric needs is missing",
     "incomplete": "unit closed before its end",

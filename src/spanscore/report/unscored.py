@@ -9,8 +9,8 @@ from spanscore.report.rows import ReportRow
 
 __all__ = ["Unscored", "unscored"]
 
-TURNED_AWAY = frozenset({"not_sampled", "filtered", "not_exported"})
-"""Nobody asked for these scores."""
+TURNED_AWAY = frozenset({"not_sampled", "filtered", "not_exported", "handed_over"})
+"""Nobody asked for these scores here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,9 @@ class Spending(Protocol):
     def spent(self, budget: Budget) -> float:
         """Return what was spent of a budget in the present window, what is reserved included."""
 
+    def limit(self, budget: Budget) -> float:
+        """Return what may be spent of a budget in the present window: other processes may have a part of it."""
+
     def paid(self) -> Mapping[str, Paid]:
         """Return metric → what its questions cost."""
 
@@ -173,7 +176,7 @@ class _BudgetPace:
         """Begin a step; ``limit`` is what other budgets allow a metric."""
         highest = min(1.0, self.factor * (_FASTEST_RISE if self._is_next(now_s) else 1.0))
         self._learn(now_s, spending, under_way)
-        left = self._left(spending.spent(self.budget) + self._owed)
+        left = self._left(spending.limit(self.budget), spending.spent(self.budget) + self._owed)
         steps_left = STEPS - now_s / self._step_s % STEPS
         wanted = [(limit(metric), demand.expected) for metric, demand in self._demands.items()]
         factor = min(highest, largest_factor(left / steps_left, wanted))
@@ -181,9 +184,10 @@ class _BudgetPace:
             self.factor = factor
         self._planned = left / max(1.0, steps_left) if left > 0 else inf
 
-    def _left(self, spent: float) -> float:
-        rest = self.budget.amount - spent
-        return max(rest - KEPT_BACK * self.budget.amount, _OF_THE_REST * rest)
+    @staticmethod
+    def _left(limit: float, spent: float) -> float:
+        rest = limit - spent
+        return max(rest - KEPT_BACK * limit, _OF_THE_REST * rest)
 
     def _learn(self, now_s: float, spending: Spending, under_way: Mapping[str, int]) -> None:
         """Take what the last step had into what is expected; with it the time since, in which nothing came."""

@@ -115,6 +115,8 @@ class RateSampler:
 
     def may(self, facts: Facts) -> bool:
         """Whether any metric could still take the unit, or its session, whatever is to come and whatever is left to spend."""
+        if facts.decided is not None and any(decided.take for decided in facts.decided.values()):
+            return True
         if self._session_threshold is not None and (
             facts.conversation_id is None or self.wants_session(facts.conversation_id)
         ):
@@ -137,7 +139,10 @@ class RateSampler:
         """Decide for one metric, once, when the unit closes; facts that are not known yet count as if they matched.
 
         A unit that the rate would take, and not the rate that budgets leave of it, has the rule ``budget``.
+        What another process decided stands.
         """
+        if facts.decided is not None and (decided := facts.decided.get(metric)) is not None:
+            return Decision(decided.take, probability(decided.threshold), decided.threshold, decided.rule)
         rates = [(BASE, self._rates.get(metric, 0.0))]
         rates += [(rule.name, rule.rate) for rule in self._rules if rule.matches(facts)]
         rule, rate = max(rates, key=itemgetter(1))  # the first of equals: no rule gets the credit for what needed none

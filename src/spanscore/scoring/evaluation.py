@@ -83,7 +83,7 @@ class Evaluation:
         Args:
             on_change: called when a score is in; never before this returns.
         """
-        at_work = JobAtWork(job, on_change, undecided=job.more)
+        at_work = JobAtWork(job, on_change, undecided=job.undecided is not None)
         self._begin_each(job.decisions, at_work)
         return at_work
 
@@ -122,7 +122,11 @@ class Evaluation:
             at_work.give_up()
 
     def _begin(self, name: str, at_work: JobAtWork) -> None:
-        metric, job = self._metrics[name], at_work.job
+        job = at_work.job
+        metric = self._metrics.get(name)
+        if metric is None:  # another process has chosen it
+            at_work.take_in(name, _unknown(name))
+            return
         sample = _sample_for(metric, job.samples)
         if sample is None:
             at_work.take_in(name, _without_sample(metric, job.samples))
@@ -343,6 +347,11 @@ def _broken(name: str, error: BaseException) -> Score:
     kind = type_name(error)
     reason = f"the metric raised {kind}"
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type=kind)
+
+
+def _unknown(name: str) -> Score:
+    reason = "this scorer has no such metric: it was chosen by a process with another configuration"
+    return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 
 
 def _signed(score: Score, name: str, job: Job) -> Score:

@@ -71,5 +71,5 @@ def _job(sampled: SampledUnit, unit: Unit, samples: Samples) -> Job:
         sampled.size_bytes,
         sampled.taken_s,
         sampled.held_until_s,
-        sampled.more,
+        sampled.undecided,
     )

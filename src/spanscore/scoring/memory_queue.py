@@ -56,6 +56,11 @@ class MemoryQueue:
         self._jobs.append(job)
         self._wake_one()
 
+    def put_back(self, job: Job) -> None:
+        """Have a job that was given be the next again. Loop thread."""
+        self._jobs.appendleft(job)
+        self._wake_one()
+
     async def get(self) -> Job:
         """Wait for the next job. Loop thread."""
         while not self._jobs:

@@ -3,7 +3,8 @@
 Jobs are made a little ahead of the workers and not as units arrive: a burst of traffic would else have its content rendered
 while it still runs. A unit of which nothing computes any more needs no worker: as many units as the queue holds may wait for
 judges, and none of them keeps another from being begun. Each score is posted when it is there.
-Whatever happens to a job on the way, its place in the queue is given back, and it is posted.
+Whatever happens to a job on the way, its place in the queue is given back, and it is posted. Where others may have it, too, its
+scores are kept before they are posted (``SharedQueue``): after a crash they are emitted again, and no judge is asked again.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from typing import Final
 from spanscore.judges.suppress import suppressed, suppressed_context
 from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
-from spanscore.model.score import Outcome
+from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit, UnitKey
-from spanscore.protocols import Queue
+from spanscore.protocols import Queue, SharedQueue
 from spanscore.runtime import loop
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
 from spanscore.scoring.jobs import Pipeline
+from spanscore.scoring.passing import Passing
 from spanscore.scoring.shadows import Shadows
 
 __all__ = ["Engine"]
@@ -38,6 +40,8 @@ _STAYS_S: Final = 0.2
 """How long a worker stays with a unit of which nothing computes: 32 begin at most 160 of those a second, so that a burst is not
 rendered in one go. With judges that answer sooner it is as if they stayed.
 """
+_OTHERS: Final = "another process has taken it"
+_LEFT: Final = "the scorer was shut down: it is in the spool"
 
 
 class Engine:
@@ -46,11 +50,13 @@ class Engine:
     Args:
         post: gives scores of a job to the span thread. Any thread.
         made: likewise the samples of a unit that somebody wants, as soon as they are there.
+        came: likewise a job that another process has handed over, before its scores.
         shadows: asked about every job that is begun; None = nobody is.
         workers: jobs at the same time of which something computes; as many more are made ahead.
 
     Attributes:
         beside: whose work ends with it, too.
+        passing: units that are yet to be on the disk, where the queue is shared.
     """
 
     def __init__(
@@ -61,17 +67,21 @@ class Engine:
         *,
         post: Callable[[JobResult], None],
         made: Callable[[Unit, Samples], None] = lambda unit, samples: None,
+        came: Callable[[Job], None] = lambda job: None,
         shadows: Shadows | None = None,
         workers: int = 32,
     ) -> None:
         self._queue = queue
+        self._shared = queue if isinstance(queue, SharedQueue) else None
         self._pipeline = pipeline
         self._evaluation = evaluation
         self._post = post
         self._made = made
+        self._came = came
         self._shadows = shadows
         self.beside = [] if shadows is None else [shadows]
         self._workers = workers
+        self.passing = Passing()
         self.reset()
 
     def reset(self) -> None:
@@ -84,16 +94,36 @@ class Engine:
         self._ahead = 0
         self._slow = 0
         self._stopped = False
+        self.passing.reset()
+        if self._shared is not None:
+            self._shared.listen(self._told)
         for shadows in self.beside:
             shadows.reset()
 
+    def begin(self) -> None:
+        """Take jobs that others have handed over, without waiting for a unit of this process. Any thread."""
+        loop.running().call_soon_threadsafe(self._start)
+
     def accept(self, sampled: Sequence[SampledUnit]) -> None:
         """Take sampled units, whose places in the queue are reserved. Span thread; one wake-up of the loop for all."""
+        if self._shared is not None:
+            self.passing.begin([one.unit for one in sampled if one.decisions])
         loop.running().call_soon_threadsafe(self._accept, sampled)
 
     def accept_rest(self, decided: Mapping[UnitKey, Mapping[str, Decision]]) -> None:
         """Take what else was chosen for units of which the first scores are in. Span thread; one wake-up likewise."""
         loop.running().call_soon_threadsafe(self._accept_rest, decided)
+
+    def hand_back(self, timeout_s: float) -> None:
+        """Begin no more jobs that others may have as well: what waits is theirs. Any thread but the loop's."""
+        if self._shared is not None and self._tasks:
+            with suppress(TimeoutError):
+                loop.submit(self._hand_back()).result(timeout_s)
+
+    async def _hand_back(self) -> None:
+        for job in self._queue.close():
+            if self._shared is not None and not job.handed_over:  # else it has not come yet
+                self._post(JobResult(job.unit, (), rest=Outcome.HANDED_OVER, reason=_LEFT))
 
     def stop(self, timeout_s: float) -> None:
         """Cancel the workers, empty the queue; what swallows its cancellation is left behind. Any thread but the loop's."""
@@ -112,19 +142,27 @@ class Engine:
             shadows.give_up()
         await cancelled_tell()
         for begun in list(self._begun):
+            if self._shared is not None:
+                self._lose(begun, _LEFT)
+                continue
             begun.job.scores += begun.job.unused()
             self._post_scores(begun)
             self._leave(begun)
         for shadows in self.beside:
             shadows.stop()
-        self._queue.close()
+        await self._hand_back()
         self._make_jobs()  # no more jobs are made: gives back the places of units that wait
         await asyncio.wait(tasks, timeout=timeout_s)
 
-    def _accept(self, sampled: Sequence[SampledUnit]) -> None:
+    def _start(self) -> None:
         if not self._tasks and not self._stopped:
             start = asyncio.get_running_loop().create_task
             self._tasks = [start(self._work(), context=suppressed_context()) for _ in range(self._workers)]
+            if self._shared is not None:
+                self._shared.begin()
+
+    def _accept(self, sampled: Sequence[SampledUnit]) -> None:
+        self._start()
         self._waiting.extend(sampled)
         self._make_jobs()
 
@@ -132,8 +170,9 @@ class Engine:
         for key, decisions in decided.items():
             begun = self._undecided.pop(key, None)
             if begun is not None:  # else it was given up
-                self._evaluation.begin_rest(decisions, begun.job)
-                self._begin_shadows(replace(begun.job.job, decisions=decisions))
+                rest = _unscored(replace(begun.job.job, decisions=decisions))
+                self._evaluation.begin_rest(rest.decisions, begun.job)
+                self._begin_shadows(rest)
                 self._changed(begun)
 
     def _begin_shadows(self, job: Job) -> None:
@@ -155,6 +194,7 @@ class Engine:
     def _take(self, sampled: SampledUnit) -> None:
         if self._stopped:
             self._queue.cancel(sampled.size_bytes)
+            self.passing.over(sampled.unit)
             return
         self._ahead += 1
         if self._pipeline.box.has_hooks:
@@ -192,9 +232,18 @@ class Engine:
             self._ahead -= 1
             self._queue.cancel(sampled.size_bytes)
 
+    def _told(self, job: Job, outcome: Outcome | None, reason: str | None) -> None:
+        """Go on to the next unit, as a job was put; one that does not come out here ends."""
+        self._ahead -= 1
+        if outcome is not None:
+            self._post(JobResult(job.unit, (), rest=outcome, reason=reason))
+        self.passing.over(job.unit)
+        self._make_jobs()
+
     def _spoilt(self, sampled: SampledUnit, error: BaseException) -> None:
         self._ahead -= 1
         self._queue.cancel(sampled.size_bytes)
+        self.passing.over(sampled.unit)
         if self._stopped:
             return
         log_internal_error("make a job", error)
@@ -208,8 +257,9 @@ class Engine:
         while True:
             try:
                 job = await self._queue.get()
-                self._ahead -= 1
-                self._make_jobs()
+                if self._shared is None:  # else it was told when the job had been put
+                    self._ahead -= 1
+                    self._make_jobs()
                 await self._begin(job)
             except asyncio.CancelledError:
                 if self._stopped:
@@ -220,10 +270,14 @@ class Engine:
         """Begin a job; done is what is returned when it needs no worker."""
         loop = asyncio.get_running_loop()
         begun = _Begun(worker=loop.create_future())
+        if job.handed_over:
+            self._came(job)
+            job = _unscored(job)
         begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
+        begun.job.scores += job.scored
         begun.staying = loop.call_later(_STAYS_S, self._stayed, begun)
         self._begun.add(begun)
-        if job.more:
+        if job.undecided is not None:
             self._undecided[job.unit.key] = begun
         self._begin_shadows(job)
         self._changed(begun)
@@ -247,12 +301,34 @@ class Engine:
         begun.posting = False
         if begun in self._begun and (scores := begun.job.take()):
             job = begun.job.job
-            self._post(JobResult(job.unit, scores, job.samples.attributes(), over=False))
+            self._tell(begun, JobResult(job.unit, scores, job.samples.attributes(), over=False))
 
     def _end(self, begun: _Begun) -> None:
         job, scores = begun.job.job, begun.job.take()
         self._leave(begun)
-        self._post(JobResult(job.unit, scores, job.samples.attributes()))
+        self._tell(begun, JobResult(job.unit, scores, job.samples.attributes()))
+
+    def _tell(self, begun: _Begun, result: JobResult) -> None:
+        """Post scores: where others may have the job, too, when they are kept."""
+        if self._shared is None:
+            self._post(result)
+            return
+        begun.told += result.scores
+        self._shared.keep(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
+
+    def _kept(self, begun: _Begun, result: JobResult, *, kept: bool) -> None:
+        if kept and not begun.lost:
+            self._post(result)
+        elif not begun.lost:
+            begun.job.give_up()
+            self._lose(begun, _OTHERS)
+
+    def _lose(self, begun: _Begun, reason: str) -> None:
+        """Leave a job to others: what is not posted of it is made there."""
+        begun.lost = True
+        if begun in self._begun:
+            self._leave(begun)
+        self._post(JobResult(begun.job.job.unit, (), rest=Outcome.HANDED_OVER, reason=reason))
 
     def _leave(self, begun: _Begun) -> None:
         self._begun.discard(begun)
@@ -272,11 +348,15 @@ class _Begun:
         worker: what its worker waits for.
         staying: while it does so in any case.
         posting: whether scores that are in are about to be posted.
+        told: of a job that others may have, too, the scores so far.
+        lost: another process has it.
     """
 
     worker: asyncio.Future[None]
     staying: asyncio.TimerHandle | None = None
     posting: bool = False
+    told: list[Score] = field(default_factory=list)
+    lost: bool = False
     job: JobAtWork = field(init=False)
 
     def free_worker(self) -> None:
@@ -285,3 +365,9 @@ class _Begun:
             self.staying.cancel()
         if not self.worker.done():
             self.worker.set_result(None)
+
+
+def _unscored(job: Job) -> Job:
+    """Return a job without the metrics of which there is a score."""
+    names = {score.metric for score in job.scored}
+    return replace(job, decisions={name: one for name, one in job.decisions.items() if name not in names})

@@ -27,6 +27,7 @@ __all__ = [
     "Size",
     "TaskCount",
     "WebAddress",
+    "is_web_address",
     "seconds_in",
     "share_in",
 ]
@@ -91,8 +92,14 @@ def _bytes(value: Any) -> Any:
     return bytes_of(value) if isinstance(value, str) else value
 
 
+def is_web_address(text: str) -> bool:
+    """Whether a text is an address that begins with http:// or https://."""
+    parts = urlsplit(text)
+    return parts.scheme in {"http", "https"} and bool(parts.netloc) and text.isprintable()
+
+
 def _web_address(text: str) -> str:
-    if urlsplit(text).scheme not in {"http", "https"} or not urlsplit(text).netloc or not text.isprintable():
+    if not is_web_address(text):
         raise ValueError(f"{text!r} is no address of the web; write one that begins with http:// or https://")
     return text
 

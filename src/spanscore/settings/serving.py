@@ -1,11 +1,11 @@
-"""The sections of ``spanscore serve``: where spans arrive, how they become units, and where a proxy sends them on."""
+"""The sections of services: where spans arrive, how they become units, where a proxy sends them on, and how a worker ends."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from spanscore.settings.kinds import Count, PositiveSeconds, Seconds, SettingsPart, Size, WebAddress
 
@@ -16,6 +16,7 @@ __all__ = [
     "ServeSettings",
     "TlsSettings",
     "WireUnits",
+    "WorkerSettings",
     "listen_address",
 ]
 
@@ -58,8 +59,16 @@ def _checked_address(text: str) -> str:
     return str(listen_address(text))
 
 
+def _told_as_text(given: Any) -> Any:
+    """Have a port alone, which YAML reads as a number, be refused as the address that it is none of."""
+    return str(given) if type(given) is int else given
+
+
 ListenOn = Annotated[
-    str, AfterValidator(_checked_address), WithJsonSchema({"type": "string", "pattern": f"^{_ADDRESS}$"})
+    str,
+    BeforeValidator(_told_as_text),
+    AfterValidator(_checked_address),
+    WithJsonSchema({"type": "string", "pattern": f"^{_ADDRESS}$"}),
 ]
 """Address and port."""
 
@@ -127,6 +136,16 @@ class ServeSettings(SettingsPart):
     token_env: str | None = None
     insecure: bool = False
     limits: RequestLimits = RequestLimits()
+    drain: Seconds = 30.0
+
+
+class WorkerSettings(SettingsPart):
+    """How ``spanscore worker`` ends.
+
+    Attributes:
+        drain: how long a SIGTERM waits, in all, for what is being scored; what is not scored by then another worker reads.
+    """
+
     drain: Seconds = 30.0
 
 

@@ -11,8 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from spanscore.settings.alerting import AlertSettings, MonitoringSettings
 from spanscore.settings.judging import JudgeSettings
+from spanscore.settings.kafka import KafkaSettings
 from spanscore.settings.kinds import AlsoWritten, Count, Rate, Seconds, SettingsPart, Share
-from spanscore.settings.serving import ServeSettings, WireUnits
+from spanscore.settings.serving import ServeSettings, WireUnits, WorkerSettings
 
 __all__ = ["AttachSettings", "MetricsEndpointSettings", "PlaceSettings", "RuleSettings", "Settings"]
 
@@ -128,6 +129,8 @@ class Settings(SettingsPart):
         serve_metrics: page that a Prometheus scrapes, beside what goes out by OTLP; a number is the port. None = none.
         alerts: metric → when it is worth a page; without an entry only missing scores and a failing judge are told.
         serve: where ``spanscore serve`` listens, and for whom; nothing else reads it.
+        worker: how ``spanscore worker`` ends.
+        kafka: topic that ``spanscore worker`` reads; null = none.
     """
 
     metrics: Annotated[_Metrics, AfterValidator(_without_a_judge_of_its_own)] = Field(min_length=1)
@@ -137,4 +140,6 @@ class Settings(SettingsPart):
     monitoring: MonitoringSettings = MonitoringSettings()
     alerts: dict[str, AlertSettings] = Field(default_factory=dict)
     serve: ServeSettings = ServeSettings()
+    worker: WorkerSettings = WorkerSettings()
     units: WireUnits = WireUnits()
+    kafka: KafkaSettings | None = None

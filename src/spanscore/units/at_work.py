@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Facts
 
 __all__ = ["AtWork"]
+
+_NOT_BEGUN: Final = frozenset({Outcome.HANDED_OVER, Outcome.QUEUE_FULL})
 
 
 @dataclass(slots=True)
@@ -21,9 +23,17 @@ class AtWork:
         scores: those that are in.
         made: attributes that say how its sample was made, from the first score on.
         undecided: what is known of it, while other metrics wait for these scores to be decided on; None where none do.
+        twice: it is scored from a spool, and was on its way there once more.
     """
 
     others: dict[str, Outcome]
     undecided: Facts | None = None
     scores: list[Score] = field(default_factory=list)
     made: Mapping[str, Any] = field(default_factory=dict)
+    twice: bool = False
+
+    def goes_on_after(self, rest: Outcome) -> bool:
+        """Whether a job's end is not the unit's: the spool had it already, and one of the two goes on. True once."""
+        goes_on = self.twice and rest in _NOT_BEGUN
+        self.twice = self.twice and not goes_on
+        return goes_on

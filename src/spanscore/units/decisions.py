@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -87,10 +87,15 @@ class Decisions:
 
     # --- deciding ----------------------------------------------------------------------------------------------
 
-    def first(self, facts: Facts) -> dict[str, Decision]:
-        """Return the decisions on a unit that has closed: of all metrics, or of the screens, which wait for no score."""
+    def first(self, facts: Facts, eligible: Collection[str] | None = None) -> dict[str, Decision]:
+        """Return the decisions on a unit that has closed: of all metrics, or of the screens, which wait for no score.
+
+        Args:
+            eligible: metrics for which alone it is; None = all.
+        """
         self._noticed(facts)
-        return self._decided(facts._replace(scores={}), self._first, self._sampler.decide)
+        names = self._first if eligible is None else tuple(eligible)
+        return self._decided(facts._replace(scores={}), names, self._sampler.decide)
 
     def rest(self, facts: Facts, scores: Mapping[str, float | None]) -> dict[str, Decision]:
         """Return the decisions of the other metrics, by the qualities that the screens gave; there may be none of either."""
@@ -100,6 +105,19 @@ class Decisions:
         """Return the decisions on a unit that every metric takes."""
         self._noticed(facts)
         return self._decided(facts, self._metrics, self._sampler.certain)
+
+    def made_elsewhere(self, key: UnitKey, decisions: Mapping[str, Decision], *, others: bool) -> bool:
+        """Make a unit eligible that another process has chosen, for the metrics that it chose. False: it is open here.
+
+        Args:
+            others: whether the metrics that wait for scores of these are to be decided on here.
+        """
+        if not self._ledger.enter(key, [*decisions, *(self._rest if others else ())]):
+            return False
+        self._ledger.choose(key, decisions)
+        with self._lock:
+            self._of(key).decisions |= decisions
+        return True
 
     def skipped(self, facts: Facts) -> dict[str, Decision]:
         """Settle a unit that could not be taken when it began; return its decisions where a rule matched, else none."""
@@ -154,10 +172,10 @@ class Decisions:
         settle = self._ledger.settle
         self._note(key, {name: outcome for name, outcome in outcomes.items() if settle(key, name, outcome)})
 
-    def settle_rest(self, key: UnitKey, outcome: Outcome) -> dict[str, Outcome]:
+    def settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None = None) -> dict[str, Outcome]:
         """Give every metric of a unit that is still open this outcome; return them with it."""
         outcomes = dict.fromkeys(self._ledger.settle_all(key, outcome), outcome)
-        self._note(key, outcomes)
+        self._note(key, outcomes, {} if reason is None else dict.fromkeys(outcomes, reason))
         return outcomes
 
     def settle_scores(self, key: UnitKey, scores: Sequence[Score]) -> list[Score]:

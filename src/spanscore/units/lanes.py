@@ -21,6 +21,8 @@ __all__ = ["Lanes"]
 
 _ALPHA: Final = 3
 """A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
+_AT_ONCE: Final = 16
+"""The part of the places that those may take which come at once, as it is not known how large they are."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,14 @@ class Lanes:
         full = {lane for lane, held in self._lanes.items() if self._is_full(held)}
         return [name for name in metrics if self._of[name] not in full]
 
+    def room(self) -> int:
+        """Return how many units that wait elsewhere may come now, without one finding a lane full. Any thread; a moment's."""
+        if self._all.size_bytes > self._max_bytes / 2:  # how large the next ones are is not known yet
+            return 0
+        capacity = self._capacity()
+        most = capacity if len(self._lanes) == 1 else capacity * _ALPHA // (_ALPHA + 1)
+        return int(max(0, min(most - self._all.units, max(1, capacity // _AT_ONCE))))
+
     def enter(self, key: UnitKey, metrics: Collection[str], size_bytes: int) -> None:
         """Note a unit that has a place in the queue, for as long as a score of it is to come."""
         self._open[key] = size_bytes, {}
@@ -74,6 +84,7 @@ class Lanes:
     def join(self, key: UnitKey, metrics: Collection[str]) -> None:
         """Note further scores that are to come of such a unit."""
         size_bytes, open_ones = self._open[key]
+        metrics = [name for name in metrics if name in self._of]  # another process may have chosen one of its own
         new = self._lanes_of(metrics) - self._lanes_of(open_ones)
         open_ones.update(dict.fromkeys(metrics))
         self.under_way.update([*metrics])

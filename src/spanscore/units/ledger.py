@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from time import time
 
 from spanscore.model.counted import Counted, Weights
 from spanscore.model.job import Decision
@@ -25,6 +26,9 @@ class Ledger:
 
     Args:
         metrics: the names every unit is eligible for, where nothing else is said of it.
+
+    Attributes:
+        since_s: when it began at zero, seconds since the epoch: what a life of the process before has counted is in no count.
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
@@ -34,6 +38,7 @@ class Ledger:
     def reset(self) -> None:
         """Count from zero: in a forked child, else the parent's counts would go out twice."""
         self._lock = threading.RLock()  # a signal handler that asks for the status may interrupt its holder
+        self.since_s = time()
         self._units = 0
         self._of_some: Counter[str] = Counter()
         self._open: dict[UnitKey, dict[str, float]] = {}  # metric → 1/π
@@ -51,7 +56,7 @@ class Ledger:
             if metrics is None:
                 self._units += 1
             else:
-                self._of_some.update(metrics)
+                self._of_some.update(metrics := [*metrics])
             self._open[key] = dict.fromkeys(self._metrics if metrics is None else metrics, 1.0)
             return True
 
@@ -117,7 +122,8 @@ class Ledger:
     def eligible(self) -> Mapping[str, int]:
         """Metric → units that entered."""
         with self._lock:
-            return {metric: self._units + self._of_some[metric] for metric in self._metrics}
+            names = dict.fromkeys([*self._metrics, *self._of_some])  # some may be of another process
+            return {name: self._units * (name in self._metrics) + self._of_some[name] for name in names}
 
     def outcomes(self) -> Mapping[tuple[str, Outcome], int]:
         """(metric, outcome) → units that ended so; outcomes that never happened are absent."""
@@ -155,7 +161,8 @@ class Ledger:
         """Metric → the sum of these, over outcomes and strata."""
         weights = dict.fromkeys(self._metrics, Weights())
         for (metric, _, _), (w, w2) in self.excluded().items():
-            weights[metric] = Weights(weights[metric].w + w, weights[metric].w2 + w2)
+            so_far = weights.get(metric, Weights())
+            weights[metric] = Weights(so_far.w + w, so_far.w2 + w2)
         return weights
 
     def counted(self) -> Counted:
@@ -166,7 +173,7 @@ class Ledger:
     def pending(self) -> Mapping[str, int]:
         """Metric → units between entry and outcome."""
         with self._lock:
-            between = Counter(dict.fromkeys(self._metrics, 0))
+            between = Counter(dict.fromkeys([*self._metrics, *self._of_some], 0))
             for waiting in self._open.values():
                 between.update(waiting.keys())
             return between

@@ -35,6 +35,11 @@ class Notes:
         self.reasons |= {(score.metric, score.outcome): (score.reason, key) for score in scores if score.reason}
         self.costs(scores)
 
+    def unscored(self, key: UnitKey, outcomes: Mapping[str, Outcome], reason: str | None) -> None:
+        """Note why metrics of a unit gave no score."""
+        if reason:
+            self.reasons |= dict.fromkeys(outcomes.items(), (reason, key))
+
     def costs(self, scores: Sequence[Score]) -> None:
         """Note what the judges of scores are not known to cost."""
         if len(self.unpriced) < _MOST_UNPRICED:

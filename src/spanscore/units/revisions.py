@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from time import monotonic
 
-from spanscore.model.job import Decision, JobResult, SampledUnit
+from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, Unit, UnitKey
 from spanscore.protocols import Queue, Sampler, Sink
@@ -73,25 +73,30 @@ class Revisions:
 
     def take(self, unit: Unit) -> None:
         """Take in a unit whose ``revision`` is not the first; it waits while an earlier revision is being scored."""
-        if self.ledger.is_open(unit.key):
+        if self._waits(unit):
             self._next.setdefault(unit.key, deque()).append(unit)
         else:
             self._begin(unit)
 
+    def taken_over(self, job: Job) -> None:
+        """Take in a revision that another process has handed over."""
+        if self.ledger.enter(_entry(job.unit), job.decisions):
+            self.ledger.choose(_entry(job.unit), job.decisions)
+
     def settled(self, result: JobResult) -> None:
         """Take in scores of a job: count and emit them."""
-        key, settle = result.unit.key, self.ledger.settle
+        key, settle = _entry(result.unit), self.ledger.settle
         scores = [one for one in result.scores if settle(key, one.metric, one.outcome, one.stratum)]
         if emitted := [score for score in scores if has_span(score)]:
             batch = ScoreBatch(self._sink, result.unit, emitted)
             self._hold.enqueue(batch, batch.spans)
         if result.over:
-            self.ledger.settle_all(key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
-            self._begin_next(key)
+            self.ledger.settle_all(key, result.rest)
+            self._begin_next(result.unit.key)
 
     def open_units(self) -> list[UnitKey]:
-        """Return the units of which a revision is being scored."""
-        return self.ledger.open_units()
+        """Return the revisions that are being scored, or wait for an earlier one."""
+        return [*self.ledger.open_units(), *(_entry(unit) for waiting in self._next.values() for unit in waiting)]
 
     def give_up(self) -> None:
         """End all of them as ``shutdown``."""
@@ -101,14 +106,17 @@ class Revisions:
         for _ in range(sum(map(len, waiting.values()))):
             self.ledger.record_rejected(Outcome.SHUTDOWN)
 
+    def _waits(self, unit: Unit) -> bool:
+        return any(self.ledger.is_open(_entry(unit, earlier)) for earlier in range(1, unit.revision + 1))
+
     def _begin_next(self, key: UnitKey) -> None:
-        while key in self._next and not self.ledger.is_open(key):
+        while key in self._next and not self._waits(self._next[key][0]):
             self._begin(self._next[key].popleft())
             if not self._next[key]:
                 del self._next[key]
 
     def _begin(self, unit: Unit) -> None:
-        key = unit.key
+        key = _entry(unit)
         self.ledger.enter(key)
         if not unit.complete:
             self.ledger.settle_all(key, Outcome.INCOMPLETE)
@@ -131,3 +139,8 @@ class Revisions:
                 self.ledger.settle(key, name, Outcome.QUEUE_FULL if name in taken else Outcome.NOT_SAMPLED)
         self.ledger.choose(key, taken)
         return {name: decision for name, decision in taken.items() if name in roomy}
+
+
+def _entry(unit: Unit, revision: int | None = None) -> UnitKey:
+    """Return by what a revision is counted: of those that others have handed over several of a unit are scored at once."""
+    return UnitKey(unit.key.trace_id, unit.key.span_id | (revision or unit.revision) << 64)

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from spanscore import semconv
-from spanscore.model.job import Decision, JobResult, SampledUnit
+from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
 from spanscore.model.span import Facts, SpanData, Unit, UnitKey
@@ -210,6 +210,17 @@ class SessionLine:
             self.ledger.settle_all(key, Outcome.SHUTDOWN)
             self._lanes.leave(key)
 
+    def taken_over(self, job: Job) -> None:
+        """Take in a session that another process has handed over."""
+        work = _work_of(job.unit)
+        if work in self._at_work:
+            return
+        self._at_work[work] = set(job.decisions)
+        if work.counts:
+            self.ledger.enter(work.key, job.decisions)
+            self.ledger.choose(work.key, job.decisions)
+            self._lanes.enter(work.key, job.decisions, job.size_bytes)
+
     def settled(self, result: JobResult) -> None:
         """Take in scores of a session: count and emit them."""
         unit, work = result.unit, _work_of(result.unit)
@@ -228,12 +239,12 @@ class SessionLine:
             batch = ScoreBatch(self._sink, unit, emitted)
             self._hold.enqueue(batch, batch.spans)
         if result.over:
-            self._finish(work)
+            self._finish(work, result.rest)
 
-    def _finish(self, work: _InWork) -> None:
+    def _finish(self, work: _InWork, rest: Outcome) -> None:
         del self._at_work[work]
         if work.counts:
-            self.ledger.settle_all(work.key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
+            self.ledger.settle_all(work.key, rest)
             self._lanes.leave(work.key)
         self._leaving.append((self._hold.queued, work))  # it is out when all that is queued now has left
 

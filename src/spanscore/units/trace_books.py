@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import takewhile
 from typing import Final
 
+from spanscore.codec.wire import WireSpan
 from spanscore.units.closed_keys import ClosedKeys
 from spanscore.units.trace_nodes import FORGOTTEN, NO_SPANS, ORPHANED, GatheredUnit, OpenTrace
 
-__all__ = ["KeptUnits", "OpenTraces", "PastUnits"]
+__all__ = ["KEPT_NS", "KeptUnits", "OpenTraces", "PastUnits"]
 
+KEPT_NS: Final = 300_000_000_000
+"""How long the spans of a closed unit are kept for its next revision."""
 _DECIDED: Final = 100_000
 _DROPPED: Final = 1_000_000
 """Closed units that are remembered, those that were followed and the others: a span that is sent again is no second unit."""
@@ -30,6 +34,14 @@ class PastUnits:
         """Remember a unit."""
         trace_id, root_id, *_ = unit.root
         (self._decided if unit.followed else self._dropped).add(trace_id, root_id)
+
+    def drop(self, root: WireSpan) -> None:
+        """Remember a unit that was not followed, by its root."""
+        self._dropped.add(root[0], root[1])
+
+    def knows(self, trace_id: bytes) -> bool:
+        """Whether anything of a trace is over."""
+        return self._dropped.knows(trace_id) or self._decided.knows(trace_id) or self._given_up.knows(trace_id)
 
     def give_up(self, trace_id: bytes, parent_id: bytes, *, ambient: bool) -> None:
         """Remember that a parent did not come; ``ambient``: what is below it is of no unit that has closed."""
@@ -190,6 +202,11 @@ class KeptUnits:
         unit.kept = False
         unit.trace.kept -= 1
         return True
+
+    def let_old_go(self, last_ns: int) -> None:
+        """Forget the spans of those that nothing came of since."""
+        for unit in [*takewhile(lambda unit: unit.last_ns <= last_ns, self.units)]:
+            self.let_go(unit)
 
     def let_go(self, unit: GatheredUnit) -> None:
         """Forget the spans of a unit."""

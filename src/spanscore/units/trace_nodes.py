@@ -22,6 +22,7 @@ __all__ = [
     "GatheredUnit",
     "Node",
     "OpenTrace",
+    "unit_key",
 ]
 
 SPAN_BYTES: Final = 400
@@ -56,12 +57,21 @@ class ClosedUnit(NamedTuple):
         bytes: of its spans, as ``TraceTable.bytes``.
     """
 
-    key: UnitKey
     root: WireSpan
     spans: Sequence[WireSpan]
     outcome: Outcome | None
     revision: int
     bytes: int
+
+    @property
+    def key(self) -> UnitKey:
+        """Its name everywhere else, which nobody asks for of most."""
+        return unit_key(self.root)
+
+
+def unit_key(root: WireSpan) -> UnitKey:
+    """Return the name that a unit has everywhere else."""
+    return UnitKey(int.from_bytes(root[0], "big"), int.from_bytes(root[1], "big"))
 
 
 NO_SPANS: Final[dict[int, WireSpan]] = {}
@@ -102,7 +112,7 @@ class GatheredUnit:
     @property
     def key(self) -> UnitKey:
         """Its name everywhere else."""
-        return UnitKey(int.from_bytes(self.root[0], "big"), int.from_bytes(self.root[1], "big"))
+        return unit_key(self.root)
 
     def is_too_large(self, bounds: Bounds) -> bool:
         """Whether it has too many spans, or bytes."""

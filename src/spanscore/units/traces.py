@@ -15,20 +15,19 @@ what gets no span falls due by silence, so it is looked at when a span comes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping
 from itertools import islice, takewhile
 from typing import Final
 
 from spanscore.codec.wire import WireSpan
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
-from spanscore.units.trace_books import KeptUnits, OpenTraces, PastUnits
+from spanscore.units.brief_units import BriefUnits
+from spanscore.units.trace_books import KEPT_NS, KeptUnits, OpenTraces, PastUnits
 from spanscore.units.trace_nodes import FORGOTTEN, ORPHANED, SPAN_BYTES, Bounds, ClosedUnit, GatheredUnit, OpenTrace
 
 __all__ = ["Bounds", "ClosedUnit", "TraceTable"]
 
-_KEPT_NS: Final = 300_000_000_000
-"""How long the spans of a closed unit are kept for its next revision."""
 _SHARE: Final = 4
 """The part of ``Bounds.bytes`` that spans of one trace may take while they wait, and closed units that are kept, beside it."""
 _CHECKS: Final = 64
@@ -60,6 +59,7 @@ class TraceTable:
         self._stands_alone = stands_alone
         self._most_waiting = max(bounds.max_bytes, bounds.bytes // _SHARE)
         self._orphan_wait_ns = min(bounds.orphan_wait_ns, bounds.max_age_ns)
+        self._rootless = Outcome.INCOMPLETE if bounds.max_age_ns < bounds.orphan_wait_ns else None
         self.reset()
 
     def reset(self) -> None:
@@ -68,6 +68,7 @@ class TraceTable:
         self._quiet: OrderedDict[GatheredUnit, None] = OrderedDict()  # open units, by their latest span
         self._kept = KeptUnits(self._traces, self._bounds.bytes // _SHARE)
         self._past = PastUnits()
+        self._brief = BriefUnits(self._past)
         self._ready: list[ClosedUnit] = []
         self._told_ns, self._set_back_ns, self._now_ns, self._arrival = -1, 0, 0, -1
         self.bytes = self.waiting_for_root = self.orphans = self.late = self.duplicates = self.revisions = 0
@@ -75,11 +76,16 @@ class TraceTable:
     @property
     def open(self) -> int:
         """Traces with an open unit or with claimed spans that wait."""
-        return len(self._traces.by_id) - len(self._traces.spare)
+        return len(self._traces.by_id) - len(self._traces.spare) + len(self._brief)
+
+    def holds(self, trace_id: bytes) -> bool:
+        """Whether that trace has an open unit, or claimed spans that wait."""
+        trace = self._traces.by_id.get(trace_id)
+        return trace_id in self._brief if trace is None else bool(trace.units or trace.bytes)
 
     def waiting(self) -> set[UnitKey]:
         """Return the units whose root is there and that were not handed on."""
-        return {unit.key for unit in self._quiet} | {unit.key for unit in self._ready}
+        return {unit.key for unit in (*self._quiet, *self._brief, *self._ready)}
 
     def next_due_ns(self) -> int | None:
         """Return when ``due`` has something to do if no further span comes; None = never."""
@@ -87,10 +93,9 @@ class TraceTable:
             return self._told_ns
         times = [trace.last_ns + self._orphan_wait_ns for trace in islice(self._traces.by_id.values(), 1)]
         times += [unit.last_ns + self._bounds.quiet_ns for unit in islice(self._quiet, 1)]
-        times += [unit.last_ns + _KEPT_NS for unit in islice(self._kept.units, 1)]
+        times += [unit.last_ns + self._bounds.quiet_ns for unit in islice(self._brief, 1)]
+        times += [unit.last_ns + KEPT_NS for unit in islice(self._kept.units, 1)]
         return min(times) - self._set_back_ns if times else None
-
-    # --- what comes ----------------------------------------------------------------------------------------------
 
     def add(self, span: WireSpan, *, claimed: bool, now_ns: int) -> None:
         """Take in a span; one that is not claimed costs its id."""
@@ -113,20 +118,14 @@ class TraceTable:
         else:
             self._place(trace, span, claimed, owner)
 
-    def begins(self, root: WireSpan, ids: Iterable[bytes], now_ns: int) -> bool:
+    def begins(self, root: WireSpan, ids: Mapping[bytes, bytes], now_ns: int) -> bool:
         """Take in a unit that nobody follows, by the ids of its claimed spans. False: more is known of its trace; add each."""
-        self._tell(now_ns)
-        if root[0] in self._traces.by_id:
-            return False
-        trace = self._touch(root[0], None)
-        if trace.forgot or trace.gave_up:
-            return False
+        if now_ns != self._told_ns:
+            self._tell(now_ns)
         self._arrival += 1
-        unit = self._begin_unit(trace, root, self._arrival, followed=False)
-        trace.nodes.update(dict.fromkeys(ids, unit))
-        unit.count, unit.bytes = len(trace.nodes), len(root[4]) + SPAN_BYTES
-        self.bytes += unit.bytes
-        return True
+        size = 0 if root[0] in self._traces.by_id else self._brief.add(root, ids, self._arrival, self._now_ns)
+        self.bytes += size
+        return size > 0
 
     def _tell(self, now_ns: int) -> None:
         self._told_ns = now_ns
@@ -147,7 +146,13 @@ class TraceTable:
                 self._give_up(trace, until_ns=now_ns - max_age_ns)
                 trace = self._traces.by_id.get(trace_id)
         if trace is None:
-            self._past.recall(trace := self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns)))
+            trace = self._traces.begin(OpenTrace(trace_id, now_ns, now_ns + max_age_ns))
+            if (brief := self._brief.take(trace_id)) is None:
+                self._past.recall(trace)
+            else:  # quiet from now on, as units stand in the order of their latest span
+                unit = self._begin_unit(trace, brief.root, brief.arrival, followed=False)
+                unit.count, unit.bytes = len(brief.ids), brief.bytes
+                trace.nodes.update(dict.fromkeys(brief.ids, unit))
         return trace
 
     def _wait(self, trace: OpenTrace, span: WireSpan, entry: WireSpan | bytes, size: int) -> None:
@@ -292,37 +297,37 @@ class TraceTable:
             trace.bytes -= size
             self.bytes -= size
 
-    # --- what is over --------------------------------------------------------------------------------------------
-
-    def due(self, now_ns: int) -> list[ClosedUnit]:
-        """Return the units that are over, in the order in which they closed; give up what has waited for too long."""
+    def due(self, now_ns: int, most: int | None = None) -> list[ClosedUnit]:
+        """Return units that are over, so many of the quiet ones at most; give up what has waited for its root for too long."""
         self._tell(now_ns)
         now_ns, quiet_ns = self._now_ns, self._bounds.quiet_ns
-        for unit in [*takewhile(lambda unit: now_ns - unit.last_ns >= quiet_ns, self._quiet)]:
+        self._ready += (brief := self._brief.over(now_ns - quiet_ns))
+        self.bytes -= sum([unit.bytes for unit in brief])
+        for unit in [*islice(takewhile(lambda unit: now_ns - unit.last_ns >= quiet_ns, self._quiet), most)]:
             self._close(unit, unit.verdict)
         silent = takewhile(lambda trace: now_ns - trace.last_ns >= self._orphan_wait_ns, self._traces.by_id.values())
         for trace in [*silent]:
             if trace.bytes:
-                self._give_up(trace)
+                self._give_up(trace, verdict=self._rootless)
             if not (trace.units or trace.kept):
                 self._traces.drop(trace)
             elif trace.id in self._traces.by_id:
                 self._traces.touch(trace, now_ns)
-        for unit in [*takewhile(lambda unit: now_ns - unit.last_ns >= _KEPT_NS, self._kept.units)]:
-            self._kept.let_go(unit)
+        self._kept.let_old_go(now_ns - KEPT_NS)
         ready, self._ready = self._ready, []
         return ready
 
     def close_all(self, now_ns: int) -> list[ClosedUnit]:
         """Close every unit, and forget the rest: those whose root came are whole, others that may be units incomplete."""
         self._tell(now_ns)
+        for brief in [*self._brief]:
+            self._touch(brief.root[0], None)
         for unit in [*self._quiet]:
             self._close(unit, unit.verdict)
         for trace in [*self._traces.by_id.values()]:
             self._give_up(trace, verdict=Outcome.INCOMPLETE)
             self._traces.drop(trace)
-        for unit in [*self._kept.units]:
-            self._kept.let_go(unit)
+        self._kept.let_old_go(self._now_ns)
         return self.due(now_ns)
 
     def _close(self, unit: GatheredUnit, outcome: Outcome | None) -> None:
@@ -333,12 +338,9 @@ class TraceTable:
         trace.over_ns = min(trace.over_ns, self._arrival)
         trace.units -= 1
         self.bytes -= unit.bytes
-        spans: Sequence[WireSpan] = ()
-        if unit.followed:
-            spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
-        else:
-            outcome = Outcome.NOT_SAMPLED
-        self._ready.append(ClosedUnit(unit.key, unit.root, spans, outcome, unit.revision, unit.bytes))
+        outcome = outcome if unit.followed else Outcome.NOT_SAMPLED
+        spans = [unit.spans[arrival] for arrival in sorted(unit.spans)]
+        self._ready.append(ClosedUnit(unit.root, spans, outcome, unit.revision, unit.bytes))
         if outcome is None and self._bounds.late == "rescore":
             self._kept.keep(unit)
         else:
@@ -357,8 +359,6 @@ class TraceTable:
         unit.closed = False
         unit.since_ns = unit.last_ns = self._now_ns
         return True
-
-    # --- what waits in vain --------------------------------------------------------------------------------------
 
     def _relieve(self, trace: OpenTrace) -> None:
         """Give up the older half of what waits in a trace that takes too much; all of it where that does not help."""

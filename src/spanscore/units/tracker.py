@@ -10,15 +10,13 @@ then they leave with the scores that are in.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
 from spanscore import semconv
-from spanscore.model.job import Decision, JobResult, SampledUnit
+from spanscore.model.job import Decision, Job, JobResult, SampledUnit
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score, unit_attributes
 from spanscore.model.span import Facts, SpanData, Unit, UnitKey
@@ -35,9 +33,9 @@ from spanscore.units.known import KnownUnits
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.notes import Notes
+from spanscore.units.parking import Parking
 from spanscore.units.revisions import Revisions
 from spanscore.units.score_batch import ScoreBatch, ShadowBatch, has_span
-from spanscore.units.span_buffer import SpanBuffer
 
 __all__ = ["Units"]
 
@@ -48,7 +46,6 @@ class Units:
     """Implements ``Recorded``; owned by the span thread.
 
     Attributes:
-        in_flight: units whose root has ended and that are not out yet, oldest first.
         notes: what ``status()`` tells of scores.
 
     Args:
@@ -60,9 +57,9 @@ class Units:
         revisions: decides on units that have been scored before.
         keeping: who wants samples beside their scores.
         shadows: counts what second judges are asked; None = there are none.
-        attach: whether scores go onto the unit's own span, and so whether spans wait at all.
+        parking: keeps spans until they leave.
         known: told of every unit that closes.
-        hold_root_ns: how long a unit that is its trace's root waits after its end; any other waits for ``hold_ns``.
+        refusal: says why the queue takes no further unit, None where there is nothing to add.
         clock: seconds, the loop's.
     """
 
@@ -75,7 +72,7 @@ class Units:
         sampler: Sampler,
         queue: Queue,
         lanes: Lanes,
-        hold: SpanBuffer,
+        parking: Parking,
         sink: Sink,
         handover: Callable[[Sequence[SampledUnit]], None],
         hand_rest: Callable[[Mapping[UnitKey, Mapping[str, Decision]]], None],
@@ -83,9 +80,7 @@ class Units:
         keeping: Keeping,
         shadows: Ledger | None = None,
         known: KnownUnits | None = None,
-        attach: bool = True,
-        hold_root_ns: int = 10_000_000_000,
-        hold_ns: int = 4_000_000_000,
+        refusal: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._metrics = tuple(metrics)
@@ -94,16 +89,16 @@ class Units:
         self._assembler = assembler
         self._queue = queue
         self._lanes = lanes
-        self._hold = hold
+        self._parking = parking
+        self._hold = parking.hold
         self._sink = sink
         self._handover = handover
         self._hand_rest = hand_rest
         self._revisions = revisions
         self._keeping = keeping
         self._shadows = shadows or Ledger(())
-        self._attach = attach
-        self._hold_root_ns = hold_root_ns
-        self._hold_ns = hold_ns
+        self._attach = parking.attach
+        self._refusal = refusal
         self._clock = clock
         self._skipped = self._on_span([], dict.fromkeys(self._metrics, Outcome.NOT_SAMPLED))
         self.reset()
@@ -112,13 +107,16 @@ class Units:
         """Forget every unit: in a forked child."""
         self._decisions.reset()
         self._keeping.reset()
-        self._roots: dict[UnitKey, PendingSpan] = {}
+        self._parking.reset()
         self._chosen: list[SampledUnit] = []
         self._rest: dict[UnitKey, Mapping[str, Decision]] = {}
         self._at_work: dict[UnitKey, AtWork] = {}
-        self._leaving: deque[tuple[int, UnitKey]] = deque()
-        self.in_flight: dict[UnitKey, None] = {}
         self.notes = Notes()
+
+    @property
+    def in_flight(self) -> Mapping[UnitKey, None]:
+        """Units whose root has ended and that are not out yet, oldest first."""
+        return self._parking.in_flight
 
     # --- Recorded ----------------------------------------------------------------------------------------------
 
@@ -136,11 +134,11 @@ class Units:
         """Keep an ended span of a unit that may be scored; one whose unit has closed already leaves as it is."""
         is_root = span.span_id == key.span_id
         if is_root:
-            self.in_flight[key] = None
+            self._parking.ended(key)
         if not self._assembler.ended(key, span, now_ns, size_bytes=size_bytes):
-            self._let_late_go(key, pending, is_root=is_root)
+            self._parking.let_late_go(key, pending, is_root=is_root)
         elif pending is not None:
-            self._keep(key, pending, now_ns, is_root=is_root)
+            self._parking.keep(key, pending, now_ns, is_root=is_root)
 
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
@@ -158,29 +156,31 @@ class Units:
     def assembled(
         self, unit: Unit, pending: Mapping[int, PendingSpan], now_ns: int, *, lost: Outcome = Outcome.INCOMPLETE
     ) -> None:
-        """Take in a unit whose spans are all there; of one that has been scored before they leave: its root has."""
-        if unit.revision:
+        """Take in a unit whose spans are all there; of one that has been scored before, or is, they leave: its root has."""
+        key = unit.key
+        if unit.revision or key in self._at_work:  # it came again, while it is scored from a spool
             for span in pending.values():
                 span.end()
-            self._revisions.take(unit)
+            if unit.revision:
+                self._revisions.take(unit)
             return
-        key = unit.key
-        self._ledger.enter(key)
-        self.in_flight[key] = None
+        self._ledger.enter(key, unit.eligible)
+        self._parking.ended(key)
         for span_id, span in pending.items():
-            self._keep(key, span, now_ns, is_root=span_id == key.span_id)
+            self._parking.keep(key, span, now_ns, is_root=span_id == key.span_id)
         self._close(unit, now_ns, lost)
 
     def submitted(
         self, unit: Unit, samples: Samples, pending: PendingSpan | None, *, sampled: bool, now_ns: int
     ) -> None:
         """Take in a unit whose samples are there already."""
-        self._ledger.enter(unit.key)
-        self.in_flight[unit.key] = None
+        self._ledger.enter(unit.key, unit.eligible)
+        self._parking.ended(unit.key)
         if pending is not None:
-            self._roots[unit.key] = pending
-        facts, decide = unit.facts(), self._decisions.first if sampled else self._decisions.submitted
-        self._choose(unit, facts, decide(facts), samples, now_ns)
+            self._parking.keep(unit.key, pending, now_ns, is_root=True)
+        facts, decisions = unit.facts(), self._decisions
+        decided = decisions.first(facts, unit.eligible) if sampled else decisions.submitted(facts)
+        self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self) -> set[UnitKey]:
         """Return the units whose root has ended and that are not out yet, second judges' scores included."""
@@ -215,29 +215,37 @@ class Units:
 
     def flush_ready(self, now_ns: int, *, unpaced: bool = False) -> None:
         """End what may leave now."""
-        self._hold.flush_ready(now_ns, unpaced=unpaced)
-        while self._leaving and self._leaving[0][0] <= self._hold.ended:
-            self.in_flight.pop(self._leaving.popleft()[1], None)
+        self._parking.flush_ready(now_ns, unpaced=unpaced)
+
+    def taken_over(self, job: Job) -> None:
+        """Take in a unit that another process has handed over: its scores come as those of a unit of this one."""
+        key = job.unit.key
+        if self._decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
+            self._parking.ended(key)
+            self._at_work[key] = AtWork({}, job.undecided)
+            self._lanes.enter(key, job.decisions, job.size_bytes)
+        elif key in self._at_work:  # it has come again, and is on its way to the disk
+            self._at_work[key].twice = True
 
     def settled(self, result: JobResult) -> None:
         """Take in scores of a job: count them, let the unit's spans leave with the last of them, emit."""
         key = result.unit.key
         scores = self._counted(result)
         at_work = self._at_work.get(key)
-        if at_work is None:  # it was given up
+        if at_work is None or at_work.goes_on_after(result.rest):  # None: it was given up
             return
         self._lanes.settle(key, [score.metric for score in scores])
         at_work.scores += scores
         at_work.made = result.sample_attributes
         if at_work.undecided is not None:
             self._decide_rest(key, at_work, at_work.undecided)
-        in_time = self._finish(key, at_work) if result.over else self._hold.holds(key)
+        in_time = self._finish(key, at_work, result) if result.over else self._hold.holds(key)
         emitted = [score for score in scores if has_span(score) or (self._attach and not in_time)]
         if emitted:
             batch = ScoreBatch(self._sink, result.unit, emitted)
             self._hold.enqueue(batch, batch.spans)
         if result.over:
-            self._leaving.append((self._hold.queued, key))  # it is out when all that is queued now has left
+            self._parking.leaves(key)
 
     def settled_beside(self, result: JobResult) -> None:
         """Take in scores of second judges: each is counted when it is out, and the unit's spans know nothing of it."""
@@ -255,8 +263,8 @@ class Units:
             self._let_go(key, "shutdown")
         self._hold.release_running()
 
-    def give_up(self, keys: Sequence[UnitKey], now_ns: int) -> None:
-        """Settle what is open of these as ``shutdown``, and let their spans leave."""
+    def give_up(self, keys: Sequence[UnitKey], now_ns: int, outcome: Outcome = Outcome.SHUTDOWN) -> None:
+        """Settle what is open of these, and let their spans leave."""
         for key in keys:
             unit = self._assembler.forget(key)
             if self._hold.holds(key):
@@ -265,31 +273,22 @@ class Units:
             self._lanes.leave(key)
             facts = Facts(key) if unit is None else unit.facts()
             if unit is not None:
-                self._keeping.missed(facts, unit, Outcome.SHUTDOWN)
-            self._turn_back(key, self._decisions.lost(facts, Outcome.SHUTDOWN), now_ns)
+                self._keeping.missed(facts, unit, outcome)
+            self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
-    def _keep(self, key: UnitKey, pending: PendingSpan, now_ns: int, *, is_root: bool) -> None:
-        if is_root:
-            self._roots[key] = pending
-        elif self._attach:
-            self._hold.hold_child(key, pending, now_ns)
-        else:
-            pending.end()
-
-    def _let_late_go(self, key: UnitKey, pending: PendingSpan | None, *, is_root: bool) -> None:
-        if pending is not None:
-            self._hold.enqueue(pending)
-        if is_root:
-            self._leaving.append((self._hold.queued, key))
-
-    def _finish(self, key: UnitKey, at_work: AtWork) -> bool:
+    def _finish(self, key: UnitKey, at_work: AtWork, result: JobResult) -> bool:
         """Let a unit leave of which all scores are in. False: it has left already."""
         del self._at_work[key]
         self._lanes.leave(key)
-        at_work.others |= self._decisions.settle_rest(key, Outcome.METRIC_ERROR)  # none, or a fault of ours lost them
+        at_work.others |= self._settle_rest(key, result.rest, result.reason)
         self.notes.sampled(at_work.made)
         made = at_work.made if self._attach else {}
         return self._hold.release(key, {**self._on_span(at_work.scores, at_work.others), **made})
+
+    def _settle_rest(self, key: UnitKey, outcome: Outcome, reason: str | None) -> dict[str, Outcome]:
+        outcomes = self._decisions.settle_rest(key, outcome, reason)
+        self.notes.unscored(key, outcomes, reason)
+        return outcomes
 
     def _let_go(self, key: UnitKey, reason: str) -> None:
         """Let a unit leave with the scores that are in: the others will find its spans gone."""
@@ -303,7 +302,7 @@ class Units:
         try:
             facts = unit.facts()
             if unit.complete:
-                self._choose(unit, facts, self._decisions.first(facts), None, now_ns)
+                self._choose(unit, facts, self._decisions.first(facts, unit.eligible), None, now_ns)
             else:
                 self._keeping.missed(facts, unit, lost)
                 self._turn_back(unit.key, self._decisions.lost(facts, lost), now_ns)
@@ -314,7 +313,7 @@ class Units:
     def _choose(
         self, unit: Unit, facts: Facts, decisions: Mapping[str, Decision], samples: Samples | None, now_ns: int
     ) -> None:
-        key, all_decided = unit.key, len(decisions) == len(self._metrics)
+        key, all_decided = unit.key, len(decisions) == len(self._metrics if unit.eligible is None else unit.eligible)
         if all_decided and not any(decision.take for decision in decisions.values()):
             self._chosen += self._keeping.to_make(unit, facts, samples, self._clock())
             self._turn_back(key, self._decisions.settle_rest(key, Outcome.NOT_SAMPLED), now_ns, self._rules(decisions))
@@ -325,14 +324,15 @@ class Units:
             if not all_decided:  # no score will tell what they wait for
                 others |= self._sorted_out(key, self._decisions.rest(facts, {}))[1]
             self._keeping.missed(facts, unit, Outcome.QUEUE_FULL)
-            self._turn_back(key, others | self._decisions.settle_rest(key, Outcome.QUEUE_FULL), now_ns)
+            self._turn_back(key, others | self._settle_rest(key, Outcome.QUEUE_FULL, self._refusal()), now_ns)
             return
-        self._at_work[key] = AtWork(others, None if all_decided else facts)
+        undecided = None if all_decided else facts
+        self._at_work[key] = AtWork(others, undecided)
         self._lanes.enter(key, chosen, held)
         now_s = self._clock()
         held_s = self._park(unit, now_ns)
-        more, wanted = not all_decided, self._keeping.handed_over(facts)
-        self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, more, wanted))
+        wanted = self._keeping.handed_over(facts)
+        self._chosen.append(SampledUnit(unit, chosen, samples, held, now_s, now_s + held_s, undecided, wanted))
 
     def _decide_rest(self, key: UnitKey, at_work: AtWork, facts: Facts) -> None:
         """Decide on the metrics that wait for scores at which rules look, when all of these are in."""
@@ -361,29 +361,15 @@ class Units:
 
     def _park(self, unit: Unit, now_ns: int) -> float:
         """Hold the spans of a unit that was chosen; return for how many seconds, -inf where none wait."""
-        pending = self._roots.pop(unit.key, None)
-        if pending is None:
-            return -inf
-        if not self._attach:
-            pending.end()
-            return -inf
-        is_trace_root = unit.root is not None and unit.root.parent_id is None
-        hold_ns = self._hold_root_ns if is_trace_root else self._hold_ns
-        self._hold.hold_root(unit.key, pending, now_ns + hold_ns)
+        held_s = self._parking.park(unit, now_ns)
         while (oldest := self._hold.superfluous()) is not None:
             self._let_go(oldest, "overflow")
-        return hold_ns / 1e9
+        return held_s
 
     def _turn_back(
         self, key: UnitKey, outcomes: Mapping[str, Outcome], now_ns: int, rules: Mapping[str, str] = _NO_RULE
     ) -> None:
-        pending = self._roots.pop(key, None)
-        if pending is not None:
-            self._hold.hold_root(key, pending, now_ns)
-            self._hold.release(key, {**self._on_span([], outcomes), **rules})
-        else:
-            self._hold.drop(key)
-        self._leaving.append((self._hold.queued, key))
+        self._parking.turn_back(key, {**self._on_span([], outcomes), **rules}, now_ns)
 
     def _counted(self, result: JobResult) -> list[Score]:
         """Count scores, and note what ``status()`` and the log tell of them; return those that were not counted before."""

@@ -63,11 +63,12 @@ def in_genai_names(
         quoted: raw attributes that quote, all that is kept of them.
         render: makes content of ``quoted``, once, on first need.
         nothing: why there is no content, where ``quoted`` is empty; None of a span that has none of its own.
-        metadata: that the run was called with; the unit's key in the application, where the span has it, is one of them.
+        metadata: that the run was called with, beside what stands under our own names; the unit's key in the application,
+            where the span has it, is one of them.
     """
     known = {name: value for name, given in plain.items() if given is not None and (value := _plain(given)) is not None}
     content = partial(_rendered, render, dict(quoted)) if quoted else None
-    told = span.metadata if metadata is None else metadata
+    told = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         told = {**told, semconv.FEEDBACK_METADATA: key}
     return replace(

@@ -13,12 +13,12 @@ Read so: the contrib instrumentations, OpenLIT, LangSmith's OTel export, Semanti
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
-from spanscore.codec.sdk import structured
+from spanscore.codec.sdk import structures
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
 from spanscore.dialects.translations.older import (
     Events,
@@ -97,14 +97,14 @@ class GenAITranslation:
 
     def translate(self, span: SpanData) -> SpanData:
         """Return our own span as it is, and any other with GenAI names alone."""
-        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, nothing=_nothing())
+        return span if span.scope == semconv.CAPTURE_SCOPE else conventional(span, nothing=_nothing)
 
 
-def conventional(span: SpanData, *, nothing: NoContent) -> SpanData:
+def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanData:
     """Return a span of the conventions with GenAI names alone.
 
     Args:
-        nothing: what to say where there is no content on it.
+        nothing: gives what to say where there is no content on it.
     """
     raw = wire_of(span)
     metadata = _metadata(raw)
@@ -114,7 +114,9 @@ def conventional(span: SpanData, *, nothing: NoContent) -> SpanData:
     if operation == semconv.INVOKE_WORKFLOW:
         plain.setdefault(semconv.WORKFLOW_NAME, span.name)
     render = _RENDERERS.get(operation, _ROOT)
-    return in_genai_names(span, plain, _quoted(raw, span.events), render, nothing=nothing, metadata=metadata or None)
+    quoted = _quoted(raw, span.events)
+    lacking = None if quoted else nothing()
+    return in_genai_names(span, plain, quoted, render, nothing=lacking, metadata=metadata or None)
 
 
 def _quoted(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def _rendering(older: Render) -> Render:
 
 def _conventional(quoted: Mapping[str, Any]) -> dict[str, Any]:
     """Return content that has the conventions' own names, messages as lists."""
-    content = {name: value for name, value in structured(quoted).items() if semconv.is_content(name)}
+    content = structures(quoted)
     for name in _TALKS:
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}

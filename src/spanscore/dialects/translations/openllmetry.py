@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
@@ -74,7 +75,7 @@ class OpenLLMetry:
         raw = wire_of(span)
         metadata = _metadata(raw)
         if semconv.TRACELOOP_KIND not in raw:
-            return _model(conventional(span, nothing=_nothing(span.scope)), metadata)
+            return _model(conventional(span, nothing=partial(_nothing, span.scope)), metadata)
         operation = _operation(span, raw, metadata)
         is_step = operation == semconv.EXECUTE_TASK and bool(raw.get(semconv.TRACELOOP_WORKFLOW))
         quoted = {} if is_step else {name: raw[name] for name in _QUOTING & raw.keys()}  # its neighbours say it, too

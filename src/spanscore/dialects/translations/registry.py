@@ -98,6 +98,10 @@ class Translator:
             self._count(*found)
         return found[1]
 
+    def reads(self, span: SpanData) -> str | None:
+        """Return the name of the first translation that claims a span; None where none does."""
+        return next((one.name for one in self._translations if one.claims(span)), None)
+
     def _count(self, translation: Translation, translated: SpanData) -> None:
         if translated.operation == semconv.EXECUTE_TASK:
             return

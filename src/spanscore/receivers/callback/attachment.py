@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from opentelemetry.trace import Tracer
 
@@ -44,6 +44,7 @@ class Attachment:
         ready: Callable[[], None],
         captures: bool,
         content: bool,
+        metadata: Sequence[str],
         steps: bool,
         turns: SessionIds | None,
         models: ModelMetrics | None,
@@ -58,7 +59,9 @@ class Attachment:
         )
         if not captures:
             self.handler.close()
-        self.recorder = Recorder(self.handler, port, redactor=redactor, box=box, models=models, scores=scores)
+        self.recorder = Recorder(
+            self.handler, port, redactor=redactor, box=box, models=models, scores=scores, metadata=metadata
+        )
         self.installation = Installation(self.handler)
 
     @property

@@ -7,7 +7,7 @@ model afterwards; a cancelled model or retriever never ends at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from time import time_ns
 from typing import Any, Final
@@ -73,6 +73,7 @@ class Recorder:
         box: where the redactor runs.
         scores: attributes that are set on a root when its scores are there, at most.
         models: counts the runs of models; None = they are not counted.
+        metadata: keys of a root's metadata that are exported; their texts are redacted likewise.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Recorder:
         box: Timebox | None = None,
         scores: int = 0,
         models: ModelMetrics | None = None,
+        metadata: Sequence[str] = (),
     ) -> None:
         self._capture = capture
         self._port = port
@@ -93,6 +95,8 @@ class Recorder:
         self._redacted_id = lru_cache(_IDS)(self._redact_id)
         self._scores = scores
         self._models = models
+        self._metadata = metadata
+        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in metadata)
         capture.receiver = self
         self.reset()
 
@@ -287,9 +291,10 @@ class Recorder:
 
     def _attributes(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
         """Return the attributes that are exported whether content is or not. Never raises."""
-        attributes = attributes_of(run, output, error)
-        for name in () if self._redactor is None else _MAY_NAME_SOMEBODY & attributes.keys():
-            attributes |= self._redacted(name, attributes.pop(name))
+        attributes = attributes_of(run, output, error, metadata=self._metadata)
+        for name in () if self._redactor is None else self._may_name_somebody & attributes.keys():
+            if isinstance(attributes[name], str):
+                attributes |= self._redacted(name, attributes.pop(name))
         return attributes
 
     def _room(self, taken: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from opentelemetry.trace import Span
 
 from spanscore import semconv
 from spanscore.codec import langchain as codec
-from spanscore.codec.text import jsonable, safe_text
+from spanscore.codec.text import jsonable, safe_text, wire_value
 from spanscore.codec.usage import chat_attributes
 from spanscore.model.foreign import is_a, plain_text, type_name
 from spanscore.model.span import Attributes, Facts, SpanData
@@ -56,10 +56,17 @@ _RENDERERS: Final[Mapping[str | None, Callable[[Any, Any], dict[str, Any]]]] = {
 _CONVERSATION_KEYS: Final = ("thread_id", "session_id", "conversation_id")
 
 
-def attributes_of(run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-    """Return the attributes that quote nothing, as a span can hold them. Never raises."""
+def attributes_of(
+    run: Run, output: Any, error: BaseException | None, *, metadata: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the attributes that quote nothing, as a span can hold them. Never raises.
+
+    Args:
+        metadata: keys of it that are told, of a root.
+    """
     try:
-        return _described(run, output, error)
+        listed = _listed(run, metadata) if metadata and run is run.root else {}
+        return {**_described(run, output, error), **listed}
     except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
         log_internal_error("describe a run", fault)
         return dict(_MARKS[run.operation])
@@ -77,6 +84,8 @@ def _described(run: Run, output: Any, error: BaseException | None) -> dict[str, 
     if run.operation == semconv.EXECUTE_TOOL and is_a(run.details, str):
         attributes[semconv.TOOL_CALL_ID] = safe_text(run.details)
     attributes.update(_whose(run))
+    if run is run.root and run.root.failed_inside:
+        attributes[semconv.RUN_FAILED_INSIDE] = True
     if error is not None and not was_stopped(error):
         attributes[semconv.ERROR_TYPE] = safe_text(type_name(error))
     return attributes
@@ -90,6 +99,13 @@ def _whose(run: Run) -> dict[str, str]:
     if run is run.root and (key := feedback_key_of(_metadata(run))):
         told[semconv.FEEDBACK_KEY] = safe_text(key)
     return told
+
+
+def _listed(run: Run, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata under these keys; structures are none of it, as no rule needs them."""
+    known = _metadata(run) or {}
+    values = {semconv.METADATA + key: wire_value(jsonable(known[key])) for key in keys if key in known}
+    return {safe_text(name): value for name, value in values.items() if isinstance(value, str | int | float)}
 
 
 def conversation_of(run: Run) -> str | None:

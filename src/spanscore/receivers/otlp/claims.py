@@ -68,9 +68,21 @@ class WireClaims:
     def is_unit(self, root: WireSpan) -> bool:
         """Whether a claimed span at the top is a unit, as far as its bytes tell: what is counted must not depend on the dice.
 
+        One of which the bytes are gone is, as far as these told.
+
         To be asked once, when it has closed: a step of a framework's run is counted, and often comes before the run is seen.
         """
-        return self.asks(root) and not self._is_inner(root)
+        return (not root.raw or self.asks(root)) and not self._is_inner(root)
+
+    def shortened(self, root: WireSpan) -> WireSpan:
+        """Return a root that nobody follows without its bytes, if these have told by now what ``is_unit`` asks of them."""
+        trace_id, span_id, parent_id, is_remote, raw, origin = root
+        operation = text_of(raw, semconv.OPERATION_NAME)
+        if operation in semconv.MODEL_OPERATIONS or (operation is None and origin.scope_name == semconv.CAPTURE_SCOPE):
+            return root  # it may turn out to be a step of some framework's run, or is none
+        if asks_nothing(lambda name: operation if name == semconv.OPERATION_NAME else text_of(raw, name)):
+            return root
+        return WireSpan(trace_id, span_id, parent_id, is_remote, b"", origin)
 
     def asks(self, root: WireSpan) -> bool:
         """Whether it asks and answers something. Pure."""
@@ -89,7 +101,10 @@ class WireClaims:
         return {scope: by for scopes in list(self._processes.values()) for scope, by in scopes.unheard.copy().items()}
 
     def _is_inner(self, root: WireSpan) -> bool:
-        scopes, scope = self._scopes_of(root.origin), _told(root.origin.scope_name)
+        scopes = self._scopes_of(root.origin)
+        if not scopes.has_framework():  # before anything is searched for
+            return False
+        scope = _told(root.origin.scope_name)
         role = scopes.role(scope)
         is_model = role is Role.MODEL_CLIENT or (
             role is Role.UNKNOWN and text_of(root.raw, semconv.OPERATION_NAME) in semconv.MODEL_OPERATIONS

@@ -7,22 +7,26 @@ be scored is ever decoded and translated; of all others a root's bytes say wheth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from threading import Event
+from typing import Final
 
-from spanscore import semconv
-from spanscore.codec.wire import Taken, WireSpan, kept, span_data_of, trace_state_of
+from spanscore.codec.wire import Taken, WireSpan, kept, trace_state_of
 from spanscore.dialects.translations.registry import Translator
-from spanscore.model.received import Received
+from spanscore.model.received import Received, TopicState
 from spanscore.model.score import Outcome
-from spanscore.model.span import Facts, SpanData, Unit, UnitKey
+from spanscore.model.span import Facts, UnitKey
 from spanscore.protocols import Admission, Receiver, Recorded, Sampler
+from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
 from spanscore.receivers.otlp.claims import WireClaims
+from spanscore.receivers.otlp.copies import UnitCopies
 from spanscore.receivers.otlp.counts import DoorCounts
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.kept import KeptSpans, key_of
-from spanscore.receivers.otlp.unsampled import Sorting, UnsampledUnit, add_unsampled
+from spanscore.receivers.otlp.reading import stands_alone, unit_of
+from spanscore.receivers.otlp.streams import Streams
+from spanscore.receivers.otlp.unsampled import Sorting, add_unsampled
 from spanscore.receivers.scopes import Role, scope_notes
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.inbox import Inbox
@@ -30,42 +34,9 @@ from spanscore.runtime.log import log_internal_error
 from spanscore.settings.serving import WireUnits
 from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 
-__all__ = ["Exit", "Looked", "OtlpSpans", "bounds_of"]
+__all__ = ["OtlpSpans", "bounds_of"]
 
 _OURS: Final = Role.OURS
-
-
-class Looked(NamedTuple):
-    """What the spans of one request are to us.
-
-    Attributes:
-        taken: the request.
-        sorting: of all that are not ours.
-        kept: those that wait for their scores; all others are to go on now.
-    """
-
-    taken: Taken
-    sorting: Sorting
-    kept: Sequence[WireSpan]
-
-
-class _Arrived(NamedTuple):
-    """The spans of one request.
-
-    Attributes:
-        unsampled: units that are told to be so.
-        spans: the others, each with whether it is claimed.
-        roots: how many of them begin a unit for sure.
-        traces: how many have a claimed one.
-        kept: those that wait for their exit.
-    """
-
-    unsampled: Sequence[UnsampledUnit]
-    spans: Sequence[tuple[WireSpan, bool]]
-    roots: int
-    traces: int
-    kept: Sequence[WireSpan]
-    exit: Exit | None
 
 
 class OtlpSpans:
@@ -80,11 +51,15 @@ class OtlpSpans:
         claims: whose spans are read.
         translator: puts them into GenAI names.
         ready: called with each request: the first chooses providers and starts the span thread.
+        metrics: names of those that score units: what another process took is scored by them.
 
     Attributes:
         counts: what came to the door.
-        table: where spans wait for their units.
+        copies: reads those of units that another process took.
+        table: where spans wait for their units that came over the wire.
+        streams: likewise, of those that were read.
         forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None where there is none.
+        topic: what a worker reads; None = nothing.
         units: that were handed on or counted.
     """
 
@@ -99,6 +74,7 @@ class OtlpSpans:
         claims: WireClaims,
         translator: Translator,
         ready: Callable[[], None],
+        metrics: Collection[str] = (),
     ) -> None:
         self._inbox = inbox
         self._port = port
@@ -111,8 +87,11 @@ class OtlpSpans:
         self._mended: Counter[str] = Counter()
         self._closed = False
         self.counts = DoorCounts()
-        self.table = TraceTable(bounds, follows=self._follows, stands_alone=self._stands_alone)
+        self.copies = UnitCopies(metrics)
+        self.table = self._table(bounds)
+        self.streams = Streams()
         self.forward: Callable[[], tuple[int, int, str]] | None = None
+        self.topic: Callable[[], TopicState] | None = None
         self._kept = KeptSpans()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
@@ -121,29 +100,54 @@ class OtlpSpans:
         self._mended.clear()
         self.counts.reset()
         self.table.reset()
+        self.streams.reset()
         self._kept.reset()
+        self.copies.reset()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
     # --- the threads of who listens ----------------------------------------------------------------------------
 
     def overloaded(self) -> str | None:
         """Return what is full, ``bytes``, ``traces`` or ``inbox``: the next request is to be refused. None: take it."""
-        if self.table.bytes >= self._bounds.bytes:
+        if self.table.bytes + self.streams.bytes >= self._bounds.bytes:
             return "bytes"
-        if self.table.open + self._traces_taken - self._traces_read >= self._bounds.traces:
+        if self.table.open + self.streams.open + self._traces_taken - self._traces_read >= self._bounds.traces:
             return "traces"
         return None if self._inbox.admits() else "inbox"
 
-    def take(self, taken: Taken, exit: Exit | None = None) -> Sequence[WireSpan]:
+    def take(self, taken: Taken, exit: Exit | None = None, read: StreamRead | None = None) -> Sequence[WireSpan]:
         """Take the spans of one request; return those that are kept. Does not block, but for the first one.
 
         Args:
             taken: the request; ``overloaded`` was asked before.
             exit: where kept spans go on to, once each, whatever happens; None = none is kept.
+            read: where it was read; None = it was received.
         """
         looked = self.look(taken, keep=exit is not None)
-        self.take_in(looked, exit)
+        self.take_in(looked, exit, read)
         return looked.kept
+
+    def then(self, work: Callable[[int], None]) -> None:
+        """Have something done on the span thread, given the time, after all that was taken by now. Any thread."""
+        self._ready()
+        self._inbox.put(self, work, must=True)
+
+    def wait_until_safe(self, safe: Callable[[int, Callable[[], None]], None], timeout_s: float) -> bool:
+        """Wait until ``safe`` has told that the units which what was taken makes whole are. Any thread but ours; blocks."""
+        done = Event()
+
+        def close_and_ask(now_ns: int) -> None:
+            self.due(now_ns)
+            safe(now_ns, done.set)
+
+        self.then(close_and_ask)
+        self._inbox.nudge()
+        return done.wait(timeout_s)
+
+    def begin_stream(self, name: Hashable, max_age_ns: int) -> None:
+        """Read a stream from now on, whose units are no older than that. Any thread."""
+        bounds = replace(self._bounds, max_age_ns=min(self._bounds.max_age_ns, max_age_ns))
+        self.then(lambda now_ns: self.streams.begin(name, self._table(bounds), now_ns))
 
     def look(self, taken: Taken, *, keep: bool) -> Looked:
         """Return what the spans of a request are to us. Any thread; nothing is taken yet.
@@ -152,14 +156,17 @@ class OtlpSpans:
             taken: the request.
             keep: whether some are to wait for their scores: claimed ones of a unit that may be scored, as far as can be told.
         """
+        taken, copies, private = self.copies.sorted_out(taken)
         roles = [self._claims.role(origin) for origin, _ in taken.places]  # in their order: who comes first is heard
-        sorting = Sorting(taken, self._may_begin)
+        sorting = Sorting(taken, self._may_begin, self._claims.shortened)
         for (origin, places), role in zip(reversed(taken.places), reversed(roles), strict=True):
             if role is not _OURS:
                 sorting.read(origin, places, self._claims.mark(role))
-        return Looked(taken, sorting, self._to_keep(self._claimed(taken, roles)) if keep else [])
+        kept = self._to_keep(self._claimed(taken, roles)) if keep else []
+        here = {*private}
+        return Looked(taken, sorting, [span for span in kept if span not in here], copies, private)
 
-    def take_in(self, looked: Looked, exit: Exit | None) -> None:
+    def take_in(self, looked: Looked, exit: Exit | None, read: StreamRead | None = None) -> None:
         """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
         if self._closed:
             if exit is not None:
@@ -167,16 +174,21 @@ class OtlpSpans:
                     exit.pass_on(span, None)
             return
         self._ready()
-        taken, sorting, kept = looked
+        taken, sorting, kept, copies, _ = looked
         self.counts.took(
-            taken.total, taken.rejected, ours=taken.total - sorting.read_spans, unclaimed=sorting.unclaimed
+            taken.total + len(copies),
+            taken.rejected,
+            ours=taken.total - sorting.read_spans,
+            unclaimed=sorting.unclaimed,
         )
-        self._taken += sorting.roots
+        copied = len({span.trace_id for span in copies})
+        self._taken += sorting.roots + copied
         of_units = [span for span, claimed in sorting.others if claimed]
         traces = len({unit.root.trace_id for unit in sorting.unsampled} | {span.trace_id for span in of_units})
         self._traces_taken += traces  # a burst is read later, and may be many times what the table may hold
-        size = sum([len(span.raw) for span in of_units])
-        arrived = _Arrived(sorting.unsampled, sorting.others[::-1], sorting.roots, traces, kept, exit)
+        size = sum([len(span.raw) for span in (*of_units, *copies)])
+        roots = sorting.roots + copied
+        arrived = Arrived(sorting.unsampled, sorting.others[::-1], roots, traces, kept, exit, read, copies)
         self._inbox.put(self, arrived, size, must=True)
 
     def _claimed(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
@@ -204,7 +216,9 @@ class OtlpSpans:
         return kept
 
     def _may_begin(self, root: WireSpan, trace_state: bytes | None = None) -> bool:
-        state = trace_state_of(root) if trace_state is None else str(trace_state, "utf-8", "replace")
+        state = (
+            trace_state_of(root) if trace_state is None else str(trace_state, "utf-8", "replace") if trace_state else ""
+        )
         return self._may(root, state, is_trace_root=not root.parent_id)
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
@@ -212,35 +226,48 @@ class OtlpSpans:
 
     # --- Receiver ----------------------------------------------------------------------------------------------
 
-    def handle(self, event: _Arrived, now_ns: int) -> None:
-        """Read one request."""
+    def handle(self, event: Arrived | Callable[[int], None], now_ns: int) -> None:
+        """Read one request, or do what is to be done after those before."""
+        if not isinstance(event, Arrived):
+            event(now_ns)
+            return
         self._read += event.roots
         if event.exit is not None:
             self._kept.keep(event.kept, event.exit, now_ns)
-        add_unsampled(self.table, event.unsampled, now_ns)
-        add = self.table.add
-        for span, claimed in event.spans:
-            add(span, claimed=claimed, now_ns=now_ns)
+        if event.read is None:
+            self._add(self.table, event, now_ns)
+            if event.copies:
+                self._take_copies(event.copies, now_ns, once=True)
+        elif (stream := self.streams.get(event.read.stream)) is not None:
+            stream.clock.read(event.read.log_ns, now_ns)
+            self._add(stream.table, event, stream.clock.now_ns(now_ns))
+            if event.copies:
+                stream.copies.append(event.copies)
+            event.read.noted()
         self._traces_read += event.traces
 
     def due(self, now_ns: int) -> None:
         """Hand on the units that are whole, and send on what waits in vain."""
         self._close_all(self.table.due(now_ns), now_ns)
+        self._close_all(self.streams.due(now_ns), now_ns)
+        for copies in self.streams.copies():
+            self._take_copies(copies, now_ns, once=False)
         self._kept.let_overdue_go(now_ns, self.table.waiting)
 
     def next_due_ns(self) -> int | None:
         """Return when the next unit closes, or a kept span goes on, if nothing more comes."""
-        times = (self.table.next_due_ns(), self._kept.next_due_ns())
+        times = (self.table.next_due_ns(), self.streams.next_due_ns(), self._kept.next_due_ns())
         return min((time for time in times if time is not None), default=None)
 
     def in_flight(self) -> set[UnitKey]:
         """Return the units whose root is there and that wait for further spans."""
-        return self.table.waiting()
+        return self.table.waiting() | self.streams.waiting()
 
     def detach(self, now_ns: int) -> list[UnitKey]:
         """Hand on every unit whose root is there; what else would have been one is counted ``shutdown``. Returns none."""
         self._close_all([_shut_down(unit) for unit in self.table.close_all(now_ns)], now_ns)
         self._kept.let_all_go()
+        self.streams.at_end()
         return []
 
     def unread(self) -> int:
@@ -253,7 +280,7 @@ class OtlpSpans:
 
     def received(self) -> Received:
         """Return what came, and what waits, for ``status()``. Any thread."""
-        counts, table = self.counts, self.table
+        counts, gathered = self.counts, self.streams.gathered(self.table)
         return Received(
             requests=counts.requests,
             spans=counts.spans,
@@ -262,14 +289,15 @@ class OtlpSpans:
             rejected=dict(counts.rejected),
             ours=counts.ours,
             unclaimed=counts.unclaimed,
-            open=table.open,
-            waiting_for_root=table.waiting_for_root,
-            orphans=table.orphans,
-            late=table.late,
-            duplicates=table.duplicates,
-            revisions=table.revisions,
+            open=gathered.open,
+            waiting_for_root=gathered.waiting_for_root,
+            orphans=gathered.orphans,
+            late=gathered.late,
+            duplicates=gathered.duplicates,
+            revisions=gathered.revisions,
             dialects={name: (of.spans, of.without_content) for name, of in self._translator.counted().items()},
             forward=None if self.forward is None else self.forward(),
+            topic=None if self.topic is None else self.topic(),
         )
 
     def notes(self) -> list[str]:
@@ -279,21 +307,34 @@ class OtlpSpans:
             for what, spans in self._mended.copy().items()
         ]
         told = scope_notes(self._claims.inner, self._claims.unheard, where="in their process")
-        return told + mended + self._translator.notes()
+        return told + mended + self._translator.notes() + self.copies.notes()
+
+    def _table(self, bounds: Bounds) -> TraceTable:
+        return TraceTable(bounds, follows=self._follows, stands_alone=self._stands_alone)
+
+    def _add(self, table: TraceTable, event: Arrived, now_ns: int) -> None:
+        add_unsampled(table, event.unsampled, now_ns)
+        add = table.add
+        for span, claimed in event.spans:
+            add(span, claimed=claimed, now_ns=now_ns)
+
+    def _take_copies(self, copies: Sequence[WireSpan], now_ns: int, *, once: bool) -> None:
+        for unit, samples in self.copies.units(copies, once=once):
+            self.units += 1
+            if samples is None:
+                self._port.assembled(unit, {}, now_ns)
+            else:
+                self._port.submitted(unit, samples, None, sampled=True, now_ns=now_ns)
+            yield_gil()
 
     def _follows(self, root: WireSpan) -> bool:
         return self._may_begin(root) and self._claims.asks(root)
 
     def _stands_alone(self, span: WireSpan) -> bool:
-        """Whether a span whose parent never came is a unit: an agent, workflow or chain with content."""
-        try:
-            read = self._translator.translate(span_data_of(span), count=False)
-        except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
-            log_internal_error("read a span", error)
-            return False
-        return read is not None and read.operation in semconv.WHOLE_OPERATIONS and read.no_content is None
+        """Whether a span whose parent never came is a unit."""
+        return stands_alone(span, self._translator)
 
-    def _close_all(self, closed: Sequence[ClosedUnit], now_ns: int) -> None:
+    def _close_all(self, closed: Iterable[ClosedUnit], now_ns: int) -> None:
         for unit in closed:
             try:
                 self._close(unit, now_ns)
@@ -310,31 +351,11 @@ class OtlpSpans:
             self.units += 1
             self._admission.record_rejected(Outcome.NOT_SAMPLED)
             return
-        unit = self._read_unit(closed)
+        unit = unit_of(closed, self._translator, self._mended)
         if unit is not None:
             self.units += not unit.revision
             kept = self._kept.give([unit.key, *map(key_of, closed.spans)])
             self._port.assembled(unit, kept, now_ns, lost=closed.outcome or Outcome.INCOMPLETE)
-
-    def _read_unit(self, closed: ClosedUnit) -> Unit | None:
-        """Return the unit, None where nothing in it means anything.
-
-        Of one that is lost only its root is read, which tells how probable it was.
-        """
-        complete = closed.outcome is None
-        spans, means = list[SpanData](), False
-        for span in closed.spans if complete else (closed.root,):
-            try:
-                data = span_data_of(span, self._mended)
-                translated = self._translator.translate(data)
-            except Exception as error:  # noqa: BLE001  (its bytes are no span, or a user's translation raises)
-                log_internal_error("read a span", error)
-                complete, means = False, True
-                continue
-            means = means or translated is not None
-            spans.append(replace(data, attributes={}, events=()) if translated is None else translated)
-        told = tuple(sorted(spans, key=lambda span: span.start_ns))
-        return Unit(closed.key, told, complete, closed.revision) if means else None
 
 
 def bounds_of(units: WireUnits) -> Bounds:

@@ -24,7 +24,7 @@ class UnsampledUnit(NamedTuple):
     """What came of one unit in one request.
 
     Attributes:
-        root: its top-most span.
+        root: its top-most span, as it came or without its bytes.
         ids: span id → parent's id of its claimed spans, parents before children.
     """
 
@@ -38,6 +38,7 @@ class Sorting:
     Args:
         taken: the request.
         may: whether a unit may be scored, by its root and its tracestate; None = that was not read.
+        shortened: makes of the root of one that may not what is kept of it.
 
     Attributes:
         unsampled: units that are told to be so.
@@ -47,9 +48,15 @@ class Sorting:
         unclaimed: spans.
     """
 
-    def __init__(self, taken: Taken, may: Callable[[WireSpan, bytes | None], bool]) -> None:
+    def __init__(
+        self,
+        taken: Taken,
+        may: Callable[[WireSpan, bytes | None], bool],
+        shortened: Callable[[WireSpan], WireSpan] = lambda root: root,
+    ) -> None:
         self._body = taken.body
         self._may = may
+        self._shortened = shortened
         self._alone: dict[bytes, _Ids] = {}  # trace → the ids of its unit, as long as all that is read of it is of that
         self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → the ids of what it is of
         self.unsampled = list[UnsampledUnit]()
@@ -98,7 +105,7 @@ class Sorting:
 
     def _begin(self, root: WireSpan) -> None:
         ids = {root.span_id: root.parent_id}
-        self.unsampled.append(UnsampledUnit(root, ids))
+        self.unsampled.append(UnsampledUnit(self._shortened(root), ids))
         if root.trace_id in self._alone or root.trace_id in self._mixed:
             self._known(root.trace_id)[root.span_id] = ids
         else:

@@ -1,0 +1,65 @@
+"""``elsewhere`` → what is wrong with it, and what goes where. Nobody is contacted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from spanscore.errors import ConfigurationError
+from spanscore.line.configuration import value_at
+from spanscore.line.elsewhere import left_to_the_other
+from spanscore.line.options import Options, rules_in
+from spanscore.settings.bearer import token_in_file
+from spanscore.settings.elsewhere import Elsewhere, elsewhere_in
+from spanscore.settings.feedback import feedback_in
+from spanscore.settings.kafka import confluent_config
+from spanscore.settings.spool import spool_in
+from spanscore.settings.tree import Settings
+
+__all__ = ["elsewhere_lines", "elsewhere_problems"]
+
+
+def elsewhere_problems(settings: Settings) -> Iterator[ConfigurationError]:
+    """Yield what keeps units from being handed over; a file that is not here may be where the application will run."""
+    where = elsewhere_in(value_at(settings, "elsewhere"))
+    if where is None:
+        return
+    options = Options(
+        elsewhere=where,
+        rules=rules_in(value_at(settings, "sampling.rules")),
+        feedback_sampling=feedback_in(value_at(settings, "sampling.feedback")),
+        spool=spool_in(value_at(settings, "spool")),
+        queue=value_at(settings, "queue"),
+    )
+    checks: list[Callable[[], object]] = [partial(left_to_the_other, options), partial(_secrets, where)]
+    for check in checks:
+        try:
+            check()
+        except ConfigurationError as error:
+            yield error
+
+
+def elsewhere_lines(where: Elsewhere | None) -> Iterator[str]:
+    """Yield what a process does that hands its units over."""
+    if where is None:
+        return
+    yield f"units go to {where.shown} to be scored, with their content, after the redactor"
+    if where.endpoint is not None and not _is_private(where.endpoint):
+        yield "elsewhere.endpoint is no https: content and token travel as plain text"
+
+
+def _secrets(where: Elsewhere) -> object:
+    if where.topic is not None:
+        return confluent_config(where.topic, "elsewhere.kafka")
+    return token_in_file(where.token_file or "", "elsewhere.token_file")
+
+
+def _is_private(endpoint: str) -> bool:
+    """Whether nobody else can read what is sent there: by TLS, or as it stays on the machine."""
+    parts = urlsplit(endpoint)
+    try:
+        return parts.scheme == "https" or parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,114 @@
+"""``spanscore spool``: what waits in a spool, who holds it, and what was put aside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from spanscore.line.terminal import Terminal
+from spanscore.settings.durations import seconds_of
+from spanscore.spool.inspection import HeldRows, SpoolInspection, drop_older, inspected, retry_poison
+
+__all__ = ["spool"]
+
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+_SHOWN = 20
+"""Rows put aside that are told of one by one."""
+
+
+def spool(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What [bold]spool.path[/bold] of the configuration names.")
+    ],
+    again: Annotated[
+        bool, typer.Option("--retry-poison", help="Have rows that were put aside after three crashes scored again.")
+    ] = False,
+    older: Annotated[
+        str | None,
+        typer.Option(
+            "--drop-older-than",
+            metavar="AGE",
+            help="Delete what has waited for longer (7d, 12h), unless a running process holds it. Nobody counts it.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Show what waits in a spool: how much, since when, in whose hands, and what was put aside as poison.
+
+    [bold]spanscore spool /var/lib/spanscore/spool.db[/bold]
+
+    It prints no content, of rows that were put aside their ids; processes that use the spool go on meanwhile. Where there is no
+    spool the exit code is 2.
+    """
+    age_s = None if older is None else _age_of(older)
+    inspected(file)  # what is no spool is not changed
+    notes = []
+    if again:
+        notes.append(f"{retry_poison(file):,} will be tried again")
+    if age_s is not None:
+        notes.append(f"{drop_older(file, age_s):,} older than {older} deleted")
+    found = inspected(file)
+    if as_json:
+        typer.echo(json.dumps(_plain(found), indent=2))
+    else:
+        _show(found, notes)
+
+
+def _age_of(text: str) -> float:
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--drop-older-than") from error
+
+
+def _show(found: SpoolInspection, notes: list[str]) -> None:
+    terminal, state = Terminal(highlight=False), found.state
+    for note in notes:
+        terminal.print(note)
+    waits = f", the oldest for {_age(state.oldest_s)}" if state.depth else ""
+    terminal.print(f"{state.depth:,} wait or are in work{waits}; {state.bytes / 1e6:,.1f} MB")
+    if found.held:
+        table = Table("process", "holds", "in work", "lease", box=box.SIMPLE_HEAD)
+        for one in found.held:
+            table.add_row(str(one.pid), f"{one.rows:,}", f"{one.in_work:,}", _lease(one))
+        terminal.print(table)
+    if found.poison:
+        terminal.print(f"{len(found.poison):,} put aside after three crashes; --retry-poison has them tried again")
+        for key, _, age_s in found.poison[:_SHOWN]:
+            terminal.print(f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {_age(age_s)} old", soft_wrap=True)
+
+
+def _lease(held: HeldRows) -> str:
+    if held.has_ended:
+        return "has ended: free"
+    if held.lease_s is None:
+        return "of another machine, or an earlier boot"
+    return f"{held.lease_s:.0f} s left" if held.lease_s > 0 else "late: free"
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _plain(found: SpoolInspection) -> dict[str, Any]:
+    state = found.state
+    poison = [
+        {
+            "trace_id": f"{key.trace_id:032x}",
+            "span_id": f"{key.span_id:016x}",
+            "revision": key.revision,
+            "crashes": attempts,
+            "age_s": age_s,
+        }
+        for key, attempts, age_s in found.poison
+    ]
+    owners = [held._asdict() for held in found.held]
+    return {"depth": state.depth, "bytes": state.bytes, "oldest_s": state.oldest_s, "owners": owners, "poison": poison}

@@ -1,0 +1,98 @@
+"""Delivery: scores that were emitted → exported → their jobs forgotten.
+
+A job is forgotten when a flush of the spans that began after its scores had been emitted is done. Until then a crash has them
+emitted again, with the same ids.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spanscore.model.span import Unit
+from spanscore.protocols import SharedQueue
+from spanscore.runtime import loop
+
+__all__ = ["Delivery", "LastOfUnit"]
+
+_GATHER_S: Final = 1.0
+"""From the first that waits to the flush: one for each would send batches of one span."""
+
+
+class Delivery:
+    """Tells a queue what it may forget. Any thread.
+
+    Args:
+        queue: it.
+        flush: begins to export what has been emitted; its answer is whether that was done.
+        later: has something done after so many seconds.
+    """
+
+    def __init__(
+        self,
+        queue: SharedQueue,
+        flush: Callable[[], Future[bool]],
+        *,
+        later: Callable[[float, Callable[[], Any]], None] | None = None,
+    ) -> None:
+        self._queue = queue
+        self._flush = flush
+        self._later = later or _on_loop
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what waits: in a forked child."""
+        self._lock = threading.Lock()
+        self._waiting: list[Unit] = []
+        self._due = False
+
+    def emitted(self, unit: Unit) -> None:
+        """Have a unit's job forgotten with the next flush."""
+        with self._lock:
+            self._waiting.append(unit)
+            due, self._due = self._due, True
+        if not due:
+            self._later(_GATHER_S, self.begin_flush)
+
+    def finish(self, timeout_s: float) -> None:
+        """Have all of them forgotten that can be exported in this time."""
+        if self._waiting:
+            wait([self.begin_flush()], timeout_s)
+
+    def begin_flush(self) -> Future[bool]:
+        """Begin the next flush now, and return what it comes to."""
+        with self._lock:
+            units, self._waiting, self._due = self._waiting, [], False
+        flushed = self._flush()
+        flushed.add_done_callback(lambda done: self._flushed(units, done))
+        return flushed
+
+    def _flushed(self, units: list[Unit], done: Future[bool]) -> None:
+        if not units:
+            return
+        if done.exception() is None and done.result():
+            self._queue.emitted(units)
+            return
+        for unit in units:  # the backend is away: they are exported by and by, or emitted again in another life
+            self.emitted(unit)
+
+
+@dataclass(frozen=True, slots=True)
+class LastOfUnit:
+    """Stands behind all that leaves of a unit, as a ``PendingSpan`` that is none."""
+
+    unit: Unit
+    delivery: Delivery
+    size: int = 0
+
+    def end(self, attributes: Mapping[str, Any] | None = None) -> None:
+        """Say that all before it has been emitted."""
+        self.delivery.emitted(self.unit)
+
+
+def _on_loop(seconds: float, work: Callable[[], Any]) -> None:
+    running = loop.running()
+    running.call_soon_threadsafe(lambda: running.call_later(seconds, work))

@@ -1,0 +1,67 @@
+"""Handover, put together: only where it is asked for, as it brings OTLP, SQLite and an HTTP client along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from spanscore.codec.copies import units_of
+from spanscore.codec.wire import taken_apart
+from spanscore.elsewhere.carrier import Carrier, UnitCopy
+from spanscore.elsewhere.confluent_kafka_carrier import KafkaCarrier
+from spanscore.elsewhere.copier import Copier
+from spanscore.elsewhere.handover import Handover
+from spanscore.elsewhere.otlp_carrier import OtlpCarrier
+from spanscore.elsewhere.spooled_carrier import SpooledCarrier
+from spanscore.line.options import Options
+from spanscore.line.spool import spool_of
+from spanscore.model.job import JobResult
+from spanscore.model.score import Outcome
+from spanscore.otel.providers import Providers
+from spanscore.otel.sums import checked_segments
+from spanscore.protocols import Queue
+from spanscore.runtime.log import log_internal_error
+from spanscore.scoring.jobs import Pipeline
+from spanscore.settings.elsewhere import Elsewhere
+from spanscore.settings.kafka import confluent_config
+from spanscore.units.ledger import Ledger
+
+__all__ = ["handing_over"]
+
+
+def handing_over(
+    elsewhere: Elsewhere,
+    options: Options,
+    pipeline: Pipeline,
+    queue: Queue,
+    providers: Providers,
+    ledger: Ledger,
+    post: Callable[[JobResult], None],
+) -> Handover:
+    """Return what hands units over; the arguments are those of ``handover_of``."""
+    hooks = pipeline.hooks
+    copier = Copier(
+        redactor=hooks.redactor,
+        samples=lambda sampled: pipeline.job(sampled).samples,
+        filters=hooks.keep is not None,
+        segments=checked_segments(options.segments),
+        box=pipeline.box,
+        resource=providers.resource,
+    )
+    carrier = _carrier(elsewhere)
+    if (spool := spool_of(queue)) is not None:
+        carrier = SpooledCarrier(spool, carrier, lost=partial(_count_lost, ledger))
+    return Handover(copier, carrier, queue=queue, post=post, where=elsewhere.shown)
+
+
+def _count_lost(ledger: Ledger, copy: UnitCopy, outcome: Outcome) -> None:
+    """Count a unit that nobody will score: once more where it has ended as handed over, be it in a life before."""
+    for unit, _ in units_of(taken_apart(copy.request).spans, lambda error: log_internal_error("read a copy", error)):
+        ledger.enter(unit.key, unit.eligible)
+        ledger.settle_all(unit.key, outcome)
+
+
+def _carrier(elsewhere: Elsewhere) -> Carrier:
+    if elsewhere.topic is None:
+        return OtlpCarrier(elsewhere)
+    return KafkaCarrier(confluent_config(elsewhere.topic, "elsewhere.kafka"), elsewhere.topic.topic)

@@ -1,0 +1,106 @@
+"""Options → the queue of a scorer, and with a spool what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spanscore.errors import ConfigurationError
+from spanscore.line.delivery import Delivery
+from spanscore.line.options import Options
+from spanscore.otel.providers import Providers
+from spanscore.protocols import Queue, SharedQueue
+from spanscore.runtime.log import log_once
+from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.scoring.queues import QUEUES
+from spanscore.settings.spool import Spool
+
+if TYPE_CHECKING:  # SQLite is loaded where there is a spool
+    from spanscore.spool.spool_file import SpoolFile
+
+__all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of"]
+
+
+def queue_of(options: Options, unreadable: Callable[[], None]) -> Queue:
+    """Return where units wait for their scores.
+
+    Args:
+        unreadable: called for each row of a spool of which no job can be made.
+
+    Raises:
+        ConfigurationError: a spool stands beside another queue, or cannot be opened.
+    """
+    if options.elsewhere is not None:
+        return RoomOfCopies(options, None if options.spool is None else _opened(options.spool))
+    if options.spool is None:
+        made: Queue = QUEUES.one(options.queue, capacity=options.queue_size, max_bytes=options.queue_bytes)
+        return made
+    if options.queue != "memory":
+        raise ConfigurationError("spool and queue are both given: units wait in one place; leave out one of them")
+    from spanscore.scoring.spool_queue import SpoolQueue
+
+    file = _opened(options.spool)
+
+    def told(because: str) -> None:
+        log_once(f"spool row {because}", f"a row of the spool {file.path} was left alone: {because}")
+        unreadable()
+
+    return SpoolQueue(
+        file,
+        in_memory=options.queue_size,
+        max_bytes=options.queue_bytes,
+        scores_here=options.spool.score_here,
+        unreadable=told,
+    )
+
+
+class RoomOfCopies(MemoryQueue):
+    """The places of units on their way to who scores them.
+
+    Attributes:
+        spool: where their copies wait; None = in memory.
+    """
+
+    def __init__(self, options: Options, spool: SpoolFile | None) -> None:
+        super().__init__(options.queue_size, options.queue_bytes)
+        self.spool = spool
+
+
+def spool_of(queue: Queue) -> SpoolFile | None:
+    """Return the file of a queue; None where it has none."""
+    if not hasattr(queue, "spool"):
+        return None
+    from spanscore.spool.spool_file import SpoolFile
+
+    return queue.spool if isinstance(queue.spool, SpoolFile) else None  # a queue of the user's may call anything so
+
+
+def delivery_of(queue: Queue, providers: Providers) -> Delivery | None:
+    """Return what tells a queue which jobs it may forget; None for one that others have no part in."""
+    return Delivery(queue, providers.start_flush_of_spans) if isinstance(queue, SharedQueue) else None
+
+
+def leave_spool(queue: Queue, delivery: Delivery | None, timeout_s: float) -> None:
+    """Forget what has been exported, give back what has not been scored, and close the file."""
+    if delivery is not None:
+        delivery.finish(timeout_s)
+    if (file := spool_of(queue)) is not None:
+        file.close(timeout_s)
+
+
+def _opened(asked: Spool) -> SpoolFile:
+    """Return the file of a spool, opened.
+
+    Raises:
+        ConfigurationError: it cannot be.
+    """
+    from spanscore.spool.spool_file import SpoolFile
+
+    return SpoolFile(
+        asked.path,
+        sync=asked.sync,
+        max_bytes=asked.max_bytes,
+        max_age_s=asked.max_age,
+        lease_s=asked.lease,
+        allow_network_disk=asked.allow_network_disk,
+    )

@@ -1,0 +1,58 @@
+"""RuleTest: one of promtool's unit tests of the rules, as plain values and as its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from spanscore.monitoring import promql
+from spanscore.monitoring.alert import PATIENCE, SEGMENT
+from spanscore.monitoring.health import AT_REST
+from spanscore.monitoring.names import series
+from spanscore.settings.alerting import MonitoringSettings
+
+__all__ = ["MOST_STEPS", "STEPS", "RuleTest", "series_of", "unit_test"]
+
+STEPS: Final = 2 * AT_REST + PATIENCE
+"""Evaluations after which every alert has held long enough."""
+MOST_STEPS: Final = 2_000
+"""Evaluations past which a test of hours takes promtool minutes."""
+_JOB: Final = "bot"
+
+
+class RuleTest(NamedTuple):
+    """What is told to the rules, and which alerts must be the only ones to fire.
+
+    Attributes:
+        traffic: series and their values, in promtool's words.
+        fires: the alerts' labels, their names among them.
+        steps: evaluations, after which is looked.
+        of: the alerts that are looked at, for ``=~``.
+    """
+
+    name: str
+    traffic: Iterable[Mapping[str, str]]
+    fires: Sequence[Mapping[str, str]]
+    steps: int = STEPS
+    of: str = ".+"
+
+
+def unit_test(case: RuleTest, shared: MonitoringSettings) -> dict[str, Any]:
+    """Return it as promtool reads it."""
+    fires = {
+        "expr": f'count by (alertname, metric, window, {SEGMENT}, reason) (ALERTS{{alertstate="firing",'
+        f'alertname=~"{case.of}"}})',
+        "eval_time": promql.duration(case.steps * shared.interval),
+        "exp_samples": [{"labels": f"{{{promql.matching(one)}}}", "value": 1} for one in case.fires],
+    }
+    return {
+        "name": case.name,
+        "interval": promql.duration(shared.interval),
+        "input_series": list(case.traffic),
+        "promql_expr_test": [fires],
+    }
+
+
+def series_of(instrument: str, labels: Mapping[str, str]) -> str:
+    """Return the name of a series of an instrument, of one service unless the labels name another."""
+    return f"{series(instrument)}{{{promql.matching({'job': _JOB, **labels})}}}"

@@ -1,0 +1,137 @@
+"""Streams: spans that are read from somewhere, such as the partitions of a topic → a table and a clock for each.
+
+What comes over the wire comes once. A stream can be read again by another process, so that one that is given up is forgotten
+with all that is open of it, and nothing is counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import reduce
+from operator import add
+from typing import NamedTuple, Self
+
+from spanscore.codec.wire import WireSpan
+from spanscore.model.span import UnitKey
+from spanscore.receivers.otlp.stream_clock import StreamClock
+from spanscore.units.traces import ClosedUnit, TraceTable
+
+__all__ = ["OpenStream", "Streams", "TableCounts"]
+
+_NO_LIMIT = 1_000_000_000
+
+
+class TableCounts(NamedTuple):
+    """What tables hold and have counted, as ``TraceTable`` tells it."""
+
+    bytes: int = 0
+    open: int = 0
+    waiting_for_root: int = 0
+    orphans: int = 0
+    late: int = 0
+    duplicates: int = 0
+    revisions: int = 0
+
+    @classmethod
+    def of(cls, table: TraceTable) -> Self:
+        """Return that of one table."""
+        return cls(*(getattr(table, name) for name in cls._fields))
+
+    def plus(self, other: Self) -> Self:
+        """Return that of both."""
+        return type(self)(*map(add, self, other))
+
+
+class OpenStream(NamedTuple):
+    """What is open of one stream.
+
+    Attributes:
+        copies: those of units that another process took, by request; they wait for room, and for nothing else.
+    """
+
+    table: TraceTable
+    clock: StreamClock
+    copies: deque[Sequence[WireSpan]]
+
+    def holds(self, trace_id: bytes) -> bool:
+        """Whether something of a trace is to come."""
+        return self.table.holds(trace_id) or any(span.trace_id == trace_id for one in self.copies for span in one)
+
+
+class Streams:
+    """The streams that are being read. Span thread, but for the numbers.
+
+    Attributes:
+        room: how many units may be handed on now; there are always some that may, where nobody sets it.
+        at_end: called when the scorer ends: before it waits for what is being scored, and again when it waits no more.
+    """
+
+    def __init__(self) -> None:
+        self.room: Callable[[], int] = lambda: _NO_LIMIT
+        self.at_end: Callable[[], None] = lambda: None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every stream: in a forked child."""
+        self._streams: dict[Hashable, OpenStream] = {}
+        self._gone = TableCounts()
+
+    @property
+    def bytes(self) -> int:
+        """Of the spans that wait in all tables. Any thread."""
+        return sum([table.bytes for table in self._tables()])
+
+    @property
+    def open(self) -> int:
+        """Traces of all tables. Any thread."""
+        return sum([table.open for table in self._tables()])
+
+    def begin(self, name: Hashable, table: TraceTable, now_ns: int) -> None:
+        """Read a stream from now on; what was known of one of its name is forgotten."""
+        self._streams[name] = OpenStream(table, StreamClock(now_ns), deque())
+
+    def end(self, name: Hashable) -> int:
+        """Forget a stream; return how many traces were open."""
+        stream = self._streams.pop(name, None)
+        if stream is None:
+            return 0
+        counted = TableCounts.of(stream.table)
+        self._gone = self._gone.plus(counted._replace(bytes=0, open=0, waiting_for_root=0))
+        return counted.open + len(stream.copies)
+
+    def get(self, name: Hashable) -> OpenStream | None:
+        """Return a stream; None where it is not read."""
+        return self._streams.get(name)
+
+    def gathered(self, table: TraceTable) -> TableCounts:
+        """Return what all streams, gone ones too, and one other table hold and have counted. Any thread."""
+        return reduce(TableCounts.plus, (TableCounts.of(one) for one in (table, *self._tables())), self._gone)
+
+    def waiting(self) -> set[UnitKey]:
+        """Return the units whose root is there and that were not handed on."""
+        return {key for table in self._tables() for key in table.waiting()}
+
+    def due(self, now_ns: int) -> Iterator[ClosedUnit]:
+        """Yield the units that are over, as long as there is room: each is to be handed on before the next is asked for."""
+        for table, clock, _ in [*self._streams.values()]:
+            yield from table.due(clock.now_ns(now_ns), max(0, self.room()))
+
+    def copies(self) -> Iterator[Sequence[WireSpan]]:
+        """Yield the copies of one request after another, likewise."""
+        for stream in [*self._streams.values()]:
+            while stream.copies and self.room() > 0:
+                yield stream.copies.popleft()
+
+    def next_due_ns(self) -> int | None:
+        """Return when there is something to do, by the caller's clock; None while nothing waits, or while there is no room."""
+        if self.room() <= 0:
+            return None
+        if any(stream.copies for stream in self._streams.values()):
+            return 0
+        due = ((clock, table.next_due_ns()) for table, clock, _ in self._streams.values())
+        times = (clock.steady_ns(at_ns) for clock, at_ns in due if at_ns is not None)
+        return min((time for time in times if time is not None), default=None)
+
+    def _tables(self) -> list[TraceTable]:
+        return [stream.table for stream in [*self._streams.values()]] if self._streams else []

@@ -1,0 +1,89 @@
+"""``spanscore spool``: what waits, in whose hands, and what was put aside; never what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.spool.asked import Asked
+from tests.spool.other import other
+from typer.testing import CliRunner, Result
+
+from spanscore.cli.main import app
+
+
+def shown(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(app("spool"), ["spool", str(path), *options])
+
+
+def test_it_tells_what_waits_and_who_holds_it_and_no_content(tmp_path: Path) -> None:
+    one = Asked(tmp_path / "spool.db")
+    for number in range(3):
+        one.put(number, b"a secret question", own=number == 0)
+    one.begin(0)
+
+    told, page = json.loads(shown(one.file.path, "--json").stdout), shown(one.file.path).stdout
+    one.file.close(10)
+
+    (owner,) = told["owners"]
+    assert (told["depth"], told["poison"]) == (3, [])
+    assert (owner["pid"], owner["rows"], owner["in_work"], owner["has_ended"]) == (os.getpid(), 1, 1, False)
+    assert page.startswith("3 wait or are in work, the oldest for ")
+    assert "secret" not in page
+
+
+def test_poison_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    poisoned(path)
+
+    before = json.loads(shown(path, "--json").stdout)["poison"]
+    page, again = shown(path).stdout, shown(path, "--retry-poison").stdout
+
+    assert [(row["trace_id"], row["span_id"], row["crashes"]) for row in before] == [(f"{1:032x}", f"{2:016x}", 3)]
+    assert f"trace {1:032x}  span {2:016x}" in page
+    assert again.startswith("1 will be tried again\n1 wait or are in work")
+    assert Asked(path).taken() == [1]
+
+
+def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Path) -> None:
+    now = [0]
+    one = Asked(tmp_path / "spool.db", wall_ns=lambda: now[0])
+    one.put(1)
+    one.put(2, own=True)
+
+    told = shown(one.file.path, "--drop-older-than", "7d")
+    held = one.keep(2)
+    one.file.close(10)
+
+    assert told.stdout.startswith("1 older than 7d deleted\n1 wait or are in work")
+    assert held is True
+
+
+def test_where_there_is_no_spool_nothing_is_made(tmp_path: Path) -> None:
+    result = shown(tmp_path / "spool.db")
+
+    assert str(result.exception) == f"{tmp_path / 'spool.db'} is no spool: there is no such file"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_spool_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    path.write_text("something else, and longer than the header of a database is: " * 10)
+
+    result = shown(path, "--drop-older-than", "1s")
+
+    assert str(result.exception) == f"{path} cannot be read: it is no spool, or it is damaged"
+    assert path.read_text().startswith("something else")
+
+
+def poisoned(path: Path) -> None:
+    Asked(path).put(1)
+    for _ in range(3):
+        with other(path) as crashing:
+            crashing.ask("taken")
+            crashing.ask("begin", 1)
+    last = Asked(path)
+    last.take(ended_only=True)
+    last.done(1)
+    last.file.close(10)

@@ -1,0 +1,275 @@
+"""Units that wait on a disk: what one scorer hands over another one scores, once, with the same ids."""
+
+import json
+import sqlite3
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
+from tests.servers.server import poll
+
+from spanscore import Elsewhere, Rule, Sessions, Spool, session
+from spanscore.errors import ConfigurationError
+from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.testing import MemorySink
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "spool.db"
+
+
+def ask(scorer, units=1):
+    rag().batch([QUESTION] * units, config={"callbacks": [scorer.handler]})
+
+
+def handed_over(path, units, *metrics, **options):
+    """Have a process write units, and score none; return its outcomes."""
+    with a_line(*metrics, spool=Spool(path, score_here=False), **options) as (scorer, trace):
+        ask(scorer, units)
+        assert scorer.flush(10)
+        assert identity_holds(scorer)
+        return scorer.status().outcomes, trace
+
+
+@contextmanager
+def a_worker(path, *metrics, sink=None, **options):
+    sinks = [] if sink is None else [sink]
+    with a_line(*metrics, spool=Spool(path), sinks=sinks, **options) as (scorer, trace):
+        scorer.begin()
+        yield scorer, trace
+
+
+def until(what, question):
+    return poll(question, deadline_s=10, what=what, every_s=0.01)
+
+
+def ended(scorer, units, metric="grounded"):
+    """Wait until so many units have ended, and return how."""
+
+    def all_of_them():
+        told = scorer.status().outcomes[metric]
+        return told if sum(told.values()) == units else None
+
+    return until(f"{units} units to end", all_of_them)
+
+
+def rows(path):
+    with sqlite3.connect(path) as file:
+        return [(bytes(key), scores) for key, scores in file.execute("SELECT key, scores FROM rows")]
+
+
+def test_a_unit_is_scored_by_who_wrote_it_and_its_row_is_gone_when_that_is_exported(path):
+    with a_line(spool=Spool(path)) as (scorer, trace):
+        ask(scorer, 3)
+        assert scorer.flush(10)
+        until("the rows to be deleted", lambda: rows(path) == [])
+
+    assert scorer.status().outcomes == {"grounded": {"scored": 3}}
+    assert [root.attributes["spanscore.score.grounded"] for root in trace.roots] == [1.0] * 3
+
+
+def test_who_only_writes_hands_over_and_another_scores_what_was_chosen(path):
+    metric = Grounded()
+
+    outcomes, written = handed_over(path, 5, metric, sample_rate=0.999)
+    with a_worker(path, sample_rate=0.0) as (worker, scored):
+        told = ended(worker, 5)
+
+    assert outcomes == {"grounded": {"handed_over": 5}}
+    assert metric._seen == [], "nothing is scored where units are only written"
+    assert {root.attributes["spanscore.status"] for root in written.roots} == {"elsewhere"}
+    assert told == {"scored": 5}, "the dice are not thrown again"
+    assert {span.attributes["spanscore.sampling.threshold"] for span in scored.evaluations} == {"004189374bc6a8"}
+    assert {span.parent.span_id for span in scored.evaluations} == {root.context.span_id for root in written.roots}
+
+
+def test_scores_that_were_not_exported_are_emitted_again_and_no_judge_is_asked_again(path):
+    first, second, asked_again = MemorySink(), MemorySink(), Grounded()
+    trace = a_trace()
+    trace.provider.force_flush = lambda timeout_millis=30_000: False
+    with a_line(trace=trace, spool=Spool(path), sinks=[first]) as (scorer, _):
+        ask(scorer, 2)
+        assert scorer.flush(10)
+    assert all(scores for _, scores in rows(path)), "its scores are on the disk before they are emitted"
+
+    with a_worker(path, asked_again, sink=second) as (worker, _):
+        told = ended(worker, 2)
+        until("the rows to be deleted", lambda: rows(path) == [])
+
+    assert told == {"scored": 2}
+    assert asked_again._seen == []
+    assert sorted(first.scores, key=lambda score: score.id) == sorted(second.scores, key=lambda score: score.id)
+
+
+def test_of_a_unit_of_which_some_scores_are_in_the_others_are_asked(path):
+    go_on, again = threading.Event(), Grounded()
+    with a_line(Grounded(), Held(go_on), spool=Spool(path)) as (scorer, _):
+        ask(scorer)
+        until("the first score", lambda: rows(path)[0][1] if rows(path) else None)
+        scorer.shutdown(0.5)
+        left = scorer.status().outcomes
+    go_on.set()
+
+    with a_worker(path, again, Held(go_on)) as (worker, _):
+        told = ended(worker, 1, "held"), ended(worker, 1)
+
+    assert left["held"] == {"handed_over": 1}, "what a shutdown finds in work is others'"
+    assert told == ({"scored": 1}, {"scored": 1})
+    assert again._seen == []
+
+
+def test_what_finds_no_room_in_memory_waits_on_the_disk_and_is_scored_by_and_by(path):
+    go_on = threading.Event()
+    with a_line(Held(go_on), spool=Spool(path), queue_size=2) as (scorer, _):
+        ask(scorer, 9)
+        until("the others to be handed over", lambda: scorer.status().outcomes["held"] == {"handed_over": 7})
+        assert len(scorer._line.queue._memory) == 2
+        go_on.set()
+        told = ended(scorer, 16, "held")
+
+    assert told == {"handed_over": 7, "scored": 9}
+    assert identity_holds(scorer)
+
+
+def test_who_sends_its_units_elsewhere_scores_nothing_that_others_have_left(path):
+    handed_over(path, 2)
+    metric, token = Grounded(), path.with_name("token")
+    token.write_text("none")
+    with a_line(metric, spool=Spool(path), elsewhere=Elsewhere("http://127.0.0.1:9", token)) as (scorer, _):
+        scorer.begin()
+        assert scorer.flush(10)
+
+    assert (metric._seen, len(rows(path))) == ([], 2)
+
+
+def test_a_shutdown_hands_over_what_is_not_begun_at_once(path):
+    with a_line(Held(threading.Event()), spool=Spool(path), workers=1) as (scorer, _):
+        ask(scorer, 5)
+        until("the units to be on the disk", lambda: len(rows(path)) == 5)
+        scorer.shutdown(0.5)
+
+    assert scorer.status().outcomes == {"held": {"handed_over": 5}}
+    with sqlite3.connect(path) as file:
+        assert file.execute("SELECT count(*) FROM rows WHERE owner IS NULL AND attempts = 0").fetchone() == (5,)
+
+
+def test_what_is_too_old_is_counted_and_never_judged(path):
+    handed_over(path, 2)
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE rows SET put_ns = 1")
+
+    metric = Grounded()
+    with a_worker(path, metric) as (worker, _):
+        told = ended(worker, 2)
+        until("the rows to be deleted", lambda: rows(path) == [])
+
+    assert (told, metric._seen) == ({"too_late": 2}, [])
+    assert worker.status().reasons == {"grounded too_late": "it waited in the spool for longer than max_age"}
+
+
+def test_poison_is_counted_once_and_stays_in_the_file(path):
+    handed_over(path, 1)
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE rows SET aside = 1, attempts = 3")
+
+    with a_worker(path) as (worker, _):
+        told = ended(worker, 1)
+        until("it to be put aside for good", lambda: worker.status().spool.poison == 1)
+    with a_worker(path) as (another, _):
+        until("it to be seen", lambda: another.status().spool.poison == 1)
+
+    assert told == {"metric_error": 1}
+    assert another.status().outcomes == {"grounded": {}}
+    assert "three processes crashed" in worker.status().reasons["grounded metric_error"]
+
+
+def test_a_job_of_a_newer_version_is_left_in_the_file_and_counted(path, caplog):
+    handed_over(path, 1)
+    with sqlite3.connect(path) as file:
+        (body,) = file.execute("SELECT body FROM bodies").fetchone()
+        file.execute("UPDATE bodies SET body = ?", (json.dumps({**json.loads(body), "version": 2}).encode(),))
+
+    with a_worker(path) as (worker, _):
+        told = ended(worker, 1)
+
+    assert told == {"metric_error": 1}
+    assert len(rows(path)) == 1
+    assert "it is of version 2, and this spanscore reads 1" in caplog.text
+
+
+def test_a_metric_that_only_the_writer_has_ends_and_the_others_are_scored(path):
+    handed_over(path, 1, Grounded(), Grounded("only_there"))
+
+    with a_worker(path) as (worker, _):
+        told = ended(worker, 1)
+        status = worker.status()
+
+    assert told == {"scored": 1}
+    assert status.outcomes["only_there"] == {"metric_error": 1}
+    assert "another configuration" in status.reasons["only_there metric_error"]
+    assert "only_there" in str(status)
+    assert identity_holds(worker)
+
+
+def test_metrics_that_wait_for_a_score_are_decided_on_where_that_is_made(path):
+    rule = Rule(rate=1.0, name="good", score={"metric": "grounded", "below": 1.0})
+    options = {"rates": {"grounded": 1.0, "second": 0.0}, "rules": [rule]}
+    metrics = [Grounded(), Grounded("second")]
+
+    outcomes, _ = handed_over(path, 1, *metrics, **options)
+    with a_worker(path, *metrics, **options) as (worker, _):
+        told = ended(worker, 1), ended(worker, 1, "second")
+
+    assert outcomes == {"grounded": {"handed_over": 1}, "second": {"handed_over": 1}}
+    assert told == ({"scored": 1}, {"not_sampled": 1})
+
+
+def test_a_conversation_is_handed_over_as_one(path):
+    of_sessions = Grounded("whole")
+    of_sessions.requires = {"multi_turn": ()}
+    sessions = {"session_metrics": [of_sessions], "sessions": Sessions(score_every=0)}
+    with a_line(spool=Spool(path, score_here=False), **sessions) as (scorer, _):
+        with session("abc"):
+            ask(scorer, 1)
+        assert scorer.end_session("abc")
+        assert scorer.flush(10)
+        left = scorer.status().outcomes
+
+    with a_worker(path, **sessions) as (worker, _):
+        told = ended(worker, 1, "whole")
+
+    assert left == {"grounded": {"handed_over": 1}, "whole": {"handed_over": 1}}
+    assert sum(told.values()) == 1
+    assert identity_holds(worker)
+
+
+def test_a_full_spool_is_queue_full_and_says_so(path):
+    with a_line(spool=Spool(path, max_bytes=1, score_here=False)) as (scorer, _):
+        ask(scorer, 2)
+        assert scorer.flush(10)
+        told = [unit["metrics"]["grounded"]["reason"] for key in known(scorer) for unit in scorer.explain(key)]
+
+    assert scorer.status().outcomes == {"grounded": {"queue_full": 2}}
+    assert set(told) == {"spool: max_bytes"}
+
+
+def known(scorer):
+    return [f"{key.trace_id:032x}" for key in scorer._line.known._units]
+
+
+def test_a_spool_takes_the_place_of_a_queue(path):
+    with pytest.raises(ConfigurationError, match="spool and queue are both given"):
+        a_line(spool=Spool(path), queue=MemoryQueue()).__enter__()
+
+
+def test_status_tells_what_is_on_the_disk(path):
+    with a_line(spool=Spool(path, score_here=False)) as (scorer, _):
+        ask(scorer, 3)
+        assert scorer.flush(10)
+        until("them to be told of", lambda: "spool: 3 units on the disk" in str(scorer.status()))
+        began = datetime.fromtimestamp(scorer.status().since_s, UTC)
+
+    assert f"process.start {began:%Y-%m-%d %H:%M:%S} UTC" in str(scorer.status())
