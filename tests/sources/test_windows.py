@@ -18,17 +18,19 @@ TIMES = st.lists(st.integers(0, int(A_DAY_S) - 1), max_size=60, unique=True)
 
 
 class Listing:
-    """A store that lists ten at most, the latest."""
+    """A store that lists as many as it is told to, the latest; more than ``refuses`` it does not."""
 
-    def __init__(self, times: Sequence[float], failing: Sequence[int] = ()) -> None:
-        self._times, self._failing, self.asked = sorted(times), failing, 0
+    def __init__(self, times: Sequence[float], failing: Sequence[int] = (), refuses: int = 1_000_000) -> None:
+        self._times, self._failing, self._refuses, self.asked = sorted(times), failing, refuses, 0
 
-    def __call__(self, start_s: float, end_s: float) -> Sequence[bytes]:
+    def __call__(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
         self.asked += 1
         if self.asked in self._failing:
             raise Unanswered("it answers 500")
+        if limit > self._refuses:
+            raise ConfigurationError(f"http://tempo:3200: limit {limit} exceeds the maximum")
         found = [str(time_s).encode() for time_s in self._times if start_s <= time_s < end_s]
-        return found[-10:]
+        return found[-limit:]
 
 
 @given(TIMES)
@@ -45,12 +47,26 @@ def test_a_quiet_week_takes_few_questions() -> None:
     assert store.asked < 12
 
 
-def test_more_than_it_lists_within_a_second_is_told() -> None:
-    found = list(listed(0, 10.0, Listing([5 + n / 100 for n in range(20)]), limit=10))
+def test_a_second_with_more_than_it_lists_is_asked_about_with_a_higher_limit() -> None:
+    found = list(listed(0, 10.0, Listing([5 + n / 1_000 for n in range(500)]), limit=10))
 
-    unread = [one for one in found if isinstance(one, Unread)]
-    assert [one.because for one in unread] == ["it lists 10 at most"]
-    assert len(found) == 11
+    assert len(set(found)) == 500
+    assert not any(isinstance(one, Unread) for one in found)
+
+
+def test_more_than_it_lists_within_the_shortest_stretch_is_told() -> None:
+    found = list(listed(0, 10.0, Listing([5 + n / 1_000 for n in range(1_000)]), limit=10))
+
+    assert _unread(found) == ["640 are listed at most"]
+    assert len(found) == 641
+
+
+def test_a_store_that_refuses_a_higher_limit_is_asked_about_the_next_stretch() -> None:
+    found = list(listed(0, 10.0, Listing([*(5 + n / 1_000 for n in range(500)), 8.0], refuses=40), limit=10))
+
+    assert _unread(found) == ["http://tempo:3200: limit 160 exceeds the maximum"]
+    assert b"8.0" in found
+    assert len(found) == 1 + 40 + 1
 
 
 def test_a_stretch_without_an_answer_is_named_and_the_others_go_on() -> None:
@@ -64,3 +80,7 @@ def test_a_stretch_without_an_answer_is_named_and_the_others_go_on() -> None:
 def test_where_nobody_answers_at_all_that_is_raised() -> None:
     with pytest.raises(ConfigurationError, match="no store lists its traces there: it answers 500"):
         list(listed(0, A_DAY_S, Listing([], failing=[1]), limit=10))
+
+
+def _unread(found: Sequence[bytes | Unread]) -> list[str]:
+    return [one.because for one in found if isinstance(one, Unread)]

@@ -15,7 +15,7 @@ from spanscore.codec.wire import UnreadableRequest, from_json, taken_apart
 from spanscore.errors import ConfigurationError
 from spanscore.sources.asking import NotThere, StoreClient, Unanswered
 from spanscore.sources.stored import StoredTrace, Unread
-from spanscore.sources.windows import LIMIT, listed
+from spanscore.sources.windows import listed
 
 __all__ = ["JaegerStore"]
 
@@ -24,6 +24,7 @@ _LOST: Final = (
     "its API has times in microseconds: a rule on durations may decide otherwise at its very edge",
     "its API has lists as text",
 )
+_LEAST_S: Final = 0.001
 _STATUS: Final = {"OK": 1, "ERROR": 2}
 _KINDS: Final = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _NOT_ATTRIBUTES: Final = frozenset(
@@ -59,7 +60,7 @@ class JaegerStore:
         if self._otlp is None:
             self._otlp = self._speaks_otlp()
         self.lost = () if self._otlp else _LOST
-        for trace_id in listed(self._start_s, self._end_s, self._ids):
+        for trace_id in listed(self._start_s, self._end_s, self._ids, least_s=_LEAST_S):
             yield trace_id if isinstance(trace_id, Unread) else self._trace(trace_id)
 
     def _speaks_otlp(self) -> bool:
@@ -70,8 +71,8 @@ class JaegerStore:
         except Unanswered as error:
             raise ConfigurationError(f"{self._client.url} is no Jaeger that answers: {error}") from None
 
-    def _ids(self, start_s: float, end_s: float) -> Sequence[bytes]:
-        stretch = {"start": str(int(start_s * 1e6)), "end": str(int(end_s * 1e6)), "limit": str(LIMIT)}
+    def _ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
+        stretch = {"start": str(int(start_s * 1e6)), "end": str(int(end_s * 1e6)), "limit": str(limit)}
         return self._client.ask("/api/traces", {**self._query, **stretch}, _ids_of)
 
     def _trace(self, trace_id: bytes) -> StoredTrace | Unread:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from spanscore.codec.wire import UnreadableRequest, from_json, taken_apart
 from spanscore.sources.asking import NotThere, StoreClient, Unanswered
 from spanscore.sources.stored import StoredTrace, Unread
-from spanscore.sources.windows import LIMIT, listed
+from spanscore.sources.windows import listed
 
 __all__ = ["TempoStore"]
 
@@ -47,8 +47,8 @@ class TempoStore:
         for trace_id in listed(self._start_s, self._end_s, self._ids):
             yield trace_id if isinstance(trace_id, Unread) else self._trace(trace_id)
 
-    def _ids(self, start_s: float, end_s: float) -> Sequence[bytes]:
-        stretch = {"start": str(int(start_s)), "end": str(ceil(end_s)), "limit": str(LIMIT)}
+    def _ids(self, start_s: float, end_s: float, limit: int) -> Sequence[bytes]:
+        stretch = {"start": str(int(start_s)), "end": str(ceil(end_s)), "limit": str(limit)}
         return self._client.ask("/api/search", {**self._query, **stretch}, _ids_of)
 
     def _trace(self, trace_id: bytes) -> StoredTrace | Unread:
