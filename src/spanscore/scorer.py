@@ -24,6 +24,7 @@ from spanscore.model.sample import Sample
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
 from spanscore.receivers.callback.neighbours import neighbours
+from spanscore.runs_taken import RunsTaken
 from spanscore.runtime.fork import reset_in_child
 from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
@@ -41,16 +42,11 @@ if TYPE_CHECKING:
 
     from spanscore.line.status import Status
     from spanscore.monitoring.openmetrics import ScrapeEndpoint
-    from spanscore.receivers.callback.handler import SpanCallbackHandler
-    from spanscore.receivers.otlp.spans import OtlpSpans
-    from spanscore.receivers.processor.foreign_spans import ForeignSpans
-    from spanscore.receivers.stored import StoredUnits
-    from spanscore.settings.serving import WireUnits
 
 __all__ = ["OnlineScorer"]
 
 
-class OnlineScorer(UnitsById):
+class OnlineScorer(RunsTaken, UnitsById):
     """Scores a sampled fraction of live runs, off the request path, and puts the scores onto their spans.
 
     Attach ``scorer.handler`` per call (``config={"callbacks": [scorer.handler]}``) or per chain (``with_config``), or call
@@ -226,34 +222,6 @@ class OnlineScorer(UnitsById):
                 raise
         return scorer
 
-    @property
-    def handler(self) -> SpanCallbackHandler:
-        """The callback to attach; one instance for everything."""
-        return self._doors.attached().handler
-
-    @property
-    def foreign_spans(self) -> ForeignSpans:
-        """What every ``ScoringSpanProcessor`` of this scorer reports to."""
-        return self._doors.spans()
-
-    def otlp_spans(self, units: WireUnits) -> OtlpSpans:
-        """Return what takes spans that arrive over the wire; made by the first call, whose ``units`` it has for good."""
-        return self._doors.otlp_spans(units)
-
-    def stored_units(self) -> StoredUnits:
-        """Return what takes whole units that were read from a store, one object for good."""
-        return self._doors.stored_units()
-
-    def install(self) -> None:
-        """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``."""
-        if self._line.options.capture:
-            self._doors.attached().installation.install()
-
-    def uninstall(self) -> None:
-        """Attach to no further chain."""
-        if self._doors.attachment is not None:
-            self._doors.attachment.installation.uninstall()
-
     def serve_metrics(self, port: int = 9464, host: str = "127.0.0.1") -> int:
         """Serve the instruments to a Prometheus, with exemplars that lead to the scored traces, until the scorer is shut down.
 
@@ -305,7 +273,7 @@ class OnlineScorer(UnitsById):
 
     def status(self) -> Status:
         """Return what is going on; ``print`` it for a small table."""
-        from spanscore.line.status import status_of  # not for those who never look
+        from spanscore.line.taking_stock import status_of  # not for those who never look
 
         return status_of(
             self._line,

@@ -9,15 +9,13 @@ All sums take quality and 1/π, never a raw value, and so are monotonic: replica
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import product
-from threading import Lock, local
+from threading import local
 from typing import TypeAlias
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
+from opentelemetry.metrics import Meter
 
 from spanscore import semconv
 from spanscore.model.counted import Counted, Weights
@@ -25,14 +23,14 @@ from spanscore.model.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
 from spanscore.otel.declared_sets import closed_sets
-from spanscore.otel.instrument_table import INSTRUMENTS, MOMENTS, POINTS, READ, SUMS
-from spanscore.otel.points import Point, Points, together
+from spanscore.otel.instrument_table import MOMENTS
+from spanscore.otel.meter_instruments import MeterInstruments, instruments_of
+from spanscore.otel.points import Point, Points
 from spanscore.otel.sums import (
     MAX_SETS,
     OTHER,
     BoundedSums,
     Labels,
-    add_up,
     checked_segments,
     labels_of_calls,
     labels_of_metric,
@@ -50,10 +48,6 @@ Reading: TypeAlias = Callable[[], float | Mapping[str, float]]
 Waits: TypeAlias = Callable[[Callable[[str, str, float], None]], None]
 """Has a listener called with provider, model and seconds for each question that has waited; one that listens already, once."""
 
-DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Seconds; those of the GenAI conventions for a model's call."""
-WAIT_BUCKETS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Seconds; the last is the usual ``max_wait``."""
 UNKNOWN = "unknown"
 _REASON = "reason"
 
@@ -92,7 +86,7 @@ class Telemetry:
         self._segments = checked_segments(segments or {})
         self._declared: set[tuple[str, str | None]] = set()
         self._sums = BoundedSums(max_sets)
-        self._exported: Mapping[Meter, _MeterInstruments] = {}
+        self._exported: Mapping[Meter, MeterInstruments] = {}
         reset_in_child(self._sums, BoundedSums.reset)
         if meter is not None:
             self.export_to(meter)
@@ -110,7 +104,7 @@ class Telemetry:
     def export_to(self, meter: Meter) -> None:
         """Make the instruments on this meter too; sums reach it whole, histograms from now on. Several meters each get all."""
         if meter not in self._exported:
-            instruments = _meters.instruments_of(meter)
+            instruments = instruments_of(meter)
             instruments.join(self)
             if self._waits is not None:
                 self._waits(instruments.waited)
@@ -288,113 +282,3 @@ def _weight(score: Score) -> float:
 def _quality(score: Score) -> float | None:
     """Return the quality; None also for one outside [0, 1], or NaN, which a foreign metric may claim and the SDK would drop."""
     return score.quality if score.quality is not None and 0.0 <= score.quality <= 1.0 else None
-
-
-_Reader: TypeAlias = Callable[[Telemetry], Mapping[Labels, float]]
-
-
-class _MeterInstruments:
-    """The instruments of one meter, and whose numbers they add up.
-
-    Attributes:
-        abandoned: nothing is recorded any more.
-    """
-
-    def __init__(self, meter: Meter) -> None:
-        self.abandoned = False
-        self._lock = Lock()
-        self._members: list[Telemetry] = []
-        self._gone: dict[str, dict[Labels, float]] = {}
-        self._left: dict[Hashable, Point] = {}
-        reset_in_child(self, _MeterInstruments.reset)
-        self._make_observable(meter)
-        self.quality = _histogram(meter, semconv.QUALITY_HISTOGRAM, semconv.QUALITY_BUCKETS)
-        self.judge_duration = _histogram(meter, semconv.JUDGE_DURATION, DURATION_BUCKETS)
-        self._wait = _histogram(meter, semconv.JUDGE_WAIT, WAIT_BUCKETS)
-
-    def join(self, telemetry: Telemetry) -> None:
-        with self._lock:
-            self._members.append(telemetry)
-
-    def leave(self, telemetry: Telemetry) -> None:
-        """Keep the last counts of one that leaves, what waits with them, as they add up; its other gauges end."""
-        with self._lock:
-            if telemetry in self._members:
-                self._members.remove(telemetry)
-                for name, read in self._kept.items():
-                    add_up(self._gone.setdefault(name, {}), read(telemetry))
-                self._left |= telemetry.points()
-
-    def waited(self, provider: str, model: str, seconds: float) -> None:
-        """Record that a question has waited to be sent."""
-        if not self.abandoned:
-            self._wait.record(seconds, {semconv.PROVIDER_NAME: provider, semconv.REQUEST_MODEL: model})
-
-    def reset(self) -> None:
-        self._lock, self._gone, self._left = Lock(), {}, {}
-
-    def _make_observable(self, meter: Meter) -> None:
-        read: dict[str, _Reader] = {
-            semconv.ELIGIBLE: Telemetry.eligible,
-            semconv.EVALUATIONS: Telemetry.evaluations,
-            semconv.PENDING: Telemetry.pending,
-            semconv.EXCLUDED_WEIGHT: lambda of: {labels: weights.w for labels, weights in of.excluded().items()},
-            semconv.EXCLUDED_WEIGHT2: lambda of: {labels: weights.w2 for labels, weights in of.excluded().items()},
-            **{name: partial(Telemetry.sums, name=name) for name in SUMS},
-            **{name: partial(Telemetry.reading, name=name) for name in READ},
-        }
-        self._kept = {name: reader for name, reader in read.items() if _is_counter(name) or name == semconv.PENDING}
-        observed = {name: partial(self._observe, name, reader) for name, reader in read.items()}
-        observed |= {name: partial(self._observe_points, name) for name in POINTS}
-        for name, observe in observed.items():
-            make = meter.create_observable_counter if _is_counter(name) else meter.create_observable_gauge
-            make(name, [observe], **_about(name))
-
-    def _observe(self, name: str, read: _Reader, _: CallbackOptions) -> list[Observation]:
-        with self._lock:
-            total = dict(self._gone.get(name, {}))
-            for member in self._members:
-                add_up(total, read(member))
-        return [Observation(value, dict(labels)) for labels, value in total.items()]
-
-    def _observe_points(self, name: str, _: CallbackOptions) -> list[Observation]:
-        """Observe what is there; a counter also where nobody reads it any more, as it must not go back."""
-        with self._lock:
-            points = dict(self._left) if _is_counter(name) else {}
-            for member in self._members:
-                points |= member.points()
-        return [Observation(value, dict(labels)) for labels, value in together(name, points.values()).items()]
-
-
-def _is_counter(name: str) -> bool:
-    return INSTRUMENTS[name].kind == "counter"
-
-
-def _histogram(meter: Meter, name: str, buckets: Sequence[float]) -> Histogram:
-    return meter.create_histogram(name, **_about(name), explicit_bucket_boundaries_advisory=buckets)
-
-
-def _about(name: str) -> dict[str, str]:
-    return {"unit": INSTRUMENTS[name].unit, "description": INSTRUMENTS[name].description}
-
-
-class _Meters:
-    """The instruments of every meter, made once for each."""
-
-    def __init__(self) -> None:
-        self._made: weakref.WeakKeyDictionary[Meter, _MeterInstruments] = weakref.WeakKeyDictionary()
-        self.reset()
-        reset_in_child(self, _Meters.reset)
-
-    def reset(self) -> None:
-        self._lock = Lock()
-
-    def instruments_of(self, meter: Meter) -> _MeterInstruments:
-        with self._lock:
-            instruments = self._made.get(meter)
-            if instruments is None:
-                instruments = self._made[meter] = _MeterInstruments(meter)
-            return instruments
-
-
-_meters = _Meters()

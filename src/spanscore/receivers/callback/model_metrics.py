@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, set_span_in_context
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.otel.head_sampling import KnownDecision
-from spanscore.otel.instruments import DURATION_BUCKETS
+from spanscore.otel.meter_instruments import DURATION_BUCKETS
 from spanscore.otel.providers import Providers
 from spanscore.otel.sums import MAX_SETS, OTHER, Labels
 from spanscore.receivers.callback.neighbours import neighbours, who_counts

@@ -1,0 +1,108 @@
+"""A scorer's line → Status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from spanscore import semconv
+from spanscore.elsewhere.carrier import ELSEWHERE
+from spanscore.line.build import Line
+from spanscore.line.session_status import session_status_of
+from spanscore.line.so_far import declined_in, excluded_in, means_of
+from spanscore.line.spool import spool_of
+from spanscore.line.status import ShadowStatus, Status
+from spanscore.metrics.catalog.offline import offline_notes
+from spanscore.model.counted import Counted
+from spanscore.model.received import Received
+from spanscore.protocols import Metric
+
+__all__ = ["status_of"]
+
+
+def status_of(
+    line: Line,
+    *,
+    units: int,
+    providers: Sequence[Sequence[str]],
+    closed: bool,
+    neighbours: Sequence[str],
+    overflowed: int,
+    notes: Sequence[str],
+    received: Received | None = None,
+) -> Status:
+    """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
+    counted = line.counted()
+    outcomes = _outcomes(counted, line.metrics)
+    told = [*list(line.units.notes.reasons.items()), *list(line.sessions.notes.reasons.items())]
+    reasons = {f"{metric} {outcome}": why for (metric, outcome), why in told}
+    return Status(
+        providers=[tuple(row) for row in providers],
+        units=units,
+        refused=line.ledger.refused,
+        eligible=counted.eligible,
+        pending=counted.pending,
+        outcomes=outcomes,
+        reasons={key: why for key, (why, _) in reasons.items()},
+        traces={key: f"{unit.trace_id:032x}" for key, (_, unit) in reasons.items()},
+        sources=dict(line.units.notes.sources),
+        judges={name: ELSEWHERE if line.handover else _judge_of(metric) for name, metric in line.metrics.items()},
+        series=dict(zip(line.metrics, map(attrgetter("series"), line.metrics.values()), strict=True)),
+        queue=(len(line.queue), line.queue.capacity),
+        hold={"parked": len(line.hold), **line.hold.released, "lost": line.hold.lost},
+        closed=closed,
+        neighbours=neighbours,
+        unpriced=list(dict.fromkeys([*line.units.notes.unpriced, *line.sessions.notes.unpriced])),
+        overflowed=overflowed + (0 if line.telemetry is None else line.telemetry.overflowed),
+        rates=_rates(line),
+        sessions=session_status_of(line),
+        labels=dict(line.label_desk.labelled),
+        means=means_of(line),
+        accounts=line.accounts.states(),
+        budgets=line.accounts.budgets(),
+        declined=declined_in(line),
+        shadows=tuple(_shadows(line, counted.strata.get(semconv.STRATUM_SHADOW))),
+        excluded=excluded_in(line),
+        overflowing={} if line.telemetry is None else line.telemetry.overflowing,
+        received=received,
+        since_s=line.ledger.since_s,
+        spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
+        canary=() if line.canary is None else tuple(line.canary.states()),
+        notes=[*offline_notes(line.metrics.values() if line.handover is None else ()), *notes],
+    )
+
+
+def _rates(line: Line) -> dict[str, tuple[float, float]]:
+    """Return the least and the most of each metric's rate; no rule raises one of sessions."""
+    rates = {name: line.options.rates_of(name) for name in line.metrics}
+    return rates | {name: (rates[name][0], rates[name][0]) for name in line.of_sessions}
+
+
+def _outcomes(counted: Counted, metrics: Iterable[str]) -> dict[str, dict[str, int]]:
+    outcomes: dict[str, dict[str, int]] = {name: {} for name in metrics}
+    for (metric, outcome, _), count in counted.outcomes.items():
+        of_one = outcomes.setdefault(metric, {})  # another process may have chosen one of its own
+        of_one[outcome.value] = of_one.get(outcome.value, 0) + count
+    return outcomes
+
+
+def _shadows(line: Line, beside: Counted | None) -> Iterator[ShadowStatus]:
+    if beside is None:
+        return
+    outcomes = _outcomes(beside, line.shadowing)
+    for name, metric in line.shadowing.items():
+        yield ShadowStatus(
+            metric=name,
+            judge=_judge_of(metric),
+            series=metric.series,
+            eligible=beside.eligible[name],
+            pending=beside.pending[name],
+            outcomes=outcomes[name],
+            compared=line.pairs.compared[name],
+            reason=line.pairs.reasons.get(name, ""),
+        )
+
+
+def _judge_of(metric: Metric) -> str:
+    judge = getattr(metric, "_judge", None)
+    return judge.model if judge is not None else ""

@@ -1,0 +1,51 @@
+"""RunsTaken: what runs come to a scorer by: callbacks, spans of others, the wire, a store; a base of OnlineScorer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spanscore.doors import Doors
+    from spanscore.line.build import Line
+    from spanscore.receivers.callback.handler import SpanCallbackHandler
+    from spanscore.receivers.otlp.spans import OtlpSpans
+    from spanscore.receivers.processor.foreign_spans import ForeignSpans
+    from spanscore.receivers.stored import StoredUnits
+    from spanscore.settings.serving import WireUnits
+
+__all__ = ["RunsTaken"]
+
+
+class RunsTaken:
+    """The methods of ``OnlineScorer`` by which others hand it runs."""
+
+    _doors: Doors
+    _line: Line
+
+    @property
+    def handler(self) -> SpanCallbackHandler:
+        """The callback to attach; one instance for everything."""
+        return self._doors.attached().handler
+
+    @property
+    def foreign_spans(self) -> ForeignSpans:
+        """What every ``ScoringSpanProcessor`` of this scorer reports to."""
+        return self._doors.spans()
+
+    def otlp_spans(self, units: WireUnits) -> OtlpSpans:
+        """Return what takes spans that arrive over the wire; made by the first call, whose ``units`` it has for good."""
+        return self._doors.otlp_spans(units)
+
+    def stored_units(self) -> StoredUnits:
+        """Return what takes whole units that were read from a store, one object for good."""
+        return self._doors.stored_units()
+
+    def install(self) -> None:
+        """Attach to every chain of the process that starts from now on. Does nothing with ``capture=False``."""
+        if self._line.options.capture:
+            self._doors.attached().installation.install()
+
+    def uninstall(self) -> None:
+        """Attach to no further chain."""
+        if self._doors.attachment is not None:
+            self._doors.attachment.installation.uninstall()
