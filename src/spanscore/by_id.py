@@ -1,7 +1,8 @@
-"""UnitsById: what a scorer is asked, and told, about single units and sessions, by their ids; a base of OnlineScorer."""
+"""UnitsById: what a scorer is asked, and told, about units and sessions that it has seen; a base of OnlineScorer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
     from spanscore.doors import Doors
     from spanscore.line.build import Line
     from spanscore.line.closing import Closing
+    from spanscore.line.preview import Preview
+    from spanscore.sampling.rules import Rule
 
 __all__ = ["UnitsById"]
 
 
 class UnitsById:
-    """The methods of ``OnlineScorer`` that are about one unit, or one session."""
+    """The methods of ``OnlineScorer`` that are about one unit, one session, or the last thousand."""
 
     _doors: Doors
     _line: Line
@@ -125,3 +128,33 @@ class UnitsById:
             ConfigurationError: ``trace_id`` is neither 32 hex digits nor the number.
         """
         return self._line.units.explain(trace_id)
+
+    def preview(
+        self,
+        rules: Sequence[Rule] | None = None,
+        *,
+        rate: float | None = None,
+        rates: Mapping[str, float] | None = None,
+    ) -> Preview:
+        """Return what rules and rates would take of the last 1,000 closed units; ``print`` it for tables. Asks no judge.
+
+        By the dice that the units have, so that it is what would have been taken: how many by each rule and metric, how many
+        that are on average, at what cost, and ten of them by name. A cost is what the metric's judge has cost per unit so far
+        in this process; None where it has not been asked. Any thread.
+
+        What is not kept cannot be previewed, and ``unknown`` counts it: rules on scores; rules on metadata that neither
+        ``capture_metadata``, ``segments`` nor a rule in force names; rules on tools and models of units that no rate or rule
+        could have taken, which were not followed; and rules of any kind on units of other instrumentations that sampling left
+        out when they began. Units that were submitted to be scored, or came from another process, are not among the 1,000.
+
+        Args:
+            rules: None = those in force; ``[]`` = none.
+            rate: of every metric; None = those in force.
+            rates: metric → one of its own, beside ``rate``.
+
+        Raises:
+            ConfigurationError: a rate is outside [0, 1] or of no metric, or a rule is none.
+        """
+        from spanscore.line.recent_preview import recent_preview  # not for those who never look
+
+        return recent_preview(self._line, rules, rate, rates)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from spanscore.cli._between import between
 from spanscore.cli._redactor import redactor_named
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.suppress import suppressed_context
@@ -30,7 +30,7 @@ from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import WireUnits
-from spanscore.sources.named import store_of, time_of
+from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore, Unread
 
 __all__ = ["CollectRun"]
@@ -61,8 +61,7 @@ class CollectRun:
         """
         conditions = [condition_of(text) for text in self.when]
         options, units = self._settings()
-        now_s = time.time()
-        since_s, until_s = (None if not text else time_of(text, now_s) for text in (self.since, self.until))
+        since_s, until_s = between(self.since, self.until)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         counts, unread = CaseCounts(), list[Unread]()
         read = _reader(options, redactor_named(self.redactor))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any, Final
 
 import typer
 
+from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._replay_told import planned, shown, summary
+from spanscore.cli._replay_told import planned, shown, so_far, summary
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._traffic import requests_per_day_in
 from spanscore.errors import ConfigurationError, writing
@@ -26,7 +26,7 @@ from spanscore.replay.run import Replay, ReplayBounds
 from spanscore.replay.scorer import ReplayScorer, replay_scorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.report import write
-from spanscore.sources.named import store_of, time_of
+from spanscore.sources.named import store_of
 from spanscore.sources.stored import TraceStore
 
 __all__ = ["ReplayRun"]
@@ -64,7 +64,7 @@ class ReplayRun:
         """
         report = valid(self.config)
         tally = ReplayTally(key for rule in report.options.rules for key in rule.metadata or ())
-        since_s, until_s = self._times()
+        since_s, until_s = between(self.since, self.until)
         bounds = self._bounds(since_s, until_s)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         file = self._file()
@@ -75,7 +75,7 @@ class ReplayRun:
         for note in (*made.notes, *self._beforehand()):
             notes.print(note, soft_wrap=True)
         reader = UnitReader(made.options, made.units, known)
-        with shown(tally, notes) as told:
+        with shown(tally, notes, so_far) as told:
             replay = Replay(store, reader, made.scorer.stored_units(), bounds, tally=tally, journal=journal, told=told)
             interrupted, arrived = self._done(replay, made, journal)
         self._tell(report, tally, made, store, reader, interrupted=interrupted)
@@ -88,15 +88,6 @@ class ReplayRun:
             )
         return interrupted
 
-    def _times(self) -> tuple[float | None, float | None]:
-        now_s = time.time()
-        since_s, until_s = (None if not text else time_of(text, now_s) for text in (self.since, self.until))
-        if since_s is not None and until_s is not None and until_s <= since_s:
-            raise ConfigurationError(
-                f"--until {self.until} is not after --since {self.since}: no unit began between them"
-            )
-        return since_s, until_s
-
     def _bounds(self, since_s: float | None, until_s: float | None) -> ReplayBounds:
         try:
             per_second = requests_per_day_in(self.rate) / _A_DAY_S if self.rate else inf
@@ -104,13 +95,8 @@ class ReplayRun:
             raise ConfigurationError(f"--rate: {error}") from None
         if self.rate and "/" not in self.rate:  # a rate of traffic is then one of a day
             raise ConfigurationError(f"--rate: {self.rate!r} does not say in which time; write {self.rate}/s, or /min")
-        return ReplayBounds(
-            since_ns=(since_s or 0) * 1e9,
-            until_ns=inf if until_s is None else until_s * 1e9,
-            per_second=per_second,
-            limit=self.limit,
-            again=self.again,
-        )
+        bounds = ReplayBounds.of(since_s, until_s, limit=self.limit)
+        return replace(bounds, per_second=per_second, again=self.again)
 
     def _file(self) -> Path | None:
         """Return where what is scored is kept, and was; None = nowhere.
@@ -165,7 +151,7 @@ class ReplayRun:
         *,
         interrupted: bool,
     ) -> None:
-        costs = planned(report, tally)
+        costs = planned(report, tally.taken)
         if self.as_json:
             told: dict[str, Any] = {**tally.as_json(), "interrupted": interrupted, "lost": list(store.lost)}
             told |= {"dry_run": self.dry_run, "cost": [cost.as_json() for cost in costs]} if self.dry_run else {}

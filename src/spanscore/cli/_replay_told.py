@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -12,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import costs_of, usd_told
 from spanscore.cli._sizes import Sizes
+from spanscore.line.preview import UnitCost
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
 from spanscore.replay.reading import UnitReader
@@ -19,7 +21,7 @@ from spanscore.replay.scorer import ReplayScorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.stored import TraceStore
 
-__all__ = ["PlannedCost", "planned", "shown", "summary"]
+__all__ = ["PlannedCost", "found", "of_store", "planned", "shown", "so_far", "summary", "unit_costs"]
 
 _NOT_TOLD: Final = ("scored", "not_sampled")
 
@@ -45,31 +47,29 @@ class PlannedCost:
         return asdict(self)
 
 
-def planned(report: ConfigReport, tally: ReplayTally) -> Sequence[PlannedCost]:
-    """Return what it would cost to score what was found, as ``spanscore check`` tells it of one score."""
+def unit_costs(report: ConfigReport, sizes: Sizes) -> Mapping[str, UnitCost]:
+    """Return metric → what one score costs, as ``spanscore check`` tells it; those of which nobody knows are left out."""
     names = [metric.name for metric in report.metrics]
-    known = {cost.metric: cost for cost in costs_of(report.of_metrics, names, Sizes())}
-    found = list[PlannedCost]()
-    for name in names:
-        units, cost = tally.taken[name], known.get(name)
-        if cost is None:
-            found.append(PlannedCost(name, units, None, None, None))
-            continue
-        tokens = units * (cost.input_tokens + cost.output_tokens)
-        usd = None if cost.usd is None else units * cost.usd
-        found.append(PlannedCost(name, units, units * cost.calls, tokens, usd))
-    return found
+    costs = costs_of(report.of_metrics, names, sizes)
+    return {one.metric: UnitCost(one.calls, one.input_tokens + one.output_tokens, one.usd) for one in costs}
+
+
+def planned(report: ConfigReport, taken: Counter[str]) -> Sequence[PlannedCost]:
+    """Return what it would cost to score so many units by each metric."""
+    known = unit_costs(report, Sizes())
+    names = (metric.name for metric in report.metrics)
+    return [PlannedCost(name, taken[name], *known.get(name, UnitCost()).times(taken[name])) for name in names]
 
 
 @contextmanager
-def shown(tally: ReplayTally, console: Terminal) -> Iterator[Callable[[], None]]:
+def shown(tally: ReplayTally, console: Terminal, tell: Callable[[ReplayTally], str]) -> Iterator[Callable[[], None]]:
     """Show how far it is, until the block ends; yield what is to be called when it may have changed."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, refresh_per_second=4) as bar:
         task = bar.add_task("reading …", total=None)
 
         def told() -> None:
-            bar.update(task, description=_so_far(tally))
+            bar.update(task, description=tell(tally))
 
         yield told
         told()
@@ -79,7 +79,7 @@ def summary(
     tally: ReplayTally, made: ReplayScorer, store: TraceStore, reader: UnitReader, costs: Sequence[PlannedCost] | None
 ) -> Iterator[Any]:
     """Yield what came of it; ``costs``: of a dry run, None of any other."""
-    yield _found(tally)
+    yield found(tally)
     yield _scores(tally, made) if costs is None else _dry(tally, costs)
     if tally.told or tally.anew:
         yield (
@@ -89,17 +89,17 @@ def summary(
     if costs is None and tally.calls:
         money = "" if tally.usd is None else f", {usd_told(tally.usd)}"
         yield f"{tally.calls:,} judge calls: {tally.tokens:,} tokens{money}"
+    yield from of_store(tally, store, reader)
+
+
+def of_store(tally: ReplayTally, store: TraceStore, reader: UnitReader) -> Iterator[str]:
+    """Yield what must be known of a store, of the spans that were read of it, and of what could not be."""
     yield from (f"lost in the store: {lost}" for lost in store.lost)
     for key, units in tally.lacking.items():
         yield (
             f"{units:,} units have no metadata {key}, at which a sampling rule looks: for them it does not hold "
             "(capture.metadata exports it)"
         )
-    yield from _of_spans(tally, reader)
-
-
-def _of_spans(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
-    """Yield what must be known of the spans that were read, and of what could not be."""
     yield from reader.translator.notes()
     if reader.orphans:
         yield f"{reader.orphans:,} spans belong to units whose root is not there"
@@ -109,7 +109,8 @@ def _of_spans(tally: ReplayTally, reader: UnitReader) -> Iterator[str]:
         yield f"not read: {tally.unread_total - len(tally.unread):,} more"
 
 
-def _so_far(tally: ReplayTally) -> str:
+def so_far(tally: ReplayTally) -> str:
+    """Return how far a replay is."""
     parts = [f"{tally.traces:,} traces", f"{tally.units:,} units", f"{tally.scored:,} scores"]
     if skipped := tally.skipped.total():
         parts.append(f"{skipped:,} there already")
@@ -118,7 +119,8 @@ def _so_far(tally: ReplayTally) -> str:
     return " · ".join(parts)
 
 
-def _found(tally: ReplayTally) -> str:
+def found(tally: ReplayTally) -> str:
+    """Return what was read."""
     dialects = ", ".join(f"{name} {units:,}" for name, units in tally.dialects.most_common())
     outside = f"; {tally.outside:,} more outside the time" if tally.outside else ""
     return f"{tally.traces:,} traces with {tally.units:,} units{f' ({dialects})' if dialects else ''}{outside}"

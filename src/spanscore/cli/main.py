@@ -25,6 +25,7 @@ _ORDER = (
     "check",
     "serve",
     "worker",
+    "preview",
     "replay",
     "metrics",
     "score",

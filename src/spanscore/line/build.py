@@ -23,6 +23,7 @@ from spanscore.line.feedback import feedback_of
 from spanscore.line.gauges import gauges_of
 from spanscore.line.label_desk import label_desk_of
 from spanscore.line.options import Options
+from spanscore.line.recent_preview import listed_metadata
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -58,6 +59,7 @@ from spanscore.units.known import KnownUnits
 from spanscore.units.lanes import Lanes
 from spanscore.units.ledger import Ledger
 from spanscore.units.parking import Parking
+from spanscore.units.recent import RecentUnits
 from spanscore.units.revisions import Revisions
 from spanscore.units.session_line import SessionLine
 from spanscore.units.sessions import SessionTable
@@ -171,7 +173,7 @@ class Line:
         )
         self.handover = handover_of(options, pipeline, self.queue, self.providers, self.ledger, self._post)
         self.keeping = Keeping(self.queue)
-        self.known = KnownUnits()
+        self.known = KnownUnits(RecentUnits(listed_metadata(options)))
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
         self.sessions = self._sessions()

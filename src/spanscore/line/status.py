@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from shutil import get_terminal_size
 from typing import Any, TypeGuard
 
 from spanscore.judges.effects.account import AccountState
@@ -23,8 +22,6 @@ from spanscore.spool.rows import SpoolState
 
 __all__ = ["ShadowStatus", "Status"]
 
-WIDTH = 110
-"""Columns at most, and where no terminal says how many it has."""
 _LEFT: Mapping[str, str] = {
     "done": "left with their scores",
     "deadline": "left before their scores: the wait was over (hold)",
@@ -156,14 +153,9 @@ class Status:
     since_s: float = 0.0
 
     def __str__(self) -> str:
-        from spanscore.line.terminal import Terminal
+        from spanscore.line.terminal import as_plain
 
-        width = get_terminal_size((WIDTH, 24)).columns  # COLUMNS first, then the terminal
-        fitting = min(max(width, 20), WIDTH)
-        console = Terminal(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)
-        with console.capture() as capture:
-            console.print(self)
-        return capture.get()
+        return as_plain(self)
 
     def __rich__(self) -> Any:
         """Return the tables."""

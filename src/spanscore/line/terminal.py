@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from shutil import get_terminal_size
+from typing import Any, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -11,7 +12,11 @@ from rich.text import Text
 
 from spanscore.settings.printable import printable_lines
 
-__all__ = ["Terminal"]
+__all__ = ["Terminal", "as_plain"]
+
+_WIDTH: Final = 110
+"""Columns at most, and where no terminal says how many it has."""
+_NARROWEST: Final = 20
 
 
 class Terminal(Console):
@@ -28,3 +33,13 @@ class Terminal(Console):
         """Yield the segments of something to be shown; what was no plain text is escaped here."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
+
+
+def as_plain(shown: Any) -> str:
+    """Return what is shown as text without colours, as wide as the terminal: what ``print`` writes."""
+    width = get_terminal_size((_WIDTH, 24)).columns  # COLUMNS first, then the terminal
+    fitting = min(max(width, _NARROWEST), _WIDTH)
+    console = Terminal(width=fitting, color_system=None, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(shown)
+    return capture.get()

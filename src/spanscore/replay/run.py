@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, Self
 
+from spanscore.model.span import Unit
 from spanscore.receivers.stored import StoredUnits
 from spanscore.replay.journal import Journal
 from spanscore.replay.planning import UnitPlan, plan_of
@@ -15,7 +16,7 @@ from spanscore.replay.reading import StoredUnit, UnitReader
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.stored import TraceStore, Unread
 
-__all__ = ["Replay", "ReplayBounds"]
+__all__ = ["Replay", "ReplayBounds", "units_between"]
 
 _MOST_UNDER_WAY: Final = 128
 """Units at once: enough for 32 workers and what waits for them, far from what the queue refuses."""
@@ -39,6 +40,37 @@ class ReplayBounds:
     per_second: float = inf
     limit: int | None = None
     again: bool = False
+
+    @classmethod
+    def of(cls, since_s: float | None, until_s: float | None, *, limit: int | None = None) -> Self:
+        """Return those of units that began between two times, seconds since the epoch; None = no bound."""
+        return cls(since_ns=(since_s or 0) * 1e9, until_ns=inf if until_s is None else until_s * 1e9, limit=limit)
+
+    def hold(self, unit: Unit) -> bool:
+        """Whether a unit began between both times."""
+        return self.since_ns <= (unit.root or unit.spans[0]).start_ns < self.until_ns
+
+
+def units_between(
+    store: TraceStore, reader: UnitReader, bounds: ReplayBounds, tally: ReplayTally, told: Callable[[], None]
+) -> Iterator[StoredUnit]:
+    """Read a store once, and yield its units that began in time; all else is counted.
+
+    Args:
+        tally: takes in what was read, but for the units that are yielded.
+        told: called after each trace.
+    """
+    for trace in store.traces():
+        if isinstance(trace, Unread):
+            tally.could_not_read(trace)
+            continue
+        tally.traces += 1
+        for stored in reader.units(trace):
+            if bounds.hold(stored.unit):
+                yield stored
+            else:
+                tally.outside += 1
+        told()
 
 
 class Replay:
@@ -98,27 +130,13 @@ class Replay:
             self._sleep(_LOOK_S)
 
     def _read(self, take: Callable[[StoredUnit, UnitPlan], None]) -> None:
-        for trace in self._store.traces():
-            if isinstance(trace, Unread):
-                self.tally.could_not_read(trace)
-                continue
-            self.tally.traces += 1
-            for stored in self._reader.units(trace):
-                if not self._is_within(stored):
-                    self.tally.outside += 1
-                    continue
-                plan = plan_of(stored, self._door.metrics, self._door.decisions, again=self._bounds.again)
-                if plan.taken and self._chosen == self._bounds.limit:
-                    return
-                self._chosen += bool(plan.taken)
-                self.tally.read(stored, plan)
-                take(stored, plan)
-            self._told()
-
-    def _is_within(self, stored: StoredUnit) -> bool:
-        root = stored.unit.root
-        began_ns = (root or stored.unit.spans[0]).start_ns
-        return self._bounds.since_ns <= began_ns < self._bounds.until_ns
+        for stored in units_between(self._store, self._reader, self._bounds, self.tally, self._told):
+            plan = plan_of(stored, self._door.metrics, self._door.decisions, again=self._bounds.again)
+            if plan.taken and self._chosen == self._bounds.limit:
+                return
+            self._chosen += bool(plan.taken)
+            self.tally.read(stored, plan)
+            take(stored, plan)
 
     def _hand_over(self, stored: StoredUnit, plan: UnitPlan) -> None:
         self.wait(_MOST_UNDER_WAY)

@@ -34,7 +34,7 @@ class _Closed:
         decisions: by metric; empty where none was needed: ``facts`` tell them.
         outcomes: metric → how it ended, of those that have.
         reasons: metric → why it has no score, of those that say so.
-        facts: by which it is told, where no rule matched and no rate was reached; without metadata, which may be large.
+        facts: by which it is told, where no rule matched and no rate was reached; of its metadata, which may be large, few.
     """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -94,6 +94,7 @@ class Decisions:
             eligible: metrics for which alone it is; None = all.
         """
         self._noticed(facts)
+        self._known.recent.followed(facts)
         names = self._first if eligible is None else tuple(eligible)
         return self._decided(facts._replace(scores={}), names, self._sampler.decide)
 
@@ -127,7 +128,8 @@ class Decisions:
         decisions: dict[str, Decision] = {}
         if self._sampler.matches(facts):
             decisions = {name: self._sampler.decide(facts, name) for name in self._metrics}
-        closed = _Closed(decisions, self._unsampled, facts=None if decisions else facts._replace(metadata={}))
+        kept = self._known.recent.skipped(facts)
+        closed = _Closed(decisions, self._unsampled, facts=None if decisions else kept)
         with self._lock:
             self._remember(key, closed)
         self._ledger.settle_all(key, Outcome.NOT_SAMPLED)
@@ -138,6 +140,7 @@ class Decisions:
         self._ledger.record_rejected(Outcome.NOT_SAMPLED)
         self._noticed(facts)
         self._known.closed(facts)
+        self._known.recent.excluded(facts)
         self._excluded.append(facts)
 
     def _decided(

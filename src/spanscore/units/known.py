@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from spanscore import semconv
 from spanscore.model.foreign import plain_text
 from spanscore.model.span import Facts, UnitKey
+from spanscore.units.recent import RecentUnits
 
 __all__ = ["KnownUnits", "feedback_key_of"]
 
@@ -27,10 +28,12 @@ class KnownUnits:
     """The last units that have closed. Any thread: each step is one of a dict's, and no lock is held.
 
     Args:
+        recent: the last of them, with what is known of each.
         kept: units that are remembered.
     """
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, recent: RecentUnits | None = None, kept: int = _KEPT) -> None:
+        self.recent = recent or RecentUnits()
         self._kept = kept
         self.reset()
 
@@ -38,6 +41,7 @@ class KnownUnits:
         """Forget every unit: in a forked child."""
         self._units: OrderedDict[UnitKey, None] = OrderedDict()
         self._keys: OrderedDict[str, UnitKey] = OrderedDict()
+        self.recent.reset()
 
     def closed(self, facts: Facts) -> None:
         """Remember a unit, and its key where its metadata hold one. O(1)."""

@@ -1,0 +1,61 @@
+"""``spanscore preview CONFIG SOURCE``: which stored units a configuration would score, and at what cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spanscore.cli._interrupted import INTERRUPTED
+
+__all__ = ["preview"]
+
+
+def preview(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration to try.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Where the spans are, as of 'replay': a file or folder of OTLP-JSON lines, "
+            "'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
+        ),
+    ],
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="Units that began since: 7d, 12h, or 2026-07-01T12:00Z. Of a store 7d if not given."
+        ),
+    ] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help="Units that began before; likewise.")] = "",
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Stop when so many units would be scored.")
+    ] = None,
+    context_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Tokens of the contexts of a request together; about 150 if not given."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it all as JSON.")] = False,
+) -> None:
+    """Tell which units each rate and rule would take, how many, what that would cost, and ten of them by name.
+
+    [bold]spanscore preview spanscore.yaml spans.jsonl[/bold]
+
+    No judge is asked, and nothing is shown of what was asked or answered. The dice are those of the live scorer; what was
+    decided then has no say, so that a changed configuration can be tried on last week's spans.
+    """
+    typer.echo("Preview: loading what it takes …", err=True)  # that is seconds
+    from spanscore.cli._preview_run import PreviewRun
+
+    interrupted = PreviewRun(
+        config=config,
+        source=source,
+        since=since,
+        until=until,
+        limit=limit,
+        context_tokens=context_tokens,
+        as_json=as_json,
+    ).run()
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)

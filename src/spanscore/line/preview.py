@@ -1,0 +1,261 @@
+"""Preview: what rules and rates would take, and what that would cost, as a value and as small tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from spanscore.line.tables import Fitting
+from spanscore.model.job import BASE
+from spanscore.sampling.preview import PreviewTally, TakenUnit, TakerCount
+from spanscore.sampling.rules import Rule
+
+__all__ = ["NOTHING", "Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of"]
+
+
+class UnitCost(NamedTuple):
+    """What a metric costs for one unit, or for several; None of what nobody knows."""
+
+    calls: float | None = None
+    tokens: float | None = None
+    usd: float | None = None
+
+    def times(self, units: int) -> UnitCost:
+        """Return what it costs for so many; of nothing, nothing."""
+        if not units:
+            return NOTHING
+        return UnitCost(*(None if one is None else units * one for one in self))
+
+
+NOTHING: Final = UnitCost(0, 0, 0.0)
+"""What a metric costs that asks no judge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakerPreview:
+    """What a rule takes, or a metric.
+
+    Attributes:
+        name: of the rule, ``base`` for the metrics' own rates; or of the metric.
+        rate: of the rule, or the metric's own, [0, 1]; None where metrics differ.
+        matched: units for which it is.
+        taken: of them, those that it takes, with the dice that they have. By a rule: that no larger rate is for.
+        expected: of them, how many that are on average.
+        unknown: units of which it is not known whether the rule is for them; they are not among the others.
+        calls: questions to judges about those that are taken; None where nobody knows.
+        tokens: read and written; likewise.
+        usd: None also where a model has no price.
+    """
+
+    name: str
+    rate: float | None
+    matched: int
+    taken: int
+    expected: float
+    unknown: int
+    calls: float | None
+    tokens: float | None
+    usd: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPreview:
+    """One unit that is taken; nothing of what it was given or gave.
+
+    Attributes:
+        trace_id: 32 hex digits; ``span_id``: 16.
+        name: of the workflow, agent or model that was run; empty where it is not known.
+        began: ISO 8601, UTC; None likewise.
+        taken: metric → ``{"rule": name, "probability": of all traffic}``.
+    """
+
+    trace_id: str
+    span_id: str
+    name: str
+    began: str | None
+    taken: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def why(self) -> str:
+        """Which rule takes it with which probability, and for which metrics where that differs."""
+        told = dict[str, list[str]]()
+        for metric, one in self.taken.items():
+            told.setdefault(f"{one['rule']} {one['probability']:.2g}", []).append(metric)
+        return next(iter(told)) if len(told) == 1 else "\n".join(f"{by}: {', '.join(of)}" for by, of in told.items())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What rules and rates would take of units that have ended; ``print`` it for its tables. No judge was asked.
+
+    Attributes:
+        units: that were looked at.
+        taken: of them, those that some metric takes.
+        rules: the metrics' own rates, and each rule.
+        metrics: each of them.
+        named: ten of the units that are taken, at most; each rule's are among them.
+        notes: what must be known of the numbers, a sentence each.
+    """
+
+    units: int
+    taken: int
+    rules: Sequence[TakerPreview]
+    metrics: Sequence[TakerPreview]
+    named: Sequence[UnitPreview] = ()
+    notes: Sequence[str] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        from spanscore.line.terminal import as_plain
+
+        return as_plain(self)
+
+    def __rich__(self) -> Any:
+        """Return the tables."""
+        from rich.console import Group
+
+        return Group(*self.shown())
+
+    def shown(self) -> Iterator[Any]:
+        """Yield the tables, and a line for each note."""
+        yield f"{self.taken:,} of {self.units:,} unit{'' if self.units == 1 else 's'} would be scored; no judge was asked"
+        yield _by_rule(self.rules)
+        yield _by_metric(self.metrics)
+        if self.named:
+            yield _by_name(self.named)
+        yield from self.notes
+
+
+def preview_of(
+    tally: PreviewTally,
+    *,
+    rates: Mapping[str, float],
+    rules: Sequence[Rule],
+    costs: Mapping[str, UnitCost],
+    notes: Iterable[str] = (),
+) -> Preview:
+    """Return what was counted with what it costs.
+
+    Args:
+        tally: of these rates and rules.
+        costs: metric → what one unit costs; one that is missing is not known.
+        notes: beside what is to be said of the counts.
+    """
+    own = {*rates.values()}
+    rate_of = {**{rule.name: rule.rate for rule in rules}, BASE: own.pop() if len(own) == 1 else None}
+    scores = {name: {metric: tally.scores[name, metric] for metric in rates} for name in tally.rules}
+    return Preview(
+        units=tally.units,
+        taken=tally.taken,
+        rules=tuple(_taker(name, rate_of[name], of, _sum(scores[name], costs)) for name, of in tally.rules.items()),
+        metrics=tuple(
+            _taker(name, rates[name], of, _sum({name: of.taken}, costs)) for name, of in tally.metrics.items()
+        ),
+        named=tuple(map(_named, tally.named())),
+        notes=(*_unknown(tally, rules), *notes),
+    )
+
+
+def _taker(name: str, rate: float | None, of: TakerCount, cost: UnitCost) -> TakerPreview:
+    return TakerPreview(
+        name=name,
+        rate=rate,
+        matched=of.matched,
+        taken=of.taken,
+        expected=round(of.expected, 3),
+        unknown=of.unknown,
+        **cost._asdict(),
+    )
+
+
+def _sum(scores: Mapping[str, int], costs: Mapping[str, UnitCost]) -> UnitCost:
+    """Return what so many scores of each metric cost together; one of which a part is not known is not known."""
+    each = [costs.get(metric, UnitCost()).times(units) for metric, units in scores.items()]
+    columns = [(cost.calls, cost.tokens, cost.usd) for cost in each]
+    return UnitCost(*(None if None in column else sum(filter(None, column)) for column in zip(*columns, strict=True)))
+
+
+def _named(unit: TakenUnit) -> UnitPreview:
+    began = None if unit.began_ns is None else datetime.fromtimestamp(unit.began_ns / 1e9, UTC)
+    return UnitPreview(
+        trace_id=f"{unit.key.trace_id:032x}",
+        span_id=f"{unit.key.span_id:016x}",
+        name=unit.name,
+        began=None if began is None else began.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        taken={metric: {"rule": rule, "probability": share} for metric, (rule, share) in unit.taken.items()},
+    )
+
+
+def _unknown(tally: PreviewTally, rules: Sequence[Rule]) -> Iterator[str]:
+    for name, count in tally.rules.items():
+        if count.unknown:
+            why = dict.fromkeys(_because(tally, rule) for rule in rules if rule.name == name)
+            yield (
+                f"{name}: of {count.unknown:,} units it is not known whether the rule is for them, and they are counted as if "
+                f"it were not: {'; '.join(why)}"
+            )
+
+
+def _because(tally: PreviewTally, rule: Rule) -> str:
+    if lacking := tally.unlisted(rule):
+        return f"metadata {', '.join(lacking)} is not kept; capture_metadata=[{', '.join(map(repr, lacking))}] keeps it"
+    if rule.score is not None:
+        return f"it looks at the score of {rule.score['metric']}, which is not known of them"
+    return "sampling left them out when they began, and all that is known of them is their root, or its ids"
+
+
+def _by_rule(rules: Sequence[TakerPreview]) -> Fitting:
+    headers = ("rule", "rate", "matched", *_AMOUNTS)
+    rows = [
+        (
+            one.name,
+            _rate(one),
+            f"{one.matched:,}" + (f"\n{one.unknown:,} not known" if one.unknown else ""),
+            *_amounts(one),
+        )
+        for one in rules
+    ]
+    return Fitting(headers, rows, title="by rule; base is a metric's own rate")
+
+
+def _by_metric(metrics: Sequence[TakerPreview]) -> Fitting:
+    rows = [(one.name, _rate(one), *_amounts(one)) for one in metrics]
+    return Fitting(("metric", "rate", *_AMOUNTS), rows, title="by metric")
+
+
+def _by_name(units: Sequence[UnitPreview]) -> Fitting:
+    rows = [(one.trace_id, one.name or "–", _when(one.began), one.why) for one in units]
+    return Fitting(("trace id", "run", "began (UTC)", "by"), rows, title="some of them")
+
+
+_AMOUNTS: Final = ("taken", "expected", "judge calls", "tokens", "USD")
+
+
+def _amounts(one: TakerPreview) -> tuple[str, ...]:
+    usd = "?" if one.usd is None else f"{one.usd:,.2f}" if one.usd >= 1 or not one.usd else f"{one.usd:.2g}"
+    return f"{one.taken:,}", f"{one.expected:,.1f}", *map(_number, (one.calls, one.tokens)), usd
+
+
+def _rate(one: TakerPreview) -> str:
+    return "–" if one.rate is None else f"{one.rate:g}"
+
+
+def _number(number: float | None) -> str:
+    return "?" if number is None else f"{number:,.0f}"
+
+
+def _when(began: str | None) -> str:
+    return "–" if began is None else began.replace("T", " ").removesuffix("Z")

@@ -1,0 +1,95 @@
+"""RecentUnits: the last units that have closed, as a sampling rule sees them: what ``scorer.preview()`` looks at."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from time import time_ns
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from spanscore.model.foreign import is_a
+from spanscore.model.span import Facts
+
+__all__ = ["RecentUnit", "RecentUnits"]
+
+_KEPT: Final = 1_000
+"""Units: 0.3 kB each, 0.5 kB with listed metadata and a model (measured)."""
+_LONGEST: Final = 200
+"""Characters of a text among their metadata."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_METADATA: Final = Facts._fields.index("metadata")
+
+
+class RecentUnit(NamedTuple):
+    """A closed unit.
+
+    Attributes:
+        facts: of its metadata those that are listed; None where one of these is too large to be kept. A unit that nobody
+            followed is None also in what its children would tell.
+        closed_ns: since the epoch; None of one of which nothing is known but its ids.
+    """
+
+    facts: Facts
+    closed_ns: int | None
+
+
+class RecentUnits:
+    """Keeps what is there already, and nothing of content. Any thread: each step is one of a deque's.
+
+    Args:
+        metadata: keys of which the values are kept, texts, numbers and booleans; all else may be large, or anybody's object.
+        kept: units.
+        clock: nanoseconds since the epoch.
+    """
+
+    def __init__(
+        self, metadata: Collection[str] = (), *, kept: int = _KEPT, clock: Callable[[], int] = time_ns
+    ) -> None:
+        self.metadata = tuple(metadata)
+        self._kept = kept
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every unit: in a forked child."""
+        self._units: deque[tuple[Facts, int | None, bool]] = deque(maxlen=self._kept)
+
+    def followed(self, facts: Facts) -> None:
+        """Remember a unit of which all is known."""
+        self._units.append((self._listed(facts), self._clock(), True))
+
+    def skipped(self, facts: Facts) -> Facts:
+        """Remember a unit that was not followed, as it could not be taken; return what is kept of it."""
+        kept = self._listed(facts)
+        self._units.append((kept, self._clock(), False))
+        return kept if kept.metadata is not None else kept._replace(metadata=_NOTHING)
+
+    def excluded(self, facts: Facts) -> None:
+        """Remember a unit of which no more is known than when it began."""
+        self._units.append((facts, None, True))
+
+    def units(self) -> list[RecentUnit]:
+        """Return them, the oldest first."""
+        return [
+            RecentUnit(facts if followed else facts._replace(tool_calls=None, models=None, scores=None), closed_ns)
+            for facts, closed_ns, followed in self._units.copy()
+        ]
+
+    def _listed(self, facts: Facts) -> Facts:
+        """Return facts with the metadata that are kept; ``_replace`` takes three times as long."""
+        return Facts._make((*facts[:_METADATA], self._kept_of(facts.metadata), *facts[_METADATA + 1 :]))
+
+    def _kept_of(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        if metadata is None:
+            return None
+        if not self.metadata:
+            return _NOTHING
+        listed = {key: metadata[key] for key in self.metadata if key in metadata}
+        return listed if all(map(_is_small, listed.values())) else None
+
+
+def _is_small(value: Any) -> bool:
+    if is_a(value, str):
+        return str.__len__(value) <= _LONGEST
+    return value is None or is_a(value, int, float)
