@@ -11,6 +11,7 @@ from spanscore.line.tables import Fitting
 from spanscore.model.job import BASE
 from spanscore.sampling.preview import PreviewTally, TakenUnit, TakerCount
 from spanscore.sampling.rules import Rule
+from spanscore.settings.printable import printable, printable_lines
 
 __all__ = ["NOTHING", "Preview", "TakerPreview", "UnitCost", "UnitPreview", "preview_of"]
 
@@ -221,7 +222,7 @@ def _by_rule(rules: Sequence[TakerPreview]) -> Fitting:
     headers = ("rule", "rate", "matched", *_AMOUNTS)
     rows = [
         (
-            one.name,
+            printable(one.name),
             _rate(one),
             f"{one.matched:,}" + (f"\n{one.unknown:,} not known" if one.unknown else ""),
             *_amounts(one),
@@ -237,7 +238,7 @@ def _by_metric(metrics: Sequence[TakerPreview]) -> Fitting:
 
 
 def _by_name(units: Sequence[UnitPreview]) -> Fitting:
-    rows = [(one.trace_id, one.name or "–", _when(one.began), one.why) for one in units]
+    rows = [(one.trace_id, printable(one.name) or "–", _when(one.began), printable_lines(one.why)) for one in units]
     return Fitting(("trace id", "run", "began (UTC)", "by"), rows, title="some of them")
 
 
