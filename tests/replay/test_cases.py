@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
+from spanscore.cases.case import CollectedCase, FoundScore
 from spanscore.errors import ConfigurationError
 from spanscore.model.sample import SingleTurnSample
 from spanscore.model.span import UnitKey
-from spanscore.replay.cases import CollectedCase, drawn, folded
-from spanscore.replay.conditions import condition_of
-from spanscore.replay.evaluated import FoundScore
+from spanscore.replay.cases import drawn, folded
+from spanscore.settings.conditions import condition_of
 
 
 def scores(value=None, label=None):

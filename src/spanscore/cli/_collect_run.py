@@ -11,6 +11,7 @@ from typing import Any, Final
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from spanscore.cases.case import CollectedCase
 from spanscore.cli._between import between
 from spanscore.cli._redactor import redactor_named
 from spanscore.errors import ConfigurationError, writing
@@ -21,13 +22,13 @@ from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
 from spanscore.model.job import Job, SampledUnit
 from spanscore.protocols import Redactor
-from spanscore.replay.cases import CaseCounts, CollectedCase, drawn, folded, found
-from spanscore.replay.conditions import CaseCondition, condition_of
+from spanscore.replay.cases import CaseCounts, drawn, folded, found
 from spanscore.replay.reading import StoredUnit, UnitReader
 from spanscore.runtime.timebox import Timebox
 from spanscore.runtime.whole_file import whole_file
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
+from spanscore.settings.conditions import CaseCondition, condition_of
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import WireUnits
 from spanscore.sources.named import store_of
@@ -86,7 +87,7 @@ class CollectRun:
     def _write(self, cases: Sequence[CollectedCase]) -> None:
         """Write them whole or not at all, for their owner alone."""
         with writing(self.out), whole_file(self.out, mode=0o600, errors="replace") as file:
-            file.writelines(f"{json.dumps(case.record(), ensure_ascii=False, default=str)}\n" for case in cases)
+            file.writelines(case.line() for case in cases)
 
     def _tell(self, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread]) -> None:
         if self.as_json:

@@ -1,4 +1,4 @@
-"""Stored units → cases of a data set: samples in ragas's field names, with their scores and how probable these were."""
+"""Stored units → cases: those of which a condition holds, each question once, or a draw of them."""
 
 from __future__ import annotations
 
@@ -8,60 +8,20 @@ from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
 from math import log
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from spanscore import semconv
+from spanscore.cases.case import CollectedCase, FoundScore, case_sample
 from spanscore.codec.text import plain_number
 from spanscore.metrics.catalog.registry import built_ins
 from spanscore.model.job import Job
-from spanscore.model.sample import MultiTurnSample, Sample, Samples
-from spanscore.model.span import UnitKey
-from spanscore.replay.conditions import CaseCondition
-from spanscore.replay.evaluated import FoundScore
+from spanscore.model.sample import Samples
 from spanscore.replay.reading import StoredUnit
+from spanscore.settings.conditions import CaseCondition
 
-__all__ = ["CaseCounts", "CollectedCase", "drawn", "folded", "found"]
+__all__ = ["CaseCounts", "drawn", "folded", "found"]
 
-_PRECISION: Final = 6
 _NO_SCORE: Final = frozenset({semconv.SCORE_ID, semconv.SCORE_REVISION})
-
-
-@dataclass(slots=True)
-class CollectedCase:
-    """One case.
-
-    Attributes:
-        sample: redacted.
-        scores: metric → its latest score.
-        probability: with which the unit was chosen to be scored, by the likeliest of its metrics, (0, 1]; None = nobody says.
-        times: units with the same question, this one among them.
-    """
-
-    key: UnitKey
-    sample: Sample
-    scores: Mapping[str, FoundScore]
-    probability: float | None = None
-    times: int = 1
-
-    @property
-    def id(self) -> str:
-        """Of the unit: trace id and span id."""
-        return f"{self.key.trace_id:032x}-{self.key.span_id:016x}"
-
-    @property
-    def question(self) -> str:
-        """What the user asked, without the differences that writing makes: equal ones are one case."""
-        asked = self.sample.pretty() if isinstance(self.sample, MultiTurnSample) else self.sample.user_input or ""
-        return " ".join(asked.split()).casefold()
-
-    def record(self) -> dict[str, Any]:
-        """Return it as a line of a data set: ``spanscore score`` reads it, and so does ragas."""
-        trace_id, span_id = self.id.split("-")
-        scores = {name: score.as_json() for name, score in self.scores.items()}
-        beside = {"trace_id": trace_id, "span_id": span_id, "times": self.times, "scores": scores}
-        if self.probability is not None:
-            beside["probability"] = round(self.probability, _PRECISION)
-        return {"id": self.id, **self.sample.model_dump(exclude_none=True), **beside}
 
 
 @dataclass(slots=True)
@@ -119,21 +79,13 @@ def _case(
     counts: CaseCounts,
 ) -> Iterator[CollectedCase]:
     """Yield the case of a unit; nothing where no sample could be made, which is counted."""
-    sample = _sample(samples, metrics)
-    if samples.outcome is not None or sample is None:
+    requires = {name: built_ins()[name].requires for name in metrics if name in built_ins()}
+    sample = case_sample(samples, metrics, requires)
+    if sample is None:
         bare = not any(semconv.is_content(name) for span in unit.unit.spans for name in span.attributes)
         (counts.without_content if bare else counts.unusable)[samples.reason or "no sample"] += 1
         return
-    told = [score.probability for score in scores.values() if score.probability is not None]
-    yield CollectedCase(unit.unit.key, sample, scores, max(told, default=None))
-
-
-def _sample(samples: Samples, metrics: Collection[str]) -> Sample | None:
-    """Return what the metrics were scored on: the turn, but a conversation where all of them score those alone."""
-    kinds = [built_ins()[name].requires for name in metrics if name in built_ins()]
-    conversations_alone = bool(kinds) and all("single_turn" not in requires for requires in kinds)
-    wanted = (samples.multi, samples.single) if conversations_alone else (samples.single, samples.multi)
-    return next((sample for sample in wanted if sample is not None), None)
+    yield CollectedCase.of(unit.unit.key, sample, scores)
 
 
 def _on_root(unit: StoredUnit) -> Mapping[str, FoundScore]:

@@ -4,40 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from spanscore import semconv
+from spanscore.cases.case import FoundScore
 from spanscore.codec.text import as_text, plain_number
 from spanscore.model.score import Outcome, score_id
 from spanscore.model.span import Decided, SpanData, UnitKey
 from spanscore.protocols import Metric
 from spanscore.sampling.threshold import decode_threshold
 
-__all__ = ["EvaluatedUnit", "EvaluatedUnits", "FoundScore"]
+__all__ = ["EvaluatedUnit", "EvaluatedUnits"]
 
 _OF_NO_UNIT: Final = frozenset({semconv.STRATUM_SHADOW, semconv.STRATUM_CANARY, semconv.STRATUM_FEEDBACK})
 _FAILED: Final = frozenset(outcome.value for outcome in Outcome if outcome.failed)
 _ANNOTATOR: Final = semconv.OPENINFERENCE_EVALUATION + "annotator_kind"
-
-
-class FoundScore(NamedTuple):
-    """What a store says of one score.
-
-    Attributes:
-        value: on the metric's own scale; None where it has none. Likewise ``label``, ``pass`` or ``fail``.
-        series: metric version, judge model and votes.
-        probability: with which the unit was chosen, (0, 1]; None = nobody says.
-    """
-
-    value: float | None
-    label: str | None
-    series: str | None
-    probability: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what is known of it."""
-        known = {"value": self.value, "label": self.label, "series": self.series, "probability": self.probability}
-        return {name: told for name, told in known.items() if told is not None}
 
 
 @dataclass(slots=True)

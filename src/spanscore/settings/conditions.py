@@ -5,10 +5,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from spanscore.errors import ConfigurationError
-from spanscore.replay.evaluated import FoundScore
 
 __all__ = ["CaseCondition", "condition_of"]
 
@@ -25,6 +24,18 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 _LABELS: Final = ("pass", "fail")
 
 
+class ToldScore(Protocol):
+    """What a condition looks at, of a score that was just given or one that a store has."""
+
+    @property
+    def value(self) -> float | None:
+        """On the metric's own scale; None where it has none."""
+
+    @property
+    def label(self) -> str | None:
+        """``pass`` or ``fail``; None likewise."""
+
+
 class CaseCondition(NamedTuple):
     """What a metric's score of a unit has to be.
 
@@ -36,7 +47,7 @@ class CaseCondition(NamedTuple):
     sign: str
     bound: float | str
 
-    def holds(self, scores: Mapping[str, FoundScore]) -> bool:
+    def holds(self, scores: Mapping[str, ToldScore]) -> bool:
         """Whether it holds of a unit; what has no score holds nothing."""
         score = scores.get(self.metric)
         told = None if score is None else score.label if isinstance(self.bound, str) else score.value
