@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from spanscore.scorer import OnlineScorer as OnlineScorer
     from spanscore.settings.budget import Budget as Budget
     from spanscore.settings.canary import Canary as Canary
+    from spanscore.settings.collect import Collect as Collect
     from spanscore.settings.elsewhere import Elsewhere as Elsewhere
     from spanscore.settings.feedback import FeedbackSampling as FeedbackSampling
     from spanscore.settings.sessions import Sessions as Sessions
@@ -44,6 +45,7 @@ _PUBLIC = {
     "AIMessage": "spanscore.model.sample",
     "Budget": "spanscore.settings.budget",
     "Canary": "spanscore.settings.canary",
+    "Collect": "spanscore.settings.collect",
     "Elsewhere": "spanscore.settings.elsewhere",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",

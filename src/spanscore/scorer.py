@@ -30,6 +30,7 @@ from spanscore.runtime.plugins import Entry
 from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget
 from spanscore.settings.canary import Canary
+from spanscore.settings.collect import Collect
 from spanscore.settings.elsewhere import Elsewhere
 from spanscore.settings.feedback import FeedbackSampling
 from spanscore.settings.sessions import Sessions
@@ -110,6 +111,8 @@ class OnlineScorer(RunsTaken, UnitsById):
         elsewhere: a ``spanscore serve`` that scores what is taken here: its spans go there with their content, redacted, and
             end here as ``handed_over``; no judge is asked in this process. None = units are scored here.
         spool: a file in which units wait for their scores instead: they outlive the process, and others may score them.
+        collect: units whose scores fail become cases of a data set, with their content, redacted, in a file of this machine.
+            None = content is written to no file.
         hold: seconds for which a unit's spans wait for their scores after its end; None = 10 for a trace's root, else 4.
         timeout: seconds of work for one metric on one sample. It stands still while all its questions wait to be sent.
         hooks_timeout: seconds for one call of ``redactor``, ``keep``, a function of ``extract`` or one of ``dialects``. A unit
@@ -173,6 +176,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         queue: Queue | Entry = "memory",
         elsewhere: Elsewhere | None = None,
         spool: Spool | None = None,
+        collect: Collect | None = None,
         hold: float | None = None,
         timeout: float = 180.0,
         hooks_timeout: float = 1.0,
@@ -299,7 +303,9 @@ class OnlineScorer(RunsTaken, UnitsById):
         if out and self._line.handover is not None:
             out = self._line.handover.flush(max(0.0, until - monotonic()))
         if out and self._providers.is_own:
-            return self._providers.force_flush(max(0.0, until - monotonic()))
+            out = self._providers.force_flush(max(0.0, until - monotonic()))
+        if self._line.collector is not None:
+            self._line.collector.flush(max(0.0, until - monotonic()))
         return out
 
     def shutdown(self, timeout: float = EXIT_TIMEOUT_S) -> bool:

@@ -13,7 +13,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spanscore.cases.case import CollectedCase
 from spanscore.cli._between import between
-from spanscore.cli._redactor import redactor_named
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.boxed import dialects_of
@@ -28,6 +27,7 @@ from spanscore.runtime.timebox import Timebox
 from spanscore.runtime.whole_file import whole_file
 from spanscore.scoring.hooks import Hooks
 from spanscore.scoring.jobs import Pipeline
+from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.conditions import CaseCondition, condition_of
 from spanscore.settings.reading import read_settings
 from spanscore.settings.serving import WireUnits
@@ -65,7 +65,7 @@ class CollectRun:
         since_s, until_s = between(self.since, self.until)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         counts, unread = CaseCounts(), list[Unread]()
-        read = _reader(options, redactor_named(self.redactor))
+        read = _reader(options, redactor_in(self.redactor) or options.redactor)
         with _progress() as bar:
             task = bar.add_task("", total=None)
             stored = _units(store, UnitReader(options, units), counts, unread)

@@ -116,6 +116,7 @@ class ScoreRun:
             out=self.out,
             fresh=not self.resume,
             cache=self.cache,
+            redactor=configured.options.redactor if configured else None,
             **more,
         )
 

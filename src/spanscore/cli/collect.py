@@ -39,7 +39,9 @@ def collect(
     redactor: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Of a function of yours, text to text: 'my_pkg.privacy:redact'. It runs on all."
+            metavar="NAME",
+            help="Of a function of yours, text to text: 'my_pkg.privacy:redact'. It runs on all, in place of the "
+            "configuration's.",
         ),
     ] = "",
     since: Annotated[

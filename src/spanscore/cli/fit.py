@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spanscore.cli._config_report import ConfigReport, named_problems, valid
 from spanscore.cli._interrupted import INTERRUPTED
-from spanscore.cli._redactor import redactor_named
 from spanscore.cli._score_run import WhoIsAway
 from spanscore.codec.labelled import read_labelled
 from spanscore.errors import ConfigurationError
@@ -28,6 +27,7 @@ from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
 from spanscore.model.label import LabelledSample
 from spanscore.protocols import Judge
+from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.printable import printable, printable_lines
 
 __all__ = ["fit"]
@@ -62,7 +62,8 @@ def fit(
     redactor: Annotated[
         str,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="That of your scorer: run on each text before it is shown to a model."
+            metavar="MODULE:FUNCTION",
+            help="Run on each text before it is shown to a model; else that of the configuration.",
         ),
     ] = "",
     seed: Annotated[int, typer.Option(help="Of the split, and of what is tried.")] = 0,
@@ -78,14 +79,15 @@ def fit(
     """
     notes = Terminal(stderr=True, highlight=False, markup=False)
     notes.print(f"Fitting {printable(metric)}: loading what it takes …")  # that is seconds
-    taught = _metric(valid(config), metric)
+    configured = valid(config)
+    taught = _metric(configured, metric)
     labelled = read_labelled(labels, metric=label or taught.name, name=label)
     for warning in warnings_for(len(labelled)):
         notes.print(warning, soft_wrap=True)
     if not out.parent.is_dir():  # told before anything is paid for
         raise ConfigurationError(f"--out {out}: the folder {out.parent} does not exist")
     how: dict[str, Any] = {"demonstrations": demonstrations, "candidates": candidates, "seed": seed}
-    how |= {"rewriter": _rewriter(rewriter), "redactor": redactor_named(redactor)}
+    how |= {"rewriter": _rewriter(rewriter), "redactor": redactor_in(redactor) or configured.options.redactor}
     try:
         fitted = _fitted(taught, labelled, how, notes)
     except KeyboardInterrupt:

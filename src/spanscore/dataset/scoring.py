@@ -28,9 +28,10 @@ from spanscore.metrics.catalog.registry import by_name, create
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples
 from spanscore.model.span import Unit, UnitKey
-from spanscore.protocols import Metric
+from spanscore.protocols import Metric, Redactor
 from spanscore.runtime import loop
 from spanscore.scoring.evaluation import Evaluation
+from spanscore.scoring.hooks import Hooks
 
 __all__ = ["Progress", "Scoring", "evaluate", "evaluate_sync"]
 
@@ -107,6 +108,7 @@ class Scoring:
     Args:
         metrics: as of ``evaluate``; likewise the others.
         fresh: score anew what ``out`` holds already.
+        redactor: applied to every text before a judge sees it; where it fails, the sample's scores do (``redaction_error``).
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Scoring:
         out: str | Path | None = None,
         fresh: bool = False,
         cache: bool = True,
+        redactor: Redactor | None = None,
     ) -> None:
         if not 1 <= concurrency <= _MOST_AT_ONCE:
             raise ConfigurationError(f"concurrency is {concurrency}; it must be 1 to {_MOST_AT_ONCE:,}")
@@ -126,6 +129,7 @@ class Scoring:
             raise ConfigurationError(f"timeout is {timeout}; it must be a positive number of seconds")
         self._metrics = _made(metrics)
         self._evaluation = Evaluation(self._metrics, timeout_s=timeout)
+        self._hooks = Hooks(redactor)
         self._concurrency = concurrency
         self._progress = progress
         self._file = None if out is None else RowFile(out, fresh=fresh)
@@ -204,12 +208,18 @@ class Scoring:
         rows |= {name: replace(row, line=read.line, id=read.id) for name, row in earlier.items() if row is not None}
         self._taken_over += len(rows)
         wanted = [name for name in keys if name not in rows]
-        async with aclosing(self._evaluation.each(_job(sample, content, occurrence, wanted))) as scores:
+        samples = await self._redacted(sample) if wanted else Samples.of(sample)
+        async with aclosing(self._evaluation.each(_job(samples, content, occurrence, wanted))) as scores:
             async for score in scores:
                 row = Row.of(score, line=read.line, key=keys[score.metric], own_id=read.id)
                 if self._file is not None:
                     self._file.add([row])
                 rows[score.metric] = row
+
+    async def _redacted(self, sample: Sample) -> Samples:
+        if self._hooks.redactor is None:
+            return Samples.of(sample)
+        return await asyncio.to_thread(self._hooks.apply, Samples.of(sample))  # it may compute, and holds up no judge
 
 
 def _made(metrics: Sequence[Metric | str]) -> dict[str, Metric]:
@@ -247,7 +257,7 @@ def _records(samples: Source) -> Iterator[Read]:
             yield Read(place, Bad(place, str(error)))
 
 
-def _job(sample: Sample, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
+def _job(samples: Samples, content: str, occurrence: int, metrics: Sequence[str]) -> Job:
     """Return a job whose unit is named after the content, so that score ids are the same in every run."""
     key = UnitKey(int(content, 16), occurrence + 1)
-    return Job(Unit(key, ()), Samples.of(sample), dict.fromkeys(metrics, _ALWAYS))
+    return Job(Unit(key, ()), samples, dict.fromkeys(metrics, _ALWAYS))

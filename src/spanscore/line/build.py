@@ -17,6 +17,7 @@ from spanscore.line.boxed import dialects_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
 from spanscore.line.checked import checked_metrics, checked_rates
+from spanscore.line.collecting import collector_of
 from spanscore.line.delivery import LastOfUnit
 from spanscore.line.elsewhere import handover_of, left_to_the_other, refusal_of
 from spanscore.line.feedback import feedback_of
@@ -154,6 +155,7 @@ class Line:
             prepare=as_judges_see(self.hooks, self.box),
             telemetry=self.telemetry,
         )
+        self.collector = collector_of(options.collect, self.metrics, self.telemetry)
         pipeline = Pipeline(dialects_of(options, self.box), self.hooks, self.box)
         own = self.queue is options.queue  # of a size that we do not know
         self.lanes = Lanes(
@@ -167,6 +169,7 @@ class Line:
             self.evaluation,
             post=self._post,
             made=lambda unit, samples: self.span_thread.leave(lambda: self.keeping.made(unit, samples)),
+            ended=None if self.collector is None else self.collector.scored,
             came=lambda job: self.span_thread.leave(lambda: self._taken_over(job)),
             shadows=self._shadows() if self.shadowing else None,
             workers=options.workers,
@@ -345,7 +348,9 @@ class Line:
         stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
         rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
-        more: list[Forkable] = [part for part in (self.canary, self.handover, self.delivery) if part is not None]
+        more: list[Forkable] = [
+            part for part in (self.canary, self.handover, self.delivery, self.collector) if part is not None
+        ]
         for part in [*stores, *money, *rest, *more]:
             part.reset()
 

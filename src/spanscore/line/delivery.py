@@ -40,7 +40,7 @@ class Delivery:
     ) -> None:
         self._queue = queue
         self._flush = flush
-        self._later = later or _on_loop
+        self._later = later or loop.later
         self.reset()
 
     def reset(self) -> None:
@@ -91,8 +91,3 @@ class LastOfUnit:
     def end(self, attributes: Mapping[str, Any] | None = None) -> None:
         """Say that all before it has been emitted."""
         self.delivery.emitted(self.unit)
-
-
-def _on_loop(seconds: float, work: Callable[[], Any]) -> None:
-    running = loop.running()
-    running.call_soon_threadsafe(lambda: running.call_later(seconds, work))

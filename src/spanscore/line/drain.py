@@ -39,6 +39,8 @@ def drain(line: Line, timeout_s: float, *, clock: Callable[[], float] = monotoni
     if released:  # else the thread is stuck in an exporter, and what it owns must be left alone
         thread.call(lambda: _give_up(line), max(left(), 0.2))
         thread.call(line.sinks.shutdown, max(left(), 0.2))
+    if line.collector is not None:
+        line.collector.finish(max(left(), 0.2))
     leave_spool(line.queue, line.delivery, max(left(), 0.2))
     thread.stop(max(left(), 0.2))
     for ledger in (line.ledger, line.shadow_ledger, line.sessions.ledger):

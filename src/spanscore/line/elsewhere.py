@@ -38,7 +38,7 @@ def left_to_the_other(options: Options) -> Options:
             "sampling.feedback cannot stand beside spool.score_here: false: what is said of a unit comes here, and nothing is "
             "judged here"
         )
-    return replace(options, shadows=(), budget=(), shadow_budget=None, canary=None)
+    return replace(options, shadows=(), budget=(), shadow_budget=None, canary=None, collect=None)
 
 
 def handover_of(

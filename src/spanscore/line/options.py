@@ -13,8 +13,10 @@ from spanscore.errors import ConfigurationError
 from spanscore.protocols import Dialect, Filter, Metric, Queue, Redactor, Sink, Translation
 from spanscore.runtime.plugins import Entry, entries
 from spanscore.sampling.rules import Rule
+from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
 from spanscore.settings.canary import Canary, CanarySettings, canary_in
+from spanscore.settings.collect import Collect, CollectSettings, collect_in
 from spanscore.settings.elsewhere import Elsewhere, ElsewhereSettings, elsewhere_in
 from spanscore.settings.feedback import FeedbackSampling, FeedbackSettings, feedback_in
 from spanscore.settings.judging import BudgetSettings
@@ -109,7 +111,7 @@ class Options:
     score_abandoned: Annotated[bool, Key("capture.score_abandoned")] = False
     score_failed: Annotated[bool, Key("capture.score_failed")] = False
     extract: Annotated[Extract | None, Key("capture.*", PlaceSettings, _extract)] = None
-    redactor: Redactor | None = None
+    redactor: Annotated[Redactor | None, Key("redactor", Named | None, redactor_in)] = None
     keep: Filter | None = None
     attach: Annotated[Sequence[str], Key("attach.*", AttachSettings, _places)] = PLACES
     sinks: Annotated[Sequence[Sink | Entry], Key("sinks", list[Named])] = ()
@@ -117,6 +119,7 @@ class Options:
     queue: Annotated[Queue | Entry, Key("queue", Named)] = "memory"
     elsewhere: Annotated[Elsewhere | None, Key("elsewhere", ElsewhereSettings | None, elsewhere_in)] = None
     spool: Annotated[Spool | None, Key("spool", SpoolSettings | None, spool_in)] = None
+    collect: Annotated[Collect | None, Key("collect", CollectSettings | None, collect_in)] = None
     hold: Annotated[Seconds | None, Key("attach.hold")] = None
     timeout: Annotated[Seconds, Key("limits.timeout")] = 180.0
     hooks_timeout: Annotated[PositiveSeconds, Key("limits.hooks")] = 1.0
@@ -137,6 +140,8 @@ class Options:
         for name, kind in _OBJECTS.items():
             if (given := getattr(self, name)) is not None and not isinstance(given, kind):
                 raise ConfigurationError(f"{name} is {given!r}; write {name}=spanscore.{kind.__name__}(…)")
+        if self.redactor is not None and not callable(self.redactor):
+            raise ConfigurationError(f"redactor is {self.redactor!r}; give the function: only a file names one")
         if isinstance(self.capture_metadata, str):
             raise ConfigurationError(
                 f"capture_metadata is {self.capture_metadata!r}; write [{self.capture_metadata!r}]"
@@ -173,7 +178,7 @@ def _own(value: Any, option: "Field[Any]") -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-_OBJECTS: Final = {"canary": Canary, "elsewhere": Elsewhere, "sessions": Sessions, "spool": Spool}
+_OBJECTS: Final = {"canary": Canary, "collect": Collect, "elsewhere": Elsewhere, "sessions": Sessions, "spool": Spool}
 """Options that a configuration has as keys with values, and Python as an object."""
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from spanscore.cases.collector import CollectState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
 from spanscore.line.canary import CanaryStatus
+from spanscore.line.collecting import collect_rows
 from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus
 from spanscore.line.spool_rows import spool_rows
@@ -116,6 +118,7 @@ class Status:
         sessions: the conversations that metrics score; None where none does.
         labels: name → units of which somebody said it.
         spool: what is in the file, of all processes that share it; None where there is none.
+        collected: units that became cases of a data set; None where none does.
         since_s: when these counts began at zero, with the process, seconds since the epoch.
     """
 
@@ -150,6 +153,7 @@ class Status:
     labels: Mapping[str, int] = field(default_factory=dict)
     series: Mapping[str, str] = field(default_factory=dict)
     spool: SpoolState | None = None
+    collected: CollectState | None = None
     since_s: float = 0.0
 
     def __str__(self) -> str:
@@ -201,6 +205,8 @@ class Status:
             yield from received_rows(self.received)
         if self.spool is not None:
             yield from spool_rows(self.spool, self.since_s)
+        if self.collected is not None:
+            yield from collect_rows(self.collected)
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from self._beside()

@@ -67,6 +67,7 @@ def status_of(
         received=received,
         since_s=line.ledger.since_s,
         spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
+        collected=None if line.collector is None else line.collector.state(),
         canary=() if line.canary is None else tuple(line.canary.states()),
         notes=[*offline_notes(line.metrics.values() if line.handover is None else ()), *notes],
     )

@@ -41,6 +41,11 @@ SUMS: Mapping[str, Instrument] = {
     semconv.FEEDBACK: Instrument(
         "counter", "{unit}", "Units that somebody found no good: whether they could be judged"
     ),
+    semconv.COLLECTED_CASES: Instrument(
+        "counter",
+        "{case}",
+        "Units that became cases of a data set, had a question that is in there, or were lost to it",
+    ),
 }
 """What is added up of scores and labels."""
 MOMENTS = (

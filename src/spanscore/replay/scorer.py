@@ -25,6 +25,7 @@ _NOT_LIVE: Final[Mapping[str, Any]] = {
     "capture": False,
     "capture_metrics": False,
     "canary": None,
+    "collect": None,
     "feedback_sampling": None,
     "budget": (),
     "shadows": (),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.pool import DaemonPool
 from spanscore.runtime.threads import start_daemon
 
-__all__ = ["LoopThread", "on_loop", "run", "running", "submit"]
+__all__ = ["LoopThread", "later", "on_loop", "run", "running", "submit"]
 
 T = TypeVar("T")
 
@@ -85,6 +85,12 @@ _judges = LoopThread("spanscore-loop", pool="spanscore-judge")
 
 
 running, on_loop, submit = _judges.running, _judges.on_loop, _judges.submit
+
+
+def later(seconds: float, work: Callable[[], object]) -> None:
+    """Have something done on the loop of the judges after so many seconds. Any thread; it must not block."""
+    held = running()
+    held.call_soon_threadsafe(lambda: held.call_later(seconds, work))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

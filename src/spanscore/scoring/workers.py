@@ -51,6 +51,7 @@ class Engine:
         post: gives scores of a job to the span thread. Any thread.
         made: likewise the samples of a unit that somebody wants, as soon as they are there.
         came: likewise a job that another process has handed over, before its scores.
+        ended: likewise a job that is over here, with all its scores; None = nobody is told. Loop thread; must not block.
         shadows: asked about every job that is begun; None = nobody is.
         workers: jobs at the same time of which something computes; as many more are made ahead.
 
@@ -68,6 +69,7 @@ class Engine:
         post: Callable[[JobResult], None],
         made: Callable[[Unit, Samples], None] = lambda unit, samples: None,
         came: Callable[[Job], None] = lambda job: None,
+        ended: Callable[[Job, Sequence[Score]], None] | None = None,
         shadows: Shadows | None = None,
         workers: int = 32,
     ) -> None:
@@ -78,6 +80,7 @@ class Engine:
         self._post = post
         self._made = made
         self._came = came
+        self._ended = ended
         self._shadows = shadows
         self.beside = [] if shadows is None else [shadows]
         self._workers = workers
@@ -147,6 +150,7 @@ class Engine:
                 continue
             begun.job.scores += begun.job.unused()
             self._post_scores(begun)
+            self._say_ended(begun)
             self._leave(begun)
         for shadows in self.beside:
             shadows.stop()
@@ -310,18 +314,27 @@ class Engine:
 
     def _tell(self, begun: _Begun, result: JobResult) -> None:
         """Post scores: where others may have the job, too, when they are kept."""
-        if self._shared is None:
-            self._post(result)
-            return
         begun.told += result.scores
+        if self._shared is None:
+            self._publish(begun, result)
+            return
         self._shared.keep(begun.job.job, begun.told, lambda kept: self._kept(begun, result, kept=kept))
 
     def _kept(self, begun: _Begun, result: JobResult, *, kept: bool) -> None:
         if kept and not begun.lost:
-            self._post(result)
+            self._publish(begun, result)
         elif not begun.lost:
             begun.job.give_up()
             self._lose(begun, _OTHERS)
+
+    def _publish(self, begun: _Begun, result: JobResult) -> None:
+        if result.over:
+            self._say_ended(begun)  # first: who waits for the scores finds it told
+        self._post(result)
+
+    def _say_ended(self, begun: _Begun) -> None:
+        if self._ended is not None:
+            self._ended(begun.job.job, begun.told)
 
     def _lose(self, begun: _Begun, reason: str) -> None:
         """Leave a job to others: what is not posted of it is made there."""
@@ -348,7 +361,7 @@ class _Begun:
         worker: what its worker waits for.
         staying: while it does so in any case.
         posting: whether scores that are in are about to be posted.
-        told: of a job that others may have, too, the scores so far.
+        told: the scores so far.
         lost: another process has it.
     """
 

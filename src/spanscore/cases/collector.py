@@ -1,0 +1,211 @@
+"""CaseCollector: scores of a unit → its case, where a condition holds → the end of a file, on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from spanscore.cases.case import CollectedCase, FoundScore, case_sample
+from spanscore.cases.case_file import CaseFile
+from spanscore.cases.written_questions import WrittenQuestions
+from spanscore.model.job import Job
+from spanscore.model.score import Score
+from spanscore.runtime import loop
+from spanscore.runtime.log import log_internal_error, log_once
+from spanscore.runtime.serial import SerialThread
+from spanscore.settings.collect import Collect
+
+__all__ = ["FOLDED", "LOST", "WRITTEN", "CaseCollector", "CollectState"]
+
+WRITTEN, FOLDED, LOST = "written", "folded", "lost"
+"""What becomes of a case: it is in the file; its question was there; it is nowhere."""
+_MOST_WAITING: Final = 1_000
+_MOST_WAITING_BYTES: Final = 16_000_000
+_RETRY_S: Final = (1.0, 5.0, 30.0)
+"""After the first fault, the second, and each later one."""
+
+Counted = Callable[[str, int], object]
+
+
+class _WaitingCase(NamedTuple):
+    case: CollectedCase
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectState:
+    """What a scorer has collected.
+
+    Attributes:
+        cases: result → cases: ``written``, ``folded``, ``lost``.
+        waiting: to be written.
+        fault: why they cannot be now, in the system's words; empty where they can.
+    """
+
+    path: Path
+    cases: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    fault: str = ""
+
+
+class CaseCollector:
+    """Collects cases. Any thread; never raises; blocks nowhere but in ``finish``.
+
+    What cannot be written waits, and is tried again: 1,000 cases or 16 MB, of which the newest give way.
+
+    Args:
+        collect: which, and where to.
+        requires: metric → kind of sample → fields, as metrics tell it.
+        counted: told what became of how many cases.
+        later: has something done after so many seconds.
+        clock: seconds, that only goes on.
+    """
+
+    def __init__(
+        self,
+        collect: Collect,
+        requires: Mapping[str, Mapping[str, Collection[str]]],
+        *,
+        counted: Counted = lambda result, number: None,
+        later: Callable[[float, Callable[[], Any]], None] = loop.later,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._conditions = collect.conditions
+        self._requires = requires
+        self._file = CaseFile(collect.path, collect.most_bytes)
+        self._counted = counted
+        self._later = later
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what waits: in a forked child, as its parent writes it."""
+        self._lock = threading.Lock()
+        self._waiting: deque[_WaitingCase] = deque()
+        self._bytes = 0
+        self._cases: Counter[str] = Counter()
+        self._faults, self._fault, self._retry_at_s = 0, "", 0.0
+        self._written = WrittenQuestions()
+        self._thread = SerialThread("spanscore-cases")
+        self._over = False
+
+    def scored(self, job: Job, scores: Sequence[Score]) -> None:
+        """Take in all scores of a job that is over: a unit's, or a conversation's that has ended."""
+        if not job.unit.is_provisional:
+            try:
+                self._choose(job, scores)
+            except Exception as error:  # noqa: BLE001  (what is scored must not suffer)
+                log_internal_error("collect a case", error)
+
+    def state(self) -> CollectState:
+        """Return how it stands."""
+        with self._lock:
+            return CollectState(self._file.path, dict(self._cases), len(self._waiting), self._fault)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Write what waits, and wait for that. False: it cannot be written in time. Blocks."""
+        with self._lock:
+            if not self._waiting:
+                return True
+        done = threading.Event()
+        self._thread.do(self._write_waiting).add_done_callback(lambda _: done.set())
+        done.wait(timeout_s)
+        return not self._waiting
+
+    def finish(self, timeout_s: float) -> None:
+        """Write what waits, and count as lost what cannot be written in time: at the end of the scorer. Blocks."""
+        self.flush(timeout_s)
+        self._thread.stop()
+        with self._lock:
+            self._over = True
+            left = len(self._waiting)
+            self._waiting.clear()
+        if left:
+            self._count(LOST, left)
+            why = self._fault or "its disk did not answer in time"
+            log_once("cases lost", f"{left:,} cases were not written to {self._file.path}: {why}")
+
+    def _choose(self, job: Job, scores: Sequence[Score]) -> None:
+        by_name = {score.metric: score for score in scores}
+        held = {one.metric for one in self._conditions if one.holds(by_name)}
+        sample = case_sample(job.samples, held, self._requires) if held else None
+        if sample is not None:
+            found = {name: FoundScore.of(score) for name, score in by_name.items()}
+            case = CollectedCase.of(job.unit.key, sample, found, job.unit.session)
+            self._take(_WaitingCase(case, job.size_bytes))
+
+    def _take(self, waiting: _WaitingCase) -> None:
+        with self._lock:
+            has_room = len(self._waiting) < _MOST_WAITING and self._bytes + waiting.size_bytes <= _MOST_WAITING_BYTES
+            taken = not self._over and (has_room or not self._waiting)
+            if taken:
+                self._waiting.append(waiting)
+                self._bytes += waiting.size_bytes
+        if not taken:
+            self._count(LOST)
+        elif self._clock() >= self._retry_at_s:
+            self._thread.do(self._write_waiting)
+
+    def _write_waiting(self) -> bool:
+        """Write what waits, as far as it goes; return whether all of it went. On the thread alone."""
+        while (waiting := self._next()) is not None:
+            try:
+                result = self._write(waiting.case)
+            except OSError as error:
+                self._failed(error)
+                return False
+            except Exception as error:  # noqa: BLE001  (one that cannot be rendered must not keep the next from the file)
+                log_internal_error("write a case", error)
+                result = LOST
+            self._settle(waiting, result)
+        return True
+
+    def _next(self) -> _WaitingCase | None:
+        with self._lock:
+            return self._waiting[0] if self._waiting else None
+
+    def _write(self, case: CollectedCase) -> str:
+        if self._written.has(case.question, self._file.identities()):
+            return FOLDED
+        line = case.line().encode("utf-8", "replace")
+        if len(line) > self._file.most_bytes:
+            log_once(
+                f"case too large for {self._file.path}",
+                f"a case of {len(line):,} bytes is not collected: half of collect.max_bytes is {self._file.most_bytes:,}",
+            )
+            return LOST
+        self._written.add(case.question, self._file.append(line))
+        return WRITTEN
+
+    def _settle(self, waiting: _WaitingCase, result: str) -> None:
+        with self._lock:
+            if not self._waiting or self._waiting[0] is not waiting:
+                return  # it was given up meanwhile
+            self._waiting.popleft()
+            self._bytes -= waiting.size_bytes
+            if result == WRITTEN:
+                self._faults, self._fault, self._retry_at_s = 0, "", 0.0
+        self._count(result)
+
+    def _failed(self, error: OSError) -> None:
+        wait_s = _RETRY_S[min(self._faults, len(_RETRY_S) - 1)]
+        with self._lock:
+            self._faults += 1
+            self._fault = error.strerror or type(error).__name__
+            self._retry_at_s = self._clock() + wait_s
+        path = self._file.path
+        log_once(
+            f"cases of {path}", f"cases cannot be written to {path}: {self._fault}; they wait, and are tried again"
+        )
+        if not self._over:
+            self._later(wait_s, lambda: self._thread.do(self._write_waiting))
+
+    def _count(self, result: str, number: int = 1) -> None:
+        with self._lock:
+            self._cases[result] += number
+        self._counted(result, number)

@@ -1,0 +1,62 @@
+"""Options → what collects failing units, where that is asked for; and the row that ``status()`` has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from spanscore import semconv
+from spanscore.cases.collector import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
+from spanscore.errors import ConfigurationError
+from spanscore.otel.instruments import Telemetry
+from spanscore.protocols import Metric
+from spanscore.settings.collect import Collect
+
+__all__ = ["check_conditions", "collect_rows", "collector_of"]
+
+
+def collector_of(
+    collect: Collect | None, metrics: Mapping[str, Metric], telemetry: Telemetry | None
+) -> CaseCollector | None:
+    """Return what collects; None where nothing is to be.
+
+    Raises:
+        ConfigurationError: a condition is of no metric.
+    """
+    if collect is None:
+        return None
+    check_conditions(collect, metrics)
+    requires = {name: metric.requires for name, metric in metrics.items()}
+    if telemetry is None:
+        return CaseCollector(collect, requires)
+    for result in (WRITTEN, FOLDED, LOST):
+        telemetry.count(semconv.COLLECTED_CASES, ((semconv.RESULT, result),), 0)
+    return CaseCollector(
+        collect,
+        requires,
+        counted=lambda result, number: telemetry.count(semconv.COLLECTED_CASES, ((semconv.RESULT, result),), number),
+    )
+
+
+def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
+    """Make sure that each condition is of a metric.
+
+    Raises:
+        ConfigurationError: one is of none.
+    """
+    for condition in collect.conditions:
+        if condition.metric not in metrics:
+            close = get_close_matches(condition.metric, metrics, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(metrics)}"
+            raise ConfigurationError(f"collect.when names {condition.metric}, which is no metric here: {meant}")
+
+
+def collect_rows(state: CollectState) -> Iterator[str]:
+    """Yield what has been collected, and why it cannot be written now."""
+    written, folded, lost = (state.cases.get(result, 0) for result in (WRITTEN, FOLDED, LOST))
+    told = [f"collected: {written:,} case{'' if written == 1 else 's'} to {state.path}"]
+    told += [f"{folded:,} with a question that is in there"] if folded else []
+    told += [f"{lost:,} lost"] if lost else []
+    yield "; ".join(told)
+    if state.fault:
+        yield f"cases cannot be written now ({state.fault}): {state.waiting:,} wait, and are tried again"

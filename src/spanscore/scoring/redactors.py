@@ -1,0 +1,20 @@
+"""Redactors by name: a function of the user's, ``my_pkg.privacy:redact``, or a class of theirs with its parameters."""
+
+from __future__ import annotations
+
+from spanscore.protocols import Redactor
+from spanscore.runtime.plugins import Entry, Registry
+
+__all__ = ["REDACTORS", "redactor_in"]
+
+REDACTORS = Registry(kind="redactor", protocol=Redactor, outside="my_pkg.privacy:redact", built_in={})
+
+
+def redactor_in(given: Entry | None) -> Redactor | None:
+    """Return the redactor that a configuration, or an option of a command, names; None where it names none.
+
+    Raises:
+        ConfigurationError: there is no such function or class, or it cannot be called.
+    """
+    found: Redactor | None = REDACTORS.one(given) if given else None
+    return found
