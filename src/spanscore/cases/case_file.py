@@ -22,10 +22,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["CaseFile", "FileIdentity"]
+__all__ = ["Appended", "CaseFile", "FileIdentity"]
 
 FileIdentity: TypeAlias = tuple[int, int]
-"""Device and inode: of a file that was moved away and made anew, another one, but by chance."""
+"""Device and inode: a file system may give those of one that was removed to the next."""
 
 _IS_POSIX: Final = os.name == "posix"
 _MODE: Final = 0o600
@@ -35,6 +35,17 @@ _NO_TRAP: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _TURNS: Final = 100
 _TURN_S: Final = 0.01
 """Processes that share it wait a second for each other: a line takes far less, but one of them may be stopped."""
+
+
+class Appended(NamedTuple):
+    """To which file a line went.
+
+    Attributes:
+        is_first: whether nothing was in it before.
+    """
+
+    file: FileIdentity
+    is_first: bool
 
 
 class _Opened(NamedTuple):
@@ -67,7 +78,7 @@ class CaseFile:
         found = (_status(path) for path in (self.path, self._older))
         return {(one.st_dev, one.st_ino) for one in found if one is not None and one.st_size}
 
-    def append(self, line: bytes) -> FileIdentity:
+    def append(self, line: bytes) -> Appended:
         """Append a line with its end, whole or not at all, to a file; return to which one. Blocks, as its disk does.
 
         Raises:
@@ -81,7 +92,7 @@ class CaseFile:
                     self.path.replace(self._older)
                     continue
                 _write(file, line)
-                return file.identity
+                return Appended(file.identity, file.status.st_size == 0)
         raise OSError(errno.EAGAIN, "other processes change it all the time")
 
     @contextmanager

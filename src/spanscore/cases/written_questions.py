@@ -6,7 +6,7 @@ from collections.abc import Collection
 from hashlib import blake2b
 from typing import Final
 
-from spanscore.cases.case_file import FileIdentity
+from spanscore.cases.case_file import Appended, FileIdentity
 
 __all__ = ["MOST_QUESTIONS", "WrittenQuestions"]
 
@@ -26,9 +26,11 @@ class WrittenQuestions:
         self._of_file = {file: known for file, known in self._of_file.items() if file in files}
         return any(_digest(question) in known for known in self._of_file.values())
 
-    def add(self, question: str, file: FileIdentity) -> None:
-        """Note that a file has a question."""
-        known = self._of_file.setdefault(file, {})
+    def add(self, question: str, appended: Appended) -> None:
+        """Note that a file has a question; of one of which it is the first, it is all there is."""
+        if appended.is_first:
+            self._of_file[appended.file] = {}
+        known = self._of_file.setdefault(appended.file, {})
         known[_digest(question)] = None
         if len(known) > MOST_QUESTIONS:
             del known[next(iter(known))]

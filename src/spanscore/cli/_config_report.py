@@ -14,6 +14,7 @@ from typing import Any
 
 from spanscore.cli._calibration_plan import calibration_problems
 from spanscore.cli._canary_plan import canary_problems
+from spanscore.cli._collect_plan import collect_problems
 from spanscore.cli._cost_plan import asked_model, price_in
 from spanscore.cli._elsewhere_plan import elsewhere_problems
 from spanscore.cli._parts import part_problems
@@ -123,6 +124,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
     if read.all_metrics and not unmade:
         problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
         problems += canary_problems(canary_in(value_at(settings, "canary")), made)
+        problems += collect_problems(settings, made)
     problems += [*part_problems(settings), *spool_problems(settings), *elsewhere_problems(settings)]
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)

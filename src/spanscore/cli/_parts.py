@@ -16,6 +16,7 @@ from spanscore.runtime import plugins
 from spanscore.runtime.plugins import Registry
 from spanscore.sampling.rates import DEFAULT_KEY, RateSampler
 from spanscore.scoring.queues import QUEUES
+from spanscore.scoring.redactors import REDACTORS
 from spanscore.settings.tree import PlaceSettings, Settings
 from spanscore.sinks.registry import SINKS
 
@@ -25,6 +26,7 @@ _NAMED: Mapping[str, Registry] = {
     "sinks": SINKS,
     "dialects": DIALECTS,
     "queue": QUEUES,
+    "redactor": REDACTORS,
     "units.translations": TRANSLATIONS,
 }
 """Key → where the parts are found that it names."""
@@ -42,7 +44,7 @@ def part_problems(settings: Settings) -> Iterator[ConfigurationError]:
     tried += [("", lambda: Options(sinks=value_at(settings, "sinks")))]
     for section, registry in _NAMED.items():
         parts, offered = value_at(settings, section), dict.fromkeys(registry.offers)
-        listed = plugins.entries(parts if isinstance(parts, list) else [parts])
+        listed = plugins.entries(parts if isinstance(parts, list) else [parts] if parts else [])
         own = [part for part in listed if part[0] not in PLACES]  # a place is refused above
         tried += [(f"{section}: ", partial(registry.checked, *part, **offered)) for part in own]
     tried += [("queue: ", lambda: QUEUES.check_one(value_at(settings, "queue")))]

@@ -9,6 +9,7 @@ from typing import Any
 
 from spanscore.cli._calibration_plan import calibration_notes
 from spanscore.cli._canary_plan import canary_lines
+from spanscore.cli._collect_plan import collect_lines
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import (
     CostPlan,
@@ -194,7 +195,12 @@ def plan_of(report: ConfigReport, traffic: ExpectedTraffic | None, sizes: Sizes)
         shadow_days=shadow_days,
         sessions=tuple(session_lines(of_sessions, options)),
         canary=tuple(canary_lines(options.canary, _canaries(report), metrics, costs)),
-        notes=(*elsewhere_lines(options.elsewhere), *spool_lines(options), *_notes(settings, options, metrics)),
+        notes=(
+            *elsewhere_lines(options.elsewhere),
+            *spool_lines(options),
+            *collect_lines(options),
+            *_notes(settings, options, metrics),
+        ),
     )
     return report.as_written.all(plan)
 

@@ -1,0 +1,58 @@
+"""What a scorer collects → what keeps it from the file, and whose content stands there in which form."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from spanscore.errors import ConfigurationError, NotReadyError
+from spanscore.line.collecting import check_conditions
+from spanscore.line.configuration import value_at
+from spanscore.line.options import Options
+from spanscore.protocols import Metric
+from spanscore.settings.collect import Collect, collect_in
+from spanscore.settings.tree import Settings
+
+__all__ = ["collect_lines", "collect_problems"]
+
+_MB: Final = 1e6
+
+
+def collect_problems(settings: Settings, metrics: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    """Yield what keeps cases from being collected; a folder that is not here may be where the scorer will run."""
+    collect = collect_in(value_at(settings, "collect"))
+    if collect is None:
+        return
+    try:
+        check_conditions(collect, {metric.name: metric for metric in metrics})
+    except ConfigurationError as error:
+        yield error
+    path = collect.path
+    if not path.parent.is_dir():
+        yield NotReadyError(f"there is no folder {path.parent}; collect.out needs it")
+    elif path.exists() and not path.is_file():
+        yield ConfigurationError(f"collect.out: {path} is there, and is no file")
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        yield NotReadyError(f"{path} cannot be written by this user; collect.out needs it")
+
+
+def collect_lines(options: Options) -> Iterator[str]:
+    """Yield what a scorer without a problem collects: that content goes to a file is to be known before it does."""
+    collect = options.collect
+    if collect is None:
+        return
+    if options.elsewhere is not None or (options.spool is not None and not options.spool.score_here):
+        yield "collect: cases are written where units are scored, and not by this process"
+        return
+    yield f"collect: content is written to {collect.path}, of units of which {' or '.join(collect.when)} holds"
+    redacted = "as the redactor leaves it" if options.redactor is not None else "as it is, as there is no redactor"
+    yield f"  {redacted}; readable by its owner alone; with the file before (.1) up to {collect.most_bytes / _MB:,g} MB"
+    yield from _mode_notes(collect)
+
+
+def _mode_notes(collect: Collect) -> Iterator[str]:
+    mode = stat.S_IMODE(collect.path.stat().st_mode) if collect.path.exists() else 0
+    if mode & 0o077:
+        yield f"  others can read {collect.path} now (mode {mode:04o}): the first case makes it its owner's alone (0600)"
