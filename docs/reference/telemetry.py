@@ -126,6 +126,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "FEEDBACK_KEY": ("string", f"{_UNIT}, span of a label, {_EVENT}", ""),
     "STRATUM": ("string", f"{_BOTH}, {_SUMS}", ""),
     "PARTITION": ("string", _SUMS, "of a topic: its number"),
+    "APPLICABLE": ("boolean; string", f"{_RESULT}", ""),
     "OUTCOME": ("string", _SUMS, "how units ended: [outcomes](outcomes.md)"),
     "JUDGE_MODEL": ("string", _EVALUATION, "who judged"),
     "JUDGE_INPUT_TOKENS": ("int", _EVALUATION, "tokens that the judge read"),

@@ -34,6 +34,7 @@ from panels import (
 
 from spanscore import semconv
 from spanscore.monitoring import promql
+from spanscore.monitoring.applicability import applying
 from spanscore.monitoring.calibration_rules import CORRECTED, HIGH, LOW
 from spanscore.monitoring.names import series
 
@@ -79,6 +80,7 @@ def _now() -> list[Any]:
     low, high = promql.interval(all_time)
     traffic_light = steps((None, RED), (0.5, ORANGE), (0.8, GREEN))
     mean = q.sums()
+    applies = applying(q.MOVING, q.WHERE, q.EACH)
     lows, highs = zip(promql.interval(mean), promql.excluded_bounds(mean), strict=True)
     return [
         number(
@@ -123,6 +125,18 @@ def _now() -> list[Any]:
             over_time(promql.mean(mean), f"mean {q.NAMED}"),
             *[over_time(end, f"{name} {q.NAMED}") for end, name in zip(lows, ("low", "at worst"), strict=True)],
             *[over_time(end, f"{name} {q.NAMED}") for end, name in zip(highs, ("high", "at best"), strict=True)],
+            unit=SHARE,
+            width=24,
+        ),
+        lines(
+            "Applies to",
+            "Share of traffic for which the metric's condition (`applies_when`) holds, with its 95 % interval. It moves: other"
+            " questions come, or the judge reads the condition another way. At 0 nothing is measured.",
+            over_time(promql.mean(applies), q.NAMED),
+            *[
+                over_time(end, f"{name} {q.NAMED}")
+                for name, end in zip(("low", "high"), promql.interval(applies), strict=True)
+            ],
             unit=SHARE,
             width=24,
         ),

@@ -249,6 +249,7 @@ def _metrics() -> list[BaseMetric]:
         Failing(ValueError("broken"), "broken"),
         Priced(),
         Referenced(),
+        AspectCritic("lexical", name="capitals", definition="A city is told.", applies_when="it asks for a capital"),
         AspectCritic(judge(Moody(), attempts=2, cache="memory"), name="polite", definition="Is the response polite?"),
     ]
 

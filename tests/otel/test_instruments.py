@@ -20,8 +20,8 @@ from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.model.counted import Counted
 from spanscore.model.job import Decision
-from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Usage
-from spanscore.model.span import Unit, UnitKey
+from spanscore.model.score import UNIT_INTERVAL, JudgeCall, Outcome, Scale, Score, Usage
+from spanscore.model.span import Session, Unit, UnitKey
 from spanscore.monitoring.running_mean import running_mean
 from spanscore.otel.instrument_table import POINTS
 from spanscore.otel.instruments import Telemetry
@@ -483,6 +483,59 @@ def test_no_wait_is_recorded_on_a_meter_that_was_abandoned(memory: Memory) -> No
     assert memory.points("spanscore.judge.wait") == {}
 
 
+@dataclass(frozen=True)
+class Conditional(Metric):
+    is_conditional: bool = True
+
+
+def applied(applies: bool, **changes: Any) -> Score:
+    return score(applies=applies, **changes) if applies else replace(undefined(), applies=applies, **changes)
+
+
+APPLIES, DOES_NOT = (
+    key(name="faithfulness", series="1+judge", **{"spanscore.applicable": said}) for said in ("true", "false")
+)
+
+
+def test_whether_a_metric_applies_is_weighted_and_there_as_zero_only_where_there_is_a_condition(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+    telemetry.declare([Conditional(), Metric("style")])
+    telemetry.declare([Conditional()], semconv.STRATUM_SHADOW)
+    assert memory.values("spanscore.applicable.weight") == {APPLIES: 0, DOES_NOT: 0}
+
+    telemetry.record(unit(), applied(True, probability=0.25))
+    for _ in range(2):
+        telemetry.record(unit(), applied(False, probability=0.1))
+
+    assert memory.values("spanscore.applicable.weight") == {APPLIES: 4, DOES_NOT: 20}
+    assert memory.values("spanscore.applicable.weight2") == {APPLIES: 16, DOES_NOT: 200}
+
+
+def test_what_is_in_no_mean_is_in_no_share_of_what_applies(memory: Memory) -> None:
+    telemetry = telemetry_of(memory)
+    telemetry.declare([Conditional()])
+    going_on = replace(unit(), session=Session(UnitKey(1, 1), 2, "open"))
+
+    telemetry.record(unit(), failed())
+    telemetry.record(unit(), undefined())  # for another reason
+    for applies in (True, False):
+        telemetry.record(unit(), applied(applies, revision=1))
+        telemetry.record(going_on, applied(applies))
+        telemetry.record(unit(), applied(applies, stratum="fallback"))
+
+    assert memory.values("spanscore.applicable.weight") == {APPLIES: 0, DOES_NOT: 0}
+
+
+def test_of_two_scorers_what_applies_adds_up_and_a_closed_one_keeps_it(memory: Memory) -> None:
+    for _ in range(2):
+        telemetry = telemetry_of(memory)
+        telemetry.declare([Conditional()])
+        telemetry.record(unit(), applied(False))
+        telemetry.close()
+
+    assert memory.values("spanscore.applicable.weight") == {APPLIES: 0, DOES_NOT: 4}
+
+
 def test_tokens_are_of_one_type_each_and_answers_without_a_count_are_counted(memory: Memory) -> None:
     metered = JudgeCall(step="a", model="m", input_tokens=100, cached_input_tokens=80, output_tokens=7)
     silent = (JudgeCall(step="a", model="m"), JudgeCall(step="a", model="m", cached=True))
@@ -539,12 +592,13 @@ def _counter_types() -> list[type]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_forked_child_counts_from_zero(memory: Memory) -> None:
     telemetry = telemetry_of(memory)
-    telemetry.record(None, score())
+    telemetry.record(None, score(applies=True))
 
     child = os.fork()
     if child == 0:
         telemetry.record(None, score(value=0.0))
-        os._exit(0 if telemetry.sums("spanscore.scored") == _child_sums() else 1)
+        began_at_zero = [*telemetry.sums("spanscore.applicable.weight").values()] == [0]
+        os._exit(0 if began_at_zero and telemetry.sums("spanscore.scored") == _child_sums() else 1)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert memory.values("spanscore.scored") == {PASSED: 1}
@@ -566,7 +620,7 @@ def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory:
         waits=lambda listener: listener("openai", "m", 1.0),
     )
     broken = JudgeCall(step="a", input_tokens=1, cost_usd=0.1, error_type="timeout")
-    telemetry.declare([Metric()])
+    telemetry.declare([Conditional()])
     telemetry.record(None, score(usage=Usage((broken, JudgeCall(step="b")))))
     telemetry.record(None, failed())
 
@@ -635,6 +689,8 @@ _COUNTERS = {
     semconv.JUDGE_RETRIES,
     semconv.JUDGE_CACHED,
     semconv.DECLINED,
+    semconv.APPLICABLE_WEIGHT,
+    semconv.APPLICABLE_WEIGHT2,
     *(_HANDED_IN - _GAUGES),
 }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from spanscore import semconv
 from spanscore.line.build import Line
+from spanscore.monitoring.applicability import Applicability, applied_so_far
 from spanscore.monitoring.estimates import MeanInterval
 from spanscore.monitoring.running_mean import ExcludedShare, excluded_so_far, running_mean
+from spanscore.otel.declared_sets import is_conditional
 
-__all__ = ["declined_in", "excluded_in", "means_of"]
+__all__ = ["applies_in", "declined_in", "excluded_in", "means_of"]
 
 
 def means_of(line: Line) -> dict[str, MeanInterval | None]:
@@ -24,6 +26,15 @@ def excluded_in(line: Line) -> dict[str, ExcludedShare]:
     lost, sums = {**line.ledger.lost(), **line.sessions.ledger.lost()}, line.telemetry.sums
     found = {name: excluded_so_far(name, one.scale, sums, lost[name]) for name, one in line.metrics.items()}
     return {name: lacking for name, lacking in found.items() if lacking is not None}
+
+
+def applies_in(line: Line) -> dict[str, Applicability | None]:
+    """Return metric with a condition → to how much of traffic it applies; None where nobody has said yet."""
+    if line.telemetry is None:
+        return {}
+    lost, sums = {**line.ledger.lost(), **line.sessions.ledger.lost()}, line.telemetry.sums
+    conditional = (name for name, metric in line.metrics.items() if is_conditional(metric))
+    return {name: applied_so_far(name, sums, lost[name]) for name in conditional}
 
 
 def declined_in(line: Line) -> dict[str, int]:

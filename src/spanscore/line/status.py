@@ -10,6 +10,7 @@ from spanscore.cases.collector import CollectState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
+from spanscore.line.applies_rows import applies_rows
 from spanscore.line.canary import CanaryStatus
 from spanscore.line.collecting import collect_rows
 from spanscore.line.received_rows import received_rows
@@ -18,6 +19,7 @@ from spanscore.line.spool_rows import spool_rows
 from spanscore.line.tables import Fitting
 from spanscore.model.received import Received
 from spanscore.model.score import Outcome
+from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.comparison import JudgeComparison
 from spanscore.monitoring.estimates import WORTH_TELLING
 from spanscore.spool.rows import SpoolState
@@ -119,6 +121,7 @@ class Status:
         labels: name → units of which somebody said it.
         spool: what is in the file, of all processes that share it; None where there is none.
         collected: units that became cases of a data set; None where none does.
+        applies: metric with a condition → to how much of traffic it applies, with its 95 % interval; None where nobody said.
         since_s: when these counts began at zero, with the process, seconds since the epoch.
     """
 
@@ -155,6 +158,7 @@ class Status:
     spool: SpoolState | None = None
     collected: CollectState | None = None
     since_s: float = 0.0
+    applies: Mapping[str, Applicability | None] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from spanscore.line.terminal import as_plain
@@ -216,6 +220,7 @@ class Status:
 
     def _beside(self) -> Iterator[str]:
         """Yield what stands beside the scores of units."""
+        yield from applies_rows(self.applies)
         yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.canary])
         if self.labels:
             yield f"labels: {', '.join(f'{name} of {_units(units)}' for name, units in sorted(self.labels.items()))}"

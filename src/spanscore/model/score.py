@@ -192,6 +192,8 @@ class Score:
         id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its series too;
             of a session's, of the session's id in place of trace and span.
         revision: 0, or how often a later score superseded an earlier one.
+        applies: whether the metric's condition (``applies_when``) holds, of a score and of what is ``undefined`` as it does not
+            (``NOT_APPLICABLE``); None where there is no condition, or nobody could say.
     """
 
     metric: str
@@ -215,6 +217,7 @@ class Score:
     stratum: str | None = None
     id: str | None = None
     revision: int = 0
+    applies: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would lie: a value beside a failure, a score without a value, a value that is no number."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spanscore.monitoring.alert import Alert
+from spanscore.monitoring.applicability import never_applies
 from spanscore.monitoring.canary import CanaryPlan, judge_changed
 from spanscore.monitoring.changes import changed
 from spanscore.monitoring.drops import DropPlan, drops, least_of, thresholds
@@ -36,7 +37,7 @@ def alerts_of(
         found.append(changed(metric, own, shared))
     found += map(judge_changed, canaries)
     owned = [_owned(alert, alerts.get(alert.labels["metric"], AlertSettings())) for alert in found]
-    return [*owned, breaker(), binding(), *lost(shared), *durable(shared), unaccounted(shared)]
+    return [*owned, breaker(), binding(), *lost(shared), *durable(shared), never_applies(), unaccounted(shared)]
 
 
 def _owned(alert: Alert, settings: AlertSettings) -> Alert:

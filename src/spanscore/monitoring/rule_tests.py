@@ -14,6 +14,7 @@ from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import ALL, PATIENCE, SEGMENT, steady_window, streams_of
+from spanscore.monitoring.applicability_cases import never_applied
 from spanscore.monitoring.canary import CanaryPlan
 from spanscore.monitoring.drops import KEPT, DropPlan
 from spanscore.monitoring.durable_cases import durable_cases
@@ -98,6 +99,7 @@ class _Traffic:
         if BINDING_S / self._shared.interval <= MOST_STEPS:
             yield self._binding(absent)
         yield from durable_cases(self._shared, absent)
+        yield never_applied()
         at_rest = promql.duration(AT_REST * self._shared.interval)
         missing = self._each("SpanscoreOutcomesDoNotAddUp", window=at_rest)
         yield RuleTest("outcomes that do not add up are seen", self._all(missing=1), missing)
@@ -238,7 +240,7 @@ class _Traffic:
             name = {promql.METRIC: metric.name}
             ended = {
                 Outcome.SCORED: UNITS * (1 - failed) if scored else 0,
-                Outcome.UNDEFINED: 0 if scored else UNITS,
+                Outcome.NO_SAMPLE: 0 if scored else UNITS,
                 Outcome.JUDGE_ERROR: UNITS * failed,
                 Outcome.QUEUE_FULL: lost,
             }

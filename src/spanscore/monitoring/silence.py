@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spanscore import semconv
+from spanscore.model.score import Outcome
 from spanscore.monitoring import promql
 from spanscore.monitoring.alert import Alert, Figure, labels_of, literal, steady_window
 from spanscore.monitoring.names import label, series
+from spanscore.otel.declared_sets import is_conditional
 from spanscore.protocols import Metric
 from spanscore.settings.alerting import MonitoringSettings
 
@@ -85,7 +87,9 @@ def silence(metric: Metric, shared: MonitoringSettings) -> Iterator[Alert]:
 def _unscored(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
     window = steady_window(shared)
     outcome = label(semconv.OUTCOME)
-    asked = f'{where},{outcome}!~"{promql.TURNED_AWAY}",{promql.POPULATION}'
+    # what a condition leaves out is no silence: it has an alert of its own
+    nothing = f"{promql.TURNED_AWAY}|{Outcome.UNDEFINED}" if is_conditional(metric) else promql.TURNED_AWAY
+    asked = f'{where},{outcome}!~"{nothing}",{promql.POPULATION}'
     chosen = promql.increase(semconv.EVALUATIONS, window, asked)
     return Alert(
         name="SpanscoreNoScores",

@@ -10,7 +10,7 @@ from spanscore.errors import ConfigurationError
 from spanscore.otel.sums import MOST_DECLARED, OTHER, SDK_SETS, Labels, labels_of_score
 from spanscore.protocols import Metric
 
-__all__ = ["closed_sets", "refuse_too_many"]
+__all__ = ["closed_sets", "is_conditional", "refuse_too_many"]
 
 
 def closed_sets(metric: Metric, segments: Mapping[str, Sequence[str]], stratum: str | None = None) -> Iterator[Labels]:
@@ -18,6 +18,11 @@ def closed_sets(metric: Metric, segments: Mapping[str, Sequence[str]], stratum: 
     values = [[(key, value) for value in (*values, OTHER)] for key, values in segments.items()]
     for label, segment in product(_labels_of(metric), list(product(*values))):
         yield labels_of_score(metric.name, label, metric.series, segment, stratum)
+
+
+def is_conditional(metric: Metric) -> bool:
+    """Whether a metric has a condition, so that it does not apply to all that it is asked about; a foreign one may not say."""
+    return bool(getattr(metric, "is_conditional", False))
 
 
 def refuse_too_many(metrics: Sequence[Metric], segments: Mapping[str, Sequence[str]], shadowed: int = 0) -> None:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from spanscore import semconv
 
-__all__ = ["INSTRUMENTS", "MOMENTS", "POINTS", "READ", "SUMS", "Instrument"]
+__all__ = ["APPLICABLE", "INSTRUMENTS", "MOMENTS", "POINTS", "READ", "SUMS", "Instrument"]
 
 
 class Instrument(NamedTuple):
@@ -30,6 +30,10 @@ SUMS: Mapping[str, Instrument] = {
     semconv.WEIGHT2: Instrument("counter", "1", "Sum of w²"),
     semconv.WEIGHT2_QUALITY: Instrument("counter", "1", "Sum of w²·quality"),
     semconv.WEIGHT2_QUALITY2: Instrument("counter", "1", "Sum of w²·quality²"),
+    semconv.APPLICABLE_WEIGHT: Instrument(
+        "counter", "1", "Sum of w over units of which the judge said whether the metric's condition holds"
+    ),
+    semconv.APPLICABLE_WEIGHT2: Instrument("counter", "1", "Sum of w² over them"),
     semconv.JUDGE_CALLS: Instrument("counter", "{call}", "Calls of a judge, failed ones included"),
     semconv.JUDGE_TOKENS: Instrument("counter", "{token}", "Tokens sent to and received from a judge"),
     semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls whose price is known"),
@@ -57,6 +61,8 @@ MOMENTS = (
     semconv.WEIGHT2_QUALITY2,
 )
 """Of them, those from which a mean and its variance come."""
+APPLICABLE = (semconv.APPLICABLE_WEIGHT, semconv.APPLICABLE_WEIGHT2)
+"""Likewise of the share to which a metric applies: where y is 0 or 1, Σwy and Σw²y are Σw and Σw² where it is 1."""
 READ: Mapping[str, Instrument] = {
     semconv.HOLD_RELEASED: Instrument("counter", "{unit}", "Units that left the waiting room, by reason"),
     semconv.HOLD_LOST: Instrument("counter", "{span}", "Held spans that could not be exported any more"),

@@ -22,8 +22,8 @@ from spanscore.model.counted import Counted, Weights
 from spanscore.model.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
-from spanscore.otel.declared_sets import closed_sets
-from spanscore.otel.instrument_table import MOMENTS
+from spanscore.otel.declared_sets import closed_sets, is_conditional
+from spanscore.otel.instrument_table import APPLICABLE, MOMENTS
 from spanscore.otel.meter_instruments import MeterInstruments, instruments_of
 from spanscore.otel.points import Point, Points
 from spanscore.otel.sums import (
@@ -32,6 +32,7 @@ from spanscore.otel.sums import (
     BoundedSums,
     Labels,
     checked_segments,
+    labels_of_applicability,
     labels_of_calls,
     labels_of_metric,
     labels_of_outcome,
@@ -124,6 +125,9 @@ class Telemetry:
                 self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
             if stratum is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
+            for applies in (True, False) if stratum is None and is_conditional(metric) else ():
+                labels = labels_of_applicability(metric.name, metric.series, applies)
+                self._sums.declare(labels, dict.fromkeys(APPLICABLE, 0.0))
 
     def declare_calls(self, metric: str, model: str, *, have_price: bool) -> None:
         """Likewise of what a metric asks a model: what that costs only where it is known, as unknown is not zero."""
@@ -146,6 +150,9 @@ class Telemetry:
             self._judged(score, call)
         if score.revision or (unit is not None and unit.is_provisional):
             return
+        if score.applies is not None and not score.stratum:
+            w, labels = _weight(score), labels_of_applicability(score.metric, score.series, score.applies)
+            self._sums.add_all(labels, zip(APPLICABLE, (w, w * w), strict=True))
         if score.value is not None:
             self._scored(unit, score, context)
         elif score.error_type == _DECLINED and not score.stratum:

@@ -21,6 +21,7 @@ __all__ = [
     "Labels",
     "add_up",
     "checked_segments",
+    "labels_of_applicability",
     "labels_of_calls",
     "labels_of_metric",
     "labels_of_outcome",
@@ -48,6 +49,7 @@ _CLOSED = frozenset(
         semconv.OUTCOME,
         semconv.STRATUM,
         semconv.TOKEN_TYPE,
+        semconv.APPLICABLE,
     }
 )
 """Attributes with few values, which are never ``other``."""
@@ -158,6 +160,11 @@ def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[s
 def labels_of_metric(name: str, stratum: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric."""
     return ((semconv.EVALUATION_NAME, name), *within(stratum))
+
+
+def labels_of_applicability(name: str, series: str, applies: bool) -> Labels:
+    """Return the attributes of the sums of whether a metric applies."""
+    return (*labels_of_metric(name), (semconv.SERIES, series), (semconv.APPLICABLE, str(applies).lower()))
 
 
 def labels_of_calls(metric: str, model: str) -> Labels:

@@ -131,6 +131,8 @@ def _tile(metric: MetricSummary) -> Iterator[str]:
     if metric.pass_share is not None and metric.kind != "binary":
         known = say.threshold(metric.kind, metric.pass_at)
         yield f"{metric.pass_share * 100:.0f}\u00a0% {known or 'pass'}"
+    if metric.applies is not None:
+        yield str(metric.applies)
     if metric.corrected is not None:
         yield metric.corrected.line
     yield f"{metric.scores:,} of {say.counted(sum(metric.outcomes.values()), metric.noun)} scored"
@@ -169,6 +171,8 @@ def _beside_the_mean(metric: MetricSummary) -> Iterator[str]:
         share, low, high = metric.excluded
         lacking = f"{100 * share:.0f} % of the chosen units were not scored: the mean is of the rest"
         yield f"{lacking}, of all it is {low:.2f} at worst, {high:.2f} at best"
+    if metric.applies is not None:
+        yield f"It {metric.applies}"
     if metric.corrected is not None:
         yield metric.corrected.sentence
     yield from (f"Second judge {safe_text(shadow)}" for shadow in metric.shadows)

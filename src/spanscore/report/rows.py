@@ -37,6 +37,7 @@ class ReportRow:
         trace_id: 32 hex digits.
         question: None where it was not captured; likewise ``answer`` and ``contexts``.
         contexts: in rank order.
+        applies: whether the metric's condition holds; None where there is none, or nobody could say.
         of_conversation: what was judged is a whole conversation, not a turn of it.
     """
 
@@ -65,6 +66,7 @@ class ReportRow:
     answer: str | None = None
     contexts: tuple[str, ...] | None = None
     of_conversation: bool = False
+    applies: bool | None = None
 
     @property
     def weight(self) -> float:

@@ -278,6 +278,7 @@ def _from_evaluation(key: UnitKey, metric: str, span: SpanData, unit: SpanData |
         input_tokens=int(_finite(held.get(semconv.JUDGE_INPUT_TOKENS)) or 0),
         output_tokens=int(_finite(held.get(semconv.JUDGE_OUTPUT_TOKENS)) or 0),
         cost_usd=_finite(held.get(semconv.JUDGE_COST_USD)),
+        applies=_yes_or_no(held.get(semconv.APPLICABLE)),
         **_where(key, unit or span),
     )
 
@@ -333,6 +334,10 @@ def _probability(held: Mapping[str, Any], metric: str) -> float | None:
 
 def _label(value: Any) -> Label | None:
     return value if value in ("pass", "fail") else None
+
+
+def _yes_or_no(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _finite(value: Any) -> float | None:

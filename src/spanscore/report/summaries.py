@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from spanscore import semconv
 from spanscore.model.score import Direction, Kind, Outcome, known_sum
 from spanscore.monitoring import estimates
+from spanscore.monitoring.applicability import Applicability, applicability
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.corrected import CorrectedRate, corrected_rate
@@ -105,6 +106,7 @@ class MetricSummary:
         shadows: how each second judge compares, on the units that both scored.
         excluded: share of the chosen units that should have a score and have none, and the bounds of the mean of all; None
             where none lacks one, or the scale is open.
+        applies: to how much of all traffic, where it has a condition; None where it has none, or the rows do not tell.
         corrected: the pass rate by human labels; None where the metric has no calibration.
         of_conversations: each score is of a whole conversation, not of a unit.
     """
@@ -131,6 +133,7 @@ class MetricSummary:
     shadows: tuple[str, ...] = ()
     excluded: tuple[float, float, float] | None = None
     corrected: CorrectedRate | None = None
+    applies: Applicability | None = None
     of_conversations: bool = False
 
     @property
@@ -226,6 +229,7 @@ def _metrics(
             _metric(name, own, edges),
             shadows=tuple(compared.get(name, ())),
             excluded=_excluded(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
+            applies=_applies(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
             corrected=corrected_rate(own, calibrations.get(name)),
         )
         for name, own in sorted(of_metric.items())
@@ -315,6 +319,16 @@ def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple
     pairs = [(_y(row, scale), 1.0 / row.weight) for row in scored]
     sums = estimates.moments(pairs, [row.probability or typical for row in lost])
     return estimates.excluded_share(sums), *estimates.excluded_bounds(sums)
+
+
+def _applies(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:
+    """Return to how much of traffic a metric applies; what is missing as in ``_excluded``."""
+    decided = [(row.applies, 1.0 / row.weight) for row in rows if row.applies is not None]
+    if not decided:
+        return None
+    typical = len(decided) / sum(1.0 / probability for _, probability in decided)
+    missing = [*_lost(rows), *_lost(fallback), *(row for row in fallback if row.applies is not None)]
+    return applicability(decided, [row.probability or typical for row in missing])
 
 
 def _lost(rows: Sequence[ReportRow]) -> list[ReportRow]:

@@ -77,6 +77,7 @@ def result_attributes(score: Score, *, content: bool) -> dict[str, Any]:
         semconv.STRATUM: score.stratum,
         semconv.ERROR_TYPE: error_type_of(score),
         semconv.REASON: None if score.value is not None else str(score.outcome),
+        semconv.APPLICABLE: score.applies,
         semconv.SAMPLING_THRESHOLD: None if score.threshold is None else f"{score.threshold:014x}",
     }
 

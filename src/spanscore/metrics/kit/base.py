@@ -122,6 +122,11 @@ class BaseMetric:
         return f"{self.base_version}+{digest}"
 
     @property
+    def is_conditional(self) -> bool:
+        """Whether a step has a condition, so that the metric does not apply to all that it is asked about."""
+        return any(step.applies_when is not None for step in self.steps.values())
+
+    @property
     def series(self) -> str:
         """Version, judge model and votes: a change starts a new series, it is not a drop.
 
@@ -148,7 +153,7 @@ class BaseMetric:
                 return self._ended(Outcome.MISSING_FIELD, calls, reason=refusal)
             return self._judged(await self.measure(sample), calls)
         except NotApplicableError as error:
-            return self._ended(Outcome.UNDEFINED, calls, reason=str(error))
+            return self._ended(Outcome.UNDEFINED, calls, reason=str(error), applies=False)
         except JudgeError as error:
             return self._ended(_outcome_of(error), calls, reason=str(error), error_type=error.error_type)
         except Exception as error:  # noqa: BLE001  (whatever a sample or a user's code does; never its text: it quotes content)
@@ -194,6 +199,7 @@ class BaseMetric:
             label=scale.label(quality),
             explanation=finding.explanation,
             ballots=finding.ballots,
+            applies=True if self.is_conditional else None,
         )
 
     def _adopted(self, score: Score, calls: Sequence[JudgeCall]) -> Score:
