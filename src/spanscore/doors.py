@@ -10,6 +10,7 @@ from spanscore import semconv
 from spanscore.line.build import Line
 from spanscore.line.given import id_of, only_unit
 from spanscore.model.label import HumanLabel
+from spanscore.model.replayed import ReplayState
 from spanscore.model.span import UnitKey
 from spanscore.receivers.callback.model_metrics import ModelMetrics
 from spanscore.receivers.submitted import SubmittedSamples
@@ -105,6 +106,10 @@ class Doors:
                 if self.stored is None:
                     self.stored = self._read_again()
         return self.stored
+
+    def replayed(self) -> ReplayState | None:
+        """Return how far a replay is; None where there is none."""
+        return None if self.stored is None or self.stored.replayed is None else self.stored.replayed()
 
     def unit_of(self, trace_id: Any, span_id: Any, key: str | None) -> UnitKey | None:
         """Return the unit that a caller means; None where only its key says so.

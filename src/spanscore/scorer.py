@@ -287,6 +287,7 @@ class OnlineScorer(RunsTaken, UnitsById):
             neighbours=neighbours(),
             overflowed=0 if self._doors.models is None else self._doors.models.overflowed,
             received=None if self._doors.otlp is None else self._doors.otlp.received(),
+            replay=self._doors.replayed(),
             notes=[*self._doors.notes(), *self._providers.notes(self._page.endpoint)],
         )
 

@@ -164,6 +164,19 @@ def test_a_file_that_is_none_of_ours_is_refused(config: Path, unscored: str, tmp
     assert file.read_text() == "my notes\n"
 
 
+def test_a_file_to_go_on_with_that_is_not_there_is_told_before_anything_is_scored_anew(
+    config: Path, unscored: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mistyped.jsonl"
+    command = ["replay", str(config), unscored, "--limit", "1", "--resume", str(file)]
+
+    first = CliRunner().invoke(app("replay"), command, catch_exceptions=False)
+    second = CliRunner().invoke(app("replay"), command, catch_exceptions=False)
+
+    assert f"--resume {file} is not there: beginning anew" in first.stderr
+    assert "beginning anew" not in second.stderr
+
+
 def test_what_is_read_back_is_what_was_written(tmp_path: Path) -> None:
     file = tmp_path / "scores.jsonl"
     file.write_text(json_line([]) + '{"resourceSpans":[')

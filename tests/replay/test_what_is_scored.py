@@ -17,7 +17,13 @@ from typer.testing import CliRunner
 from spanscore.cli import _replay_run
 from spanscore.cli.main import app
 from spanscore.codec.otlp import json_line
+from spanscore.model.replayed import ReplayState
 from spanscore.replay.journal import Journal
+from spanscore.replay.reading import UnitReader
+from spanscore.replay.run import Replay, ReplayBounds
+from spanscore.replay.scorer import replay_scorer
+from spanscore.replay.tally import ReplayTally
+from spanscore.sources.files import OtlpFiles
 
 
 @pytest.fixture
@@ -200,12 +206,41 @@ def test_units_that_are_scored_elsewhere_when_live_are_scored_here(
 
 
 def test_the_folder_is_for_its_owner_and_holds_a_page(config: Path, unscored: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.html").touch(0o644)
+
     replayed(config, unscored, "--limit", "3", "--out", str(tmp_path / "out"))
 
     held = {file.name: file.stat().st_mode & 0o077 for file in (tmp_path / "out").iterdir()}
     assert held.keys() == {"scores.jsonl", "report.html"}
-    assert held["scores.jsonl"] == 0
+    assert held["scores.jsonl"] == held["report.html"] == 0
     assert "3 units of work" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_status_tells_how_far_a_replay_is(config: Path, unscored: str, few: LiveRuns) -> None:
+    tally, seen = ReplayTally(), list[int]()
+    made = replay_scorer(config, sinks=[tally])
+    scorer, reader = made.scorer, UnitReader(made.options, made.units)
+    before = scorer.status().replay
+
+    def told() -> None:
+        now = scorer.status().replay
+        seen.append(0 if now is None else now.traces)
+
+    store = OtlpFiles(Path(unscored))
+    Replay(store, reader, scorer.stored_units(), ReplayBounds(), tally=tally, told=told).score()
+    scorer.shutdown(5)
+
+    assert before is None
+    assert sorted({*seen}) == [*range(1, FEW + 1)], "while it goes on"
+    assert scorer.status().replay == ReplayState(FEW, FEW, 0, len(few.scored), None)
+    assert f"replay: {FEW} units of {FEW} read; 0 scores there already, {len(few.scored)} made" in str(scorer.status())
+
+
+def test_status_tells_what_a_replay_has_made_and_what_it_cost() -> None:
+    told = ReplayState(1_200, 1, 3, 4, 0.0123)
+
+    assert str(told) == "replay: 1 unit of 1,200 read; 3 scores there already, 4 made; 0.012 USD so far"
 
 
 REFUSED = {

@@ -14,7 +14,7 @@ import typer
 
 from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._replay_told import planned, shown, so_far, summary
+from spanscore.cli._replay_told import planned, shown, summary
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._traffic import requests_per_day_in
 from spanscore.errors import ConfigurationError, writing
@@ -69,13 +69,14 @@ class ReplayRun:
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         file = self._file()
         known = _known(file)
+        beforehand = [*self._beforehand()]  # the journal makes its file
         journal = None if file is None or self.dry_run else Journal(file, waits=self.emit)
         made = self._scorer(report, tally, journal)
         notes = Terminal(stderr=True, highlight=False, markup=False)
-        for note in (*made.notes, *self._beforehand()):
+        for note in (*made.notes, *beforehand):
             notes.print(note, soft_wrap=True)
         reader = UnitReader(made.options, made.units, known)
-        with shown(tally, notes, so_far) as told:
+        with shown(tally, notes, lambda tally: str(tally.state())) as told:
             replay = Replay(store, reader, made.scorer.stored_units(), bounds, tally=tally, journal=journal, told=told)
             interrupted, arrived = self._done(replay, made, journal)
         self._tell(report, tally, made, store, reader, interrupted=interrupted)
@@ -161,6 +162,8 @@ class ReplayRun:
             Terminal().print(part, soft_wrap=isinstance(part, str), highlight=False)
 
     def _beforehand(self) -> Iterator[str]:
+        if self.resume is not None and not self.resume.exists():
+            yield f"--resume {self.resume} is not there: beginning anew"
         if self.emit and not self.dry_run:
             yield (
                 "--emit: evaluation spans have the times of the units that they are of; some stores refuse spans that old, or "
@@ -200,5 +203,7 @@ def _page(file: Path) -> Iterator[str]:
         return
     page = file.with_name(_PAGE)
     with writing(page):
+        page.touch(0o600)
+        page.chmod(0o600)  # it may have been there, and others' to read; it holds what the judge read
         write(Journal.spans(file), page)
     yield f"The page is {page}; open {page.absolute().as_uri()}"

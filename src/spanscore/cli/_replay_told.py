@@ -21,7 +21,7 @@ from spanscore.replay.scorer import ReplayScorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.stored import TraceStore
 
-__all__ = ["PlannedCost", "found", "of_store", "planned", "shown", "so_far", "summary", "unit_costs"]
+__all__ = ["PlannedCost", "found", "of_store", "planned", "shown", "summary", "unit_costs"]
 
 _NOT_TOLD: Final = ("scored", "not_sampled")
 
@@ -107,16 +107,6 @@ def of_store(tally: ReplayTally, store: TraceStore, reader: UnitReader) -> Itera
     yield from (f"not read: {one.name}: {one.because}" for one in tally.unread)
     if tally.unread_total > len(tally.unread):
         yield f"not read: {tally.unread_total - len(tally.unread):,} more"
-
-
-def so_far(tally: ReplayTally) -> str:
-    """Return how far a replay is."""
-    parts = [f"{tally.traces:,} traces", f"{tally.units:,} units", f"{tally.scored:,} scores"]
-    if skipped := tally.skipped.total():
-        parts.append(f"{skipped:,} there already")
-    if tally.usd is not None:
-        parts.append(usd_told(tally.usd))
-    return " · ".join(parts)
 
 
 def found(tally: ReplayTally) -> str:

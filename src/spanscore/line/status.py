@@ -18,6 +18,7 @@ from spanscore.line.session_status import SessionStatus
 from spanscore.line.spool_rows import spool_rows
 from spanscore.line.tables import Fitting
 from spanscore.model.received import Received
+from spanscore.model.replayed import ReplayState
 from spanscore.model.score import Outcome
 from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.comparison import JudgeComparison
@@ -122,6 +123,7 @@ class Status:
         spool: what is in the file, of all processes that share it; None where there is none.
         collected: units that became cases of a data set; None where none does.
         applies: metric with a condition → to how much of traffic it applies, with its 95 % interval; None where nobody said.
+        replay: how far a replay is; None where none is.
         since_s: when these counts began at zero, with the process, seconds since the epoch.
     """
 
@@ -157,6 +159,7 @@ class Status:
     series: Mapping[str, str] = field(default_factory=dict)
     spool: SpoolState | None = None
     collected: CollectState | None = None
+    replay: ReplayState | None = None
     since_s: float = 0.0
     applies: Mapping[str, Applicability | None] = field(default_factory=dict)
 
@@ -211,6 +214,8 @@ class Status:
             yield from spool_rows(self.spool, self.since_s)
         if self.collected is not None:
             yield from collect_rows(self.collected)
+        if self.replay is not None:
+            yield str(self.replay)
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from self._beside()

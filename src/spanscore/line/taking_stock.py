@@ -15,6 +15,7 @@ from spanscore.line.status import ShadowStatus, Status
 from spanscore.metrics.catalog.offline import offline_notes
 from spanscore.model.counted import Counted
 from spanscore.model.received import Received
+from spanscore.model.replayed import ReplayState
 from spanscore.protocols import Metric
 
 __all__ = ["status_of"]
@@ -30,6 +31,7 @@ def status_of(
     overflowed: int,
     notes: Sequence[str],
     received: Received | None = None,
+    replay: ReplayState | None = None,
 ) -> Status:
     """Return the state of a scorer; what its line does not know, or not the whole of, is given, as ``Status`` has it."""
     counted = line.counted()
@@ -66,6 +68,7 @@ def status_of(
         excluded=excluded_in(line),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,
         received=received,
+        replay=replay,
         since_s=line.ledger.since_s,
         spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
         collected=None if line.collector is None else line.collector.state(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from spanscore.model.job import Decision
+from spanscore.model.replayed import ReplayState
 from spanscore.model.score import Outcome
 from spanscore.model.span import Unit
 from spanscore.protocols import Metric, Receiver, Recorded, Sampler
@@ -28,6 +29,7 @@ class StoredUnits(WhenRead):
     Attributes:
         metrics: as they were given.
         units: that came in, each revision.
+        replayed: tells how far who hands them over is; None = nobody does.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class StoredUnits(WhenRead):
         self._open_units = open_units
         self._ready = ready
         self.metrics = metrics
+        self.replayed: Callable[[], ReplayState] | None = None
         self.reset()
 
     def reset(self) -> None:

@@ -113,6 +113,7 @@ class Replay:
         self._next_s = -inf
         self._chosen = 0
         self.tally = tally
+        door.replayed = tally.state
 
     def look(self) -> None:
         """Read the store and count, and score nothing."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from spanscore.model.replayed import ReplayState
 from spanscore.model.score import Score
 from spanscore.model.span import Unit
 from spanscore.replay.planning import UnitPlan
@@ -68,6 +69,10 @@ class ReplayTally:
         self.skipped.update(plan.skipped)
         self.told += len(plan.told)
         self.anew += len(plan.taken | plan.skipped) - len(plan.told)
+
+    def state(self) -> ReplayState:
+        """Return how far it is."""
+        return ReplayState(self.traces, self.units, sum([*self.skipped.values()]), self.scored, self.usd)
 
     # --- Sink --------------------------------------------------------------------------------------------------
 
