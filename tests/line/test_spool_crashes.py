@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -11,6 +10,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from tests.line.kills import KILLED, kills
 from tests.servers.server import poll
 
 from spanscore.codec.jobs import Unreadable, scores_of
@@ -85,36 +85,14 @@ def scored_all(process, path):
     return process.emitted
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_process_that_is_killed_while_it_scores_leaves_nothing_unscored(path, seed):
-    after = random.Random(seed).randrange(1, 80)
-    with a_process(path, "score", 120) as first:
-        poll(lambda: len(first.emitted) >= after, deadline_s=60, what="scores", every_s=0.001)
-        first.kill()
-    left = rows(path)
+@pytest.mark.parametrize("seed", range(len(KILLED)), ids=KILLED)
+def test_what_was_acknowledged_when_processes_are_killed_is_scored_once_or_counted(tmp_path, seed):
+    """``benchmarks/kill9.py`` has 100 seeds."""
+    (seen,) = kills(tmp_path, [seed])
 
-    with a_process(path, "score") as second:
-        again = scored_all(second, path)
-        eligible, pending, outcomes = poll(
-            lambda: second.counted if second.counted[0] == len(left) else None, deadline_s=10, what="the count"
-        )
-
-    assert len(again) == len({*again}) == len(left), "each row is scored once"
-    kept = {one for scores in left for one in scores}
-    assert {*first.emitted} & {*again} <= kept, "twice only what was written and not deleted"
-    assert kept <= {*again}, "and under the ids that were written"
-    assert (eligible, pending, outcomes) == (len(left), 0, {"scored": len(left)}), "its ledger began at zero"
-
-
-def test_what_an_application_that_is_killed_has_handed_over_is_scored_by_another(path):
-    with a_process(path, "write", 60) as application:
-        poll(lambda: application.counted[2].get("handed_over") == 60, deadline_s=60, what="units", every_s=0.01)
-        application.kill()
-
-    with a_process(path, "score") as worker:
-        emitted = scored_all(worker, path)
-
-    assert len(emitted) == len({*emitted}) == 60
+    assert (seen.killed, seen.faults) == (KILLED[seed], [])
+    assert 0 < seen.acknowledged <= seen.scored + seen.counted
+    assert seen.points != []
 
 
 def test_a_worker_that_is_stopped_past_its_lease_emits_nothing_that_another_has(path):

@@ -1,0 +1,99 @@
+"""kill -9 through the whole line: what is left of it, over many seeds.
+
+    python -m benchmarks.kill9 --markdown benchmarks/kill9.md             # 100 seeds: eight minutes; --seeds 6 for a look
+
+Applications and workers on one spool are killed at random points of a unit's way, one of them or both at once, up to four times
+a seed; ``tests/line/kills.py`` says how. Counts, no times: it may run beside others. Exits with 1 where something is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.line.kills import KILLED, Kills, kills
+
+__all__ = ["main"]
+
+AT_ONCE = 3
+"""Seeds: most of a life is waiting."""
+_ABOVE = """\
+# kill -9 through the whole line
+
+Made by `python -m benchmarks.kill9 --seeds {seeds}`. Applications and workers, each a whole scorer in a process of its own,
+share a spool. Who is named is killed up to four times a seed, where the second table says, and what is left is scored by who
+lives on, or by a last worker. A score is drawn by dice: one that was made twice would have two values.
+
+| killed | seeds | ends | acknowledged | scored | counted as `metric_error` | emitted twice | lost | with two values |
+|---|---|---|---|---|---|---|---|---|"""
+_BELOW = """
+*ends*: of both at once is one. *emitted twice*: the same id and value, between *its scores are on the disk* and *its row is
+deleted*, which is a second; never before the one, never after the other. *counted*: three lives in a row had ended while it was
+being scored, which every tenth seed does on purpose. Scored and counted are more than acknowledged where a process was killed
+between the commit and its being told. Where the ends were; `time` is a moment of the clock:
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--markdown", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as at_once:
+        parts = [range(first, arguments.seeds, AT_ONCE) for first in range(AT_ONCE)]
+        played = [*at_once.map(lambda part: _played(Path(folder) / str(part.start), part), parts)]
+    found = sorted((one for part in played for one in part), key=lambda one: one.seed)
+    page = "\n".join([*_page(found), *_faults(found)])
+    print(page)
+    if arguments.markdown:
+        arguments.markdown.write_text(page + "\n")
+    sys.exit(1 if any(one.faults for one in found) else 0)
+
+
+def _played(folder: Path, seeds: Sequence[int]) -> list[Kills]:
+    played = list[Kills]()
+    for one in kills(folder, seeds):
+        print(one, file=sys.stderr, flush=True)
+        played.append(one)
+    return played
+
+
+def _page(found: Sequence[Kills]) -> Iterator[str]:
+    yield _ABOVE.format(seeds=len(found))
+    for who in KILLED:
+        yield _row(who, [one for one in found if one.killed == who])
+    yield _row("all", found)
+    yield _BELOW
+    points = Counter(point for one in found for point in one.points)
+    yield f"| {' | '.join(points)} |"
+    yield f"|{'---|' * len(points)}"
+    yield f"| {' | '.join(map(str, points.values()))} |"
+
+
+def _row(who: str, found: Sequence[Kills]) -> str:
+    lives = sum(len(one.points) for one in found)
+    sums = [
+        sum(each)
+        for each in zip(*((one.acknowledged, one.scored, one.counted, one.emitted_twice) for one in found), strict=True)
+    ]
+    lost, twice = (sum(word in fault for one in found for fault in one.faults) for word in ("is gone", "scores:"))
+    cells = [who, len(found), lives, *(f"{one:,}" for one in sums or [0] * 4), lost, twice]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _faults(found: Sequence[Kills]) -> Iterator[str]:
+    """Yield what must not be."""
+    yield ""
+    faults = [f"- seed {one.seed}: {fault}" for one in found for fault in one.faults]
+    yield from faults or [
+        "No row was left behind, and in each process that ended by itself eligible was the sum of its outcomes."
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Where a life may end on a unit's way through application, spool and worker, and the journal of what it has done."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from spanscore.scoring.spool_queue import SpoolQueue
+from spanscore.spool.rows import Put, RowKey
+from spanscore.spool.spool_file import SpoolFile
+from spanscore.spool.table import SpoolTable
+from spanscore.spool.writer import SpoolWriter
+
+__all__ = ["OF_WORKERS", "OF_WRITERS", "POINTS", "End", "Journal", "named", "watch"]
+
+POINTS: Final[dict[str, int]] = {
+    "accept": 30,
+    "commit": 6,
+    "committed": 6,
+    "lease": 2,
+    "leased": 2,
+    "score": 30,
+    "write": 30,
+    "emit": 30,
+    "emitted": 30,
+    "delete": 3,
+    "deleted": 3,
+}
+"""Point of a unit's way → at which passing of it a life ends, at most. ``-ed``: when that is on the disk, or out."""
+OF_WRITERS: Final = ("accept", "commit", "committed")
+OF_WORKERS: Final = tuple(point for point in POINTS if point != "accept")
+
+
+class End(NamedTuple):
+    """Where a life ends: at the n-th passing of a point; ``time`` = after so many milliseconds; ``last`` = when all is done."""
+
+    point: str
+    passing: int
+
+
+class Journal:
+    """What a life has done, and where it ends."""
+
+    def __init__(self, path: Path, end: End) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._left = {end.point: end.passing}
+        self._lock = Lock()
+        self.deleted: list[RowKey] = []  # in the transaction that goes on
+
+    def say(self, *words: object) -> None:
+        os.write(self._file, f"{' '.join(map(str, words))}\n".encode())
+
+    def passes(self, point: str) -> None:
+        """End this life, if it is to end here."""
+        with self._lock:
+            left = self._left[point] = self._left.get(point, 0) - 1
+            if left == 0:
+                self.say("died", point)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def named(key: Any) -> str:
+    """Return by what a unit stands in the journal."""
+    return f"{key.trace_id:032x}-{key.span_id:016x}"
+
+
+def watch(journal: Journal) -> None:
+    """Have the spool of this process tell the journal what is on the disk, and end where it is to."""
+    for owner, name, watched in (
+        *((SpoolQueue, "put", _accepts), (SpoolFile, "put", _puts), (SpoolFile, "take", _takes)),
+        *((SpoolFile, "keep_scores", _keeps), (SpoolTable, "take", _leases), (SpoolTable, "delete", _deletes)),
+        (SpoolWriter, "_execute", _executes),
+    ):
+        setattr(owner, name, watched(getattr(owner, name), journal))
+
+
+def _accepts(put: Any, journal: Journal) -> Any:
+    def accepts(*given: Any) -> None:
+        journal.passes("accept")
+        put(*given)
+
+    return accepts
+
+
+def _puts(put: Any, journal: Journal) -> Any:
+    def puts(file: SpoolFile, key: RowKey, body: bytes, told: Any, *, own: bool) -> None:
+        def tell(became: Put, reason: str | None) -> None:
+            if became is Put.KEPT:
+                journal.say("kept", named(key))
+            told(became, reason)
+
+        put(file, key, body, tell, own=own)
+
+    return puts
+
+
+def _keeps(keep: Any, journal: Journal) -> Any:
+    def keeps(file: SpoolFile, key: RowKey, scores: bytes, told: Any) -> None:
+        def tell(kept: bool) -> None:
+            journal.say("written" if kept else "refused", named(key))
+            told(kept)
+
+        journal.passes("write")
+        keep(file, key, scores, tell)
+
+    return keeps
+
+
+def _takes(take: Any, journal: Journal) -> Any:
+    def takes(file: SpoolFile, most: int, kind: str, told: Any, *, ended_only: bool = False) -> None:
+        def tell(rows: Any) -> None:
+            if rows:
+                journal.passes("leased")
+            told(rows)
+
+        take(file, most, kind, tell, ended_only=ended_only)
+
+    return takes
+
+
+def _leases(take: Any, journal: Journal) -> Any:
+    def leases(*given: Any, **how: Any) -> Any:
+        if rows := take(*given, **how):
+            journal.passes("lease")
+        return rows
+
+    return leases
+
+
+def _deletes(delete: Any, journal: Journal) -> Any:
+    def deletes(table: SpoolTable, keys: Iterable[RowKey]) -> None:
+        journal.deleted += (keys := list(keys))
+        delete(table, keys)
+        journal.passes("delete")
+
+    return deletes
+
+
+def _executes(execute: Any, journal: Journal) -> Any:
+    def executes(writer: SpoolWriter, statement: str) -> Any:
+        if statement != "COMMIT":
+            return execute(writer, statement)
+        journal.passes("commit")
+        done = execute(writer, statement)
+        journal.passes("committed")
+        for key in journal.deleted:
+            journal.say("deleted", named(key))
+        if journal.deleted:
+            journal.passes("deleted")
+        journal.deleted = []
+        return done
+
+    return executes
