@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final, Literal
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
+from spanscore.model.evolve import evolve
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import Unit, UnitKey
 from spanscore.model.transcript import Transcript
@@ -35,6 +36,7 @@ __all__ = [
     "known_sum",
     "refuse_taken_name",
     "score_id",
+    "signed",
     "unit_attributes",
 ]
 
@@ -253,8 +255,14 @@ _BESIDE = frozenset({semconv.STRATUM_SHADOW, semconv.STRATUM_FEEDBACK})
 
 def in_stratum(score: Score, unit: Unit, stratum: str) -> Score:
     """Return a score as one that stands beside the population's; its id is none that the unit's own score has."""
-    beside = replace(score, stratum=stratum)
-    return replace(beside, id=id_of(beside, unit))
+    return signed(score, unit, stratum=stratum)
+
+
+def signed(score: Score, unit: Unit, **told: Any) -> Score:
+    """Return a score of a unit with these fields, and the id that comes of them; neither value nor outcome is changed."""
+    new = evolve(score, **told)
+    object.__setattr__(new, "id", id_of(new, unit))  # nobody has seen it yet
+    return new
 
 
 def id_of(score: Score, unit: Unit) -> str:

@@ -7,11 +7,12 @@ a thousand requests under one ambient span are a thousand units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from spanscore import semconv
+from spanscore.model.evolve import evolve
 
 __all__ = [
     "Attributes",
@@ -176,7 +177,7 @@ class SpanData:
             known: Mapping[str, Any] = self.attributes._plain  # reads no content, so nothing is rendered
         else:
             known = self.attributes
-        return replace(self, attributes={k: v for k, v in known.items() if not semconv.is_content(k)}, events=())
+        return evolve(self, attributes={k: v for k, v in known.items() if not semconv.is_content(k)}, events=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class Unit:
         """
         kept = {id(self.root), id(self._names_model())}  # by identity: to compare attributes would render them
         told = tuple(span.without_content() for span in self.spans if id(span) in kept)
-        return replace(self, spans=told)
+        return evolve(self, spans=told)
 
     def in_conversation(self, shown: str | None) -> Unit:
         """Return the same unit, its root with another id of its conversation to be shown, or none; without content only."""
@@ -267,8 +268,8 @@ class Unit:
         if root is None:
             return self
         told = {name: value for name, value in root.attributes.items() if name != semconv.CONVERSATION_ID}
-        named = replace(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
-        return replace(self, spans=tuple(named if span is root else span for span in self.spans))
+        named = evolve(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
+        return evolve(self, spans=tuple(named if span is root else span for span in self.spans))
 
     def _names_model(self) -> SpanData | None:
         """Return the root where it has a model, else the last model span that answered, else the last that was asked."""

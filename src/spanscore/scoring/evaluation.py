@@ -16,7 +16,7 @@ from spanscore.judges.suppress import suppressed_context
 from spanscore.model.foreign import type_name
 from spanscore.model.job import Decision, Job
 from spanscore.model.sample import Sample, Samples, missing_fields
-from spanscore.model.score import JudgeCall, Outcome, Score, Usage, id_of
+from spanscore.model.score import JudgeCall, Outcome, Score, Usage, signed
 from spanscore.protocols import Metric
 from spanscore.runtime.pool import DaemonPool, run_without_loop
 from spanscore.scoring.asked import accounts_asked
@@ -219,9 +219,9 @@ class JobAtWork:
         taken, self.scores = self.scores, []
         return taken
 
-    def take_in(self, name: str, score: Score) -> None:
-        """Add the score of a metric, whatever it calls itself there."""
-        self.scores.append(_signed(score, name, self.job))
+    def take_in(self, name: str, score: Score, stratum: str | None = None) -> None:
+        """Add the score of a metric, whatever it calls itself there; the stratum is that of one that has none."""
+        self.scores.append(_signed(score, name, self.job, stratum))
 
     def follow(self, name: str, one: MetricAtWork) -> None:
         """Take in the score of a metric when it is there, or when it is late."""
@@ -245,11 +245,7 @@ class JobAtWork:
         paid = (
             (one, _unscored(one.metric, Outcome.SHUTDOWN, _SHUT_DOWN, calls=tuple(one.calls))) for one in self._given_up
         )
-        return [
-            _signed(replace(score, stratum=one.asker.stratum), one.asker.metric, self.job)
-            for one, score in paid
-            if one.calls
-        ]
+        return [_signed(score, one.asker.metric, self.job, one.asker.stratum) for one, score in paid if one.calls]
 
     def _ended(self, name: str) -> None:
         if name in self._unfinished:  # else it was late, or given up
@@ -279,7 +275,7 @@ class JobAtWork:
         try:
             with asked_by(one.asker):  # the series is that of the judge that was asked
                 score = come_to()
-            self.take_in(name, replace(score, stratum=score.stratum or one.asker.stratum))
+            self.take_in(name, score, one.asker.stratum)
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
             self.take_in(name, _broken(name, error))
         self._on_change()
@@ -354,14 +350,15 @@ def _unknown(name: str) -> Score:
     return Score(metric=name, version="", outcome=Outcome.METRIC_ERROR, reason=reason, error_type="unknown_metric")
 
 
-def _signed(score: Score, name: str, job: Job) -> Score:
+def _signed(score: Score, name: str, job: Job, stratum: str | None) -> Score:
     decision = job.decisions[name]
-    signed = replace(
+    return signed(
         score,
+        job.unit,
         metric=name,
         probability=decision.probability,
         threshold=decision.threshold,
         rule=decision.rule,
+        stratum=score.stratum or stratum,
         revision=job.unit.revision,
     )
-    return replace(signed, id=id_of(signed, job.unit))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.sdk import WireAttributes
 from spanscore.codec.text import from_wire, safe_text, wire_value
+from spanscore.model.evolve import evolve
 from spanscore.model.foreign import plain_text
 from spanscore.model.span import Attributes, NoContent, SpanData
 from spanscore.runtime.log import log_internal_error
@@ -71,7 +71,7 @@ def in_genai_names(
     told = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
         told = {**told, semconv.FEEDBACK_METADATA: key}
-    return replace(
+    return evolve(
         span,
         attributes=Attributes(known, content),
         events=(),
