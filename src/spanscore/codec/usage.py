@@ -51,6 +51,15 @@ _TOKENS: Mapping[str, tuple[_Place, ...]] = {
     ),
 }
 """Attribute → where it stands in a usage report, LangChain's form first, then OpenAI, Anthropic, Google, Ollama, Bedrock."""
+_RANKS: Mapping[_Place, tuple[str, int]] = {
+    place: (name, rank) for name, places in _TOKENS.items() for rank, place in enumerate(places)
+}
+"""Where a count may stand → the attribute that it becomes, and how far back in that one's line it stands."""
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    outer: tuple(place[1] for place in _RANKS if isinstance(place, tuple) and place[0] == outer)
+    for outer in [place[0] for place in _RANKS if isinstance(place, tuple)]
+}
+"""Part of a report → what is read in it."""
 _REPORTS = ("token_usage", "usage", "usage_metadata", "amazon-bedrock-invocationMetrics")
 _FINISH_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
@@ -69,12 +78,12 @@ def chat_attributes(
         generation: of ``snapshot_generation``; None = there was no answer.
     """
     run, asked = _dict(metadata), _dict(invocation_params)
-    temperature, tokens = plain_number(run.get("ls_temperature")), plain_number(run.get("ls_max_tokens"))
+    temperature, tokens = _first_number(run, ("ls_temperature",)), _first_number(run, ("ls_max_tokens",))
     found: dict[str, Any] = {
         semconv.REQUEST_MODEL: _first_text(run, ("ls_model_name",)) or _first_text(asked, _REQUEST_MODELS),
         semconv.PROVIDER_NAME: _first_text(run, ("ls_provider",)) or _provider(serialized_name),
-        semconv.REQUEST_TEMPERATURE: plain_number(asked.get("temperature")) if temperature is None else temperature,
-        semconv.REQUEST_MAX_TOKENS: _whole(_at(asked, _MAX_TOKENS) if tokens is None else tokens),
+        semconv.REQUEST_TEMPERATURE: _first_number(asked, ("temperature",)) if temperature is None else temperature,
+        semconv.REQUEST_MAX_TOKENS: _whole(_first_number(asked, _MAX_TOKENS) if tokens is None else tokens),
         semconv.AGENT_NAME: _first_text(run, ("lc_agent_name",)) or _subgraph(run.get("langgraph_checkpoint_ns")),
     }
     if is_a(generation, GenerationSnapshot):
@@ -119,10 +128,31 @@ def _add_answer(found: dict[str, Any], generation: GenerationSnapshot) -> None:
 def _add_tokens(found: dict[str, Any], places: Iterable[Any]) -> None:
     """Read one report, the first that knows the input or the output: two of them may count differently."""
     for report in filter(None, _reports(places)):
-        counts = {name: _at(report, places) for name, places in _TOKENS.items()}
-        if counts[semconv.USAGE_INPUT_TOKENS] is not None or counts[semconv.USAGE_OUTPUT_TOKENS] is not None:
-            found |= {name: _whole(count) for name, count in counts.items()}
+        counts = _counts(report)
+        if semconv.USAGE_INPUT_TOKENS in counts or semconv.USAGE_OUTPUT_TOKENS in counts:
+            found |= {name: _whole(counts[name][1]) for name in _TOKENS if name in counts}
             return
+
+
+def _counts(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
+    """Return what a report counts, each from the first place in line: by its own keys, as most of the places are not there."""
+    counts: dict[str, tuple[int, float]] = {}
+    for key, value in report.copy().items():  # it may be the application's, who goes on
+        if type(key) is not str or value is None:
+            continue
+        if key in _RANKS:
+            _rank(counts, key, value)
+        elif key in _PARTS:
+            part = _dict(value)
+            for inner in _PARTS[key]:
+                _rank(counts, (key, inner), part.get(inner))
+    return counts
+
+
+def _rank(counts: dict[str, tuple[int, float]], place: _Place, value: Any) -> None:
+    name, rank = _RANKS[place]
+    if value is not None and (name not in counts or rank < counts[name][0]) and (count := plain_number(value)) is not None:
+        counts[name] = rank, count
 
 
 def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -131,9 +161,9 @@ def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
         yield from (_dict(outer.get(name)) for name in _REPORTS)
 
 
-def _at(report: dict[str, Any], places: Iterable[_Place]) -> float | None:
-    for place in places:
-        value = report.get(place) if isinstance(place, str) else _dict(report.get(place[0])).get(place[1])
+def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+    for key in keys:
+        value = place.get(key)
         if value is not None and (count := plain_number(value)) is not None:  # most keys are not there
             return count
     return None
@@ -150,7 +180,12 @@ def _dict(place: Any) -> dict[str, Any]:
 def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value = place.get(key)
-        if value is not None and is_a(value, str) and (text := safe_text(value)):  # most keys are not there
+        if value is None:  # most keys are not there
+            continue
+        if type(value) is str and value.isascii():  # most texts are such
+            if value:
+                return value
+        elif is_a(value, str) and (text := safe_text(value)):
             return text
     return None
 
