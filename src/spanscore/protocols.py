@@ -129,6 +129,9 @@ class Recorded(Protocol):
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         """Hand over the root of a unit that cannot be taken, to be ended at once, with what is known of it."""
 
+    def unfollowed(self, facts: Facts) -> Mapping[str, Any]:
+        """Count a unit that cannot be taken and of which nothing was heard before its end; return what its root says of it."""
+
     def excluded(self, facts: Facts) -> None:
         """Count a unit that sampling has excluded by what is known when it begins: nothing of it will come. Any thread."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
-__all__ = ["DeferredSpan", "Watchers"]
+__all__ = ["DeferredSpan", "Watchers", "emit_finished"]
 
 _UNSET = Status(StatusCode.UNSET)
 _PLAIN = frozenset({str, int, float, bool})
@@ -79,26 +79,60 @@ class DeferredSpan(NonRecordingSpan):
         if self._ended:
             return
         self._ended = True
-        tracer = self._tracer
-        finished = _readable_span()(
-            name=self.name,
-            context=self._context,
-            parent=self.parent,
-            resource=tracer.resource,
-            attributes=_within(tracer._span_limits, self._attributes),
-            links=self._links,
-            kind=self._kind,
-            status=self._status,
-            start_time=self._start_ns,
-            end_time=time_ns() if end_time is None else end_time,
-            instrumentation_info=tracer.instrumentation_info,
-            instrumentation_scope=tracer._instrumentation_scope,
+        end_ns = time_ns() if end_time is None else end_time
+        emit_finished(
+            self._tracer,
+            self.name,
+            self._context,
+            self.parent,
+            self._kind,
+            self._attributes,
+            self._status,
+            self._start_ns,
+            end_ns,
+            self._links,
         )
-        tracer.span_processor.on_end(finished)
+
+
+def emit_finished(
+    tracer: Any,
+    name: str,
+    ids: SpanContext,
+    parent: SpanContext | None,
+    kind: SpanKind,
+    attributes: dict[str, Any],
+    status: Status,
+    start_ns: int,
+    end_ns: int,
+    links: Sequence[Link] = (),
+) -> None:
+    """Make a finished span in a tracer's name and give it to the processors.
+
+    Args:
+        attributes: with values that OTLP can carry; given away.
+
+    Raises:
+        Exception: whatever a processor of the application raises.
+    """
+    finished = _readable_span()(
+        name=name,
+        context=ids,
+        parent=parent,
+        resource=tracer.resource,
+        attributes=_within(tracer._span_limits, attributes),
+        links=links,
+        kind=kind,
+        status=status,
+        start_time=start_ns,
+        end_time=end_ns,
+        instrumentation_info=tracer.instrumentation_info,
+        instrumentation_scope=tracer._instrumentation_scope,
+    )
+    tracer.span_processor.on_end(finished)
 
 
 class Watchers:
-    """Knows whether a processor would see a tracer's spans before they end."""
+    """Knows whether a processor would see a tracer's spans before they end. Any thread."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -111,7 +145,8 @@ class Watchers:
         """Whether there are any: also where the tracer is not as we know it, is switched off or counts its spans."""
         processors = getattr(self._tracer.span_processor, "_span_processors", None)
         if processors is not self._seen:  # a new tuple when one is added
-            self._seen, self._watched = processors, self._counts or processors is None or any(map(_watches, processors))
+            self._watched = self._counts or processors is None or any(map(_watches, processors))
+            self._seen = processors  # last: another thread may look meanwhile
         return self._watched or not self._is_enabled()
 
 

@@ -18,13 +18,15 @@ from opentelemetry.trace import (
     Span,
     SpanContext,
     SpanKind,
+    Status,
     TraceFlags,
     Tracer,
+    TraceState,
     get_current_span,
     set_span_in_context,
 )
 
-from spanscore.otel.deferred_span import DeferredSpan, Watchers
+from spanscore.otel.deferred_span import DeferredSpan, Watchers, emit_finished
 from spanscore.otel.head_sampling import KnownDecision
 from spanscore.otel.ids import ids_of
 
@@ -35,12 +37,13 @@ _SAMPLED, _SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlag
 
 
 class PresetSpanFactory:
-    """Starts spans that are preset in all but their processors. One thread's, but for ``ids``, ``sampler`` and ``keeps``.
+    """Starts spans that are preset in all but their processors. One thread's, but for what its attributes say.
 
     Attributes:
         ids: generates ids; a caller that presets them asks it.
         sampler: the tracer's own head sampler.
         keeps: whether a span with this parent (None = it has none) is sampled for sure, and ``sampler`` need not be asked.
+        keeps_below: whether every span is whose parent is one of this process that was.
         watched: whether a processor looks at spans before they end.
         most_attributes: that a span keeps; None = all.
     """
@@ -48,7 +51,8 @@ class PresetSpanFactory:
     def __init__(self, tracer: Any) -> None:
         self.most_attributes: int | None = tracer._span_limits.max_span_attributes
         self.ids, self.sampler = ids_of(tracer), tracer.sampler
-        self.keeps, self.watched = KnownDecision(self.sampler).keeps, Watchers(tracer)
+        known = KnownDecision(self.sampler)
+        self.keeps, self.keeps_below, self.watched = known.keeps, known.keeps_below, Watchers(tracer)
         self._own = tracer
         self._random = getattr(self.ids, "is_trace_id_random", None)  # none before 1.40
         self._ids, self._sampler = _PresetIds(self.ids), _PresetSampler(self.sampler)
@@ -97,13 +101,31 @@ class PresetSpanFactory:
                 is_sampled, kept, state = sampling.decision.is_sampled(), sampling.attributes, sampling.trace_state
             if is_sampled:
                 span_id = self.ids.generate_span_id() if span_id is None else span_id
-                ids = SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
+                ids = self.ids_of(above, trace_id, span_id, state)
                 return DeferredSpan(self._own, name, ids, above, kind, kept, links, start_time)
         self._ids.span_id, self._ids.trace_id, self._sampler.sampling = span_id, trace_id, sampling
         span: Span = self._tracer.start_span(
             name, context=_within(parent, context), kind=kind, attributes=attributes, links=links, start_time=start_time
         )
         return span
+
+    def ids_of(self, above: SpanContext | None, trace_id: int, span_id: int, state: TraceState | None) -> SpanContext:
+        """Return what tells a span that is kept from others; ``above`` is its parent, None = it has none."""
+        return SpanContext(trace_id, span_id, is_remote=False, trace_flags=self._flags(above), trace_state=state)
+
+    def finish(
+        self,
+        name: str,
+        ids: SpanContext,
+        above: SpanContext | None,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        status: Status,
+        start_ns: int,
+        end_ns: int,
+    ) -> None:
+        """Let a span leave that began and has ended, and that nobody looked at in between; see ``emit_finished``."""
+        emit_finished(self._own, name, ids, above, kind, attributes, status, start_ns, end_ns)
 
     def _flags(self, above: SpanContext | None) -> TraceFlags:
         if above is not None:

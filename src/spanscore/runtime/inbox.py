@@ -25,17 +25,27 @@ class Inbox(Generic[_To]):
         soft: events from which on new units are refused (``admits`` is False).
         soft_bytes: of their content, roughly, likewise.
         batch: events that end the gathering early.
+        batch_bytes: of their content, likewise: what is heavy does not wait for company.
         gather_s: how long the reader gathers after its first event, seconds.
 
     Past four times either, events are dropped: ``put`` returns False and the caller marks the unit incomplete.
     """
 
-    def __init__(self, *, soft: int, soft_bytes: int = 64_000_000, batch: int = 512, gather_s: float = 0.25) -> None:
+    def __init__(
+        self,
+        *,
+        soft: int,
+        soft_bytes: int = 64_000_000,
+        batch: int = 8_192,
+        batch_bytes: int = 8_000_000,
+        gather_s: float = 0.25,
+    ) -> None:
         self.soft = soft
         self._hard = 4 * soft
         self._soft_bytes = soft_bytes
         self._hard_bytes = 4 * soft_bytes
         self._batch = batch
+        self._batch_bytes = batch_bytes
         self._gather_s = gather_s
         self.reset()
 
@@ -75,9 +85,8 @@ class Inbox(Generic[_To]):
         self._bytes += size_bytes
         events.append((to, event, size_bytes))
         if self._asleep:  # a lost race here is found by the reader, which looks again before it sleeps
-            self._asleep = False
-            self._wake.set()
-        elif self._gathering and len(events) >= self._batch:
+            self.rouse()
+        elif self._gathering and (len(events) >= self._batch or self._bytes >= self._batch_bytes):
             self._gathering = False
             self._full.set()
         return True
@@ -94,6 +103,10 @@ class Inbox(Generic[_To]):
     def leave(self, item: Any) -> None:
         """Hand over something of ours that is read with the next batch (scores): no wake-up for each."""
         self._urgent.append(item)
+        self.rouse()
+
+    def rouse(self) -> None:
+        """Wake the reader if it sleeps: there will be something to read, or to look at by the clock."""
         if self._asleep:
             self._asleep = False
             self._wake.set()
@@ -123,7 +136,7 @@ class Inbox(Generic[_To]):
     def _gather(self, timeout_s: float | None) -> bool:
         """Wait for a batch, a nudge or the moment's end; return whether there is something to read."""
         self._gathering = True
-        if len(self._events) < self._batch and not self._nudged:
+        if len(self._events) < self._batch and self._bytes < self._batch_bytes and not self._nudged:
             self._full.wait(self._gather_s if timeout_s is None else min(self._gather_s, timeout_s))
         self._gathering = False
         self._full.clear()

@@ -133,7 +133,7 @@ class RateSampler:
         """Return what ``may`` will say of the first span of a new trace; None where more than its ids decides."""
         if self._rules or self._session_threshold is not None:
             return None
-        return self._hashed(Facts(key, is_trace_root=True)) >= self._most_threshold
+        return self._hash_of(key.trace_id.to_bytes(16, "big")) >= self._most_threshold
 
     def decide(self, facts: Facts, metric: str) -> Decision:
         """Decide for one metric, once, when the unit closes; facts that are not known yet count as if they matched.
@@ -184,9 +184,7 @@ class RateSampler:
         return self._paced(draw, metric, base, BASE, ((BASE, base),))
 
     def _of_session(self, conversation_id: str) -> int:
-        digest = self._hash.copy()
-        digest.update(b"session/" + conversation_id.encode("utf-8", "surrogatepass"))
-        return int.from_bytes(digest.digest()[:7], "big")
+        return self._hash_of(b"session/" + conversation_id.encode("utf-8", "surrogatepass"))
 
     def _draw(self, facts: Facts) -> _Draw:
         upstream = upstream_of(facts.trace_state) if facts.trace_state else None
@@ -198,11 +196,12 @@ class RateSampler:
 
     def _hashed(self, facts: Facts) -> int:
         trace_id, span_id = facts.key
+        is_root = facts.is_trace_root
+        return self._hash_of(trace_id.to_bytes(16, "big") if is_root else (trace_id << 64 | span_id).to_bytes(24, "big"))
+
+    def _hash_of(self, ids: bytes) -> int:
         digest = self._hash.copy()
-        if facts.is_trace_root:
-            digest.update(trace_id.to_bytes(16, "big"))
-        else:
-            digest.update((trace_id << 64 | span_id).to_bytes(24, "big"))
+        digest.update(ids)
         return int.from_bytes(digest.digest()[:7], "big")
 
 

@@ -142,8 +142,11 @@ class Units:
 
     def skipped(self, facts: Facts, pending: PendingSpan, now_ns: int) -> None:
         """End the root of a unit that cannot be taken, at once."""
-        decisions = self._decisions.skipped(facts)
-        pending.end({**self._skipped, **self._rules(decisions)} if decisions else self._skipped)
+        pending.end(self._said_of(self._decisions.skipped(facts)))
+
+    def unfollowed(self, facts: Facts) -> Mapping[str, Any]:
+        """Count a unit that cannot be taken, in one step; return what its root says of it."""
+        return self._said_of(self._decisions.unfollowed(facts))
 
     def excluded(self, facts: Facts) -> None:
         """Count the unit, and remember it for ``explain``. Any thread."""
@@ -380,6 +383,10 @@ class Units:
 
     def _on_span(self, scores: Sequence[Score], others: Mapping[str, Outcome]) -> Mapping[str, Any]:
         return unit_attributes(scores, others) if self._attach else {}
+
+    def _said_of(self, decisions: Mapping[str, Decision]) -> Mapping[str, Any]:
+        """Return what the root of a unit says that could not be taken; there are decisions where a rule matched."""
+        return {**self._skipped, **self._rules(decisions)} if decisions else self._skipped
 
     def _rules(self, decisions: Mapping[str, Decision]) -> Mapping[str, str]:
         """Return what a root says of the rules that matched a unit which nobody took."""

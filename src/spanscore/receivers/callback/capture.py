@@ -29,7 +29,7 @@ from spanscore.protocols import Admission, Receiver, Sampler
 from spanscore.receivers.callback.langgraph import MODULE as LANGGRAPH
 from spanscore.receivers.callback.langgraph import hear_graphs
 from spanscore.receivers.callback.run_attributes import conversation_of, was_stopped
-from spanscore.receivers.callback.runs import Root, Run
+from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_awaited, own_task
 from spanscore.runtime.inbox import Inbox
@@ -43,6 +43,10 @@ _SWEEP_NS: Final = 100_000_000
 """How much longer the first of them waits for others: forgotten together they cost a third of what they cost one by one."""
 _MAX_KEYS: Final = 1_000
 """Recent roots whose ids can be asked for: 0.4 kB each."""
+_MOST_TOLD: Final = 100
+"""Ends of runs that wait for that of their root: an agent's may come hours later."""
+_RUN_BYTES: Final = 1_500
+"""A run that waits so, with the metadata of its start and the usage of its answer, roughly."""
 _CONTROL_FLOW: Final = "GraphBubbleUp"
 """langgraph.errors: interrupts and hand-overs to a parent graph are raised, and are no errors."""
 _HAND_OVER: Final = "ParentCommand"
@@ -196,7 +200,11 @@ class RunCapture:
             root.expected = context.current_expectation()
         root.task = own_task()
         self.units += 1
-        self._inbox.put(self.receiver, (root, 0, None, None), must=True)
+        if root.record_content or self._turns is not None or self._spans is None or not self._spans.unseen:
+            self._inbox.put(self.receiver, (root, 0, None, None), must=True)
+        else:  # nobody needs to know of it before its end
+            root.told = []
+            self._inbox.rouse()  # to look at it, should that never come
         return root
 
     def _facts(self, root: Root, metadata: Mapping[str, Any]) -> Facts:
@@ -296,12 +304,39 @@ class RunCapture:
         self._inbox.put(self.receiver, (root, time_ns(), snapshot, error), _size_bytes(root, snapshot), must=True)
 
     def _put_child(self, run: Run, snapshot: Any, error: BaseException | None) -> None:
-        root = run.root
-        if not root.detached and not self._inbox.put(
-            self.receiver, (run, time_ns(), snapshot, error), _size_bytes(run, snapshot)
-        ):
-            root.broken, run.input = True, None
-            root.open.pop(run.id, None)  # its end will not be read
+        root, event = run.root, (run, time_ns(), snapshot, error)
+        if root.told is not None:
+            self._keep(root, root.told, event)
+        elif not root.detached:
+            self._put(event)
+
+    def _keep(self, root: Root, told: list[Event], event: Event) -> None:
+        """Keep the end of a run until that of its root, as long as there are not too many.
+
+        No lock: who takes what is kept says so before he looks, and here is looked after it was kept. So no event is left behind.
+        """
+        told.append(event)
+        if root.told is not None and not root.ended:
+            root.open.pop(event[0].id, None)
+            if len(told) < _MOST_TOLD:
+                return
+            root.told = None
+        for one in each_once(told):
+            self._put(one)
+
+    def _put(self, event: Event) -> None:
+        run, _, snapshot, _ = event
+        if not self._inbox.put(self.receiver, event, _size_bytes(run, snapshot)):
+            run.root.broken, run.input = True, None
+            run.root.open.pop(run.id, None)  # its end will not be read
+
+    def has_roots(self) -> bool:
+        """Whether any root runs, recorded or not. Any thread."""
+        return bool(self._roots)
+
+    def running(self) -> list[Root]:
+        """Return the roots that run and of which the span thread does not know. Any thread."""
+        return [root for root in list(self._roots.values()) if root.told is not None]
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what ended roots left behind."""
@@ -330,7 +365,9 @@ class RunCapture:
 
 def _size_bytes(run: Run, snapshot: Any) -> int:
     root = run.root
-    return glance(run.input, root.counted_texts) + glance(snapshot, root.counted_texts) if root.record_content else 0
+    if not root.record_content:
+        return _RUN_BYTES * len(root.told) if run is root and root.told else 0
+    return glance(run.input, root.counted_texts) + glance(snapshot, root.counted_texts)
 
 
 def _error_of(root: Root, error: BaseException) -> BaseException | None:

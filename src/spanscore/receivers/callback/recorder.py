@@ -7,8 +7,8 @@ model afterwards; a cancelled model or retriever never ends at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import time_ns
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from spanscore import semconv
 from spanscore.codec.openinference import flat_documents
-from spanscore.codec.redaction import redacted, redacted_content
+from spanscore.codec.redaction import redacted_content
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import safe_text
 from spanscore.model.foreign import is_a, said_by, type_name
@@ -25,20 +25,23 @@ from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, UnitKey
 from spanscore.otel.live_span import LiveSpan
 from spanscore.protocols import Recorded, Redactor
+from spanscore.receivers.callback.at_once import AtOnce
 from spanscore.receivers.callback.capture import RunCapture
 from spanscore.receivers.callback.model_metrics import ModelMetrics
+from spanscore.receivers.callback.plain_attributes import PlainAttributes
 from spanscore.receivers.callback.run_attributes import (
     MODELS,
-    attributes_of,
     content_of,
     facts_of,
     rendered,
+    run_end_of,
     span_data_of,
     was_stopped,
 )
-from spanscore.receivers.callback.runs import Event, Root, Run
+from spanscore.receivers.callback.runs import Event, Root, Run, each_once
 from spanscore.receivers.callback.spans import RunSpans
 from spanscore.receivers.callback.tasks import is_over
+from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.timebox import Timebox
 
@@ -52,9 +55,6 @@ _MAX_AGE_NS: Final = 3_600_000_000_000
 _SPAN_BYTES: Final = 2_000
 """A recorded span with its plain attributes, roughly."""
 _MAX_ERROR_CHARS: Final = 2_000
-_MAY_NAME_SOMEBODY: Final = frozenset({semconv.CONVERSATION_ID, semconv.FEEDBACK_KEY})
-_IDS: Final = 1_000
-"""Conversations and keys whose redacted id is remembered: a redactor may take as long as a small model does."""
 _SPARE_ATTRIBUTES: Final = 32
 """Left free on a span for the verdict and its kin, and for what processors and samplers of the application add."""
 
@@ -92,11 +92,10 @@ class Recorder:
         self._content = capture.content
         self._redactor = redactor
         self._box = box or Timebox()
-        self._redacted_id = lru_cache(_IDS)(self._redact_id)
         self._scores = scores
         self._models = models
-        self._metadata = metadata
-        self._may_name_somebody = _MAY_NAME_SOMEBODY.union(semconv.METADATA + key for key in metadata)
+        self._attributes = PlainAttributes(redactor, self._box, metadata)
+        self._at_once = AtOnce(self._attributes, port, self._run_spans, self._count)
         capture.receiver = self
         self.reset()
 
@@ -105,7 +104,8 @@ class Recorder:
         self._capture.reset()
         self.abandoned = 0
         self._read = 0
-        self._looked_ns = 0
+        self._looked_ns = self._seen_ns = 0
+        self._seen = frozenset[Root]()
         self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
@@ -126,6 +126,11 @@ class Recorder:
         """Replay one event."""
         run, end_ns, output, error = event
         root = run.root
+        if not root.heard and not root.detached:
+            if self._at_once.takes(event):
+                self._let_leave(root, event)
+                return
+            self._hear(root, now_ns)
         if root.key is None or root.ignored:
             if end_ns and run is root:
                 self._capture.forget(root)
@@ -134,10 +139,8 @@ class Recorder:
             return
         if run is not root:
             self._end_child(event, now_ns)
-        elif not end_ns:
-            self._open_root(root, root.key, now_ns)
-        elif root.key in self._open:
-            ended = (root, end_ns, (output, _run_end(root, error)), None if was_stopped(error) else error)
+        elif end_ns and root.key in self._open:
+            ended = (root, end_ns, (output, run_end_of(root, error)), None if was_stopped(error) else error)
             self._closing[root.key] = (now_ns + _GRACE_NS, ended)
             self._finish_if_whole(root, now_ns)
 
@@ -147,6 +150,8 @@ class Recorder:
         One whose task is over has its grace, too: its end may be told by a task of its own, as LangChain shields it.
         """
         self._looked_ns = now_ns
+        if now_ns - self._seen_ns >= _LOOK_NS:
+            self._look_at_running(now_ns)
         for key, (deadline_ns, event) in list(self._closing.items()):
             if now_ns >= deadline_ns:
                 self._finish(key, event, now_ns)
@@ -160,12 +165,14 @@ class Recorder:
 
     def next_due_ns(self) -> int | None:
         """Return when the next grace is over, or open roots are looked at again."""
-        if not self._open:
-            return None
-        return min([self._looked_ns + _LOOK_NS, *(deadline_ns for deadline_ns, _ in self._closing.values())])
+        looks = [self._looked_ns + _LOOK_NS] if self._open else []
+        looks += [self._seen_ns + _LOOK_NS] if self._capture.has_roots() else []
+        return min([*looks, *(deadline_ns for deadline_ns, _ in self._closing.values())], default=None)
 
     def detach(self, now_ns: int) -> list[UnitKey]:
         """Finish every root, those that run as abandoned, and return the units of these: a later end might never be told."""
+        for root in self._capture.running():
+            self._hear(root, now_ns)
         for key, (_, event) in list(self._closing.items()):
             self._finish(key, event, now_ns)
         running = dict(self._open)
@@ -182,9 +189,7 @@ class Recorder:
         root.open.pop(run.id, None)  # here and not where it ended: a root's end must not overtake it
         if run.closed:
             return
-        attributes = self._attributes(run, output, error)
-        if was_stopped(error):
-            attributes, error = attributes | {semconv.RUN_END: _run_end(None, error)}, None
+        attributes, error = self._attributes.of_ended(run, output, error)
         if root.key not in self._open:  # it came after its unit: the span is exported, the score is not changed
             run.closed = True
             LiveSpan(self._span_of(run, attributes), end_ns, None, 0).end()
@@ -243,8 +248,38 @@ class Recorder:
 
     # --- roots -------------------------------------------------------------------------------------------------
 
-    def _open_root(self, root: Root, key: UnitKey, now_ns: int) -> None:
+    def _let_leave(self, root: Root, event: Event) -> None:
         self._read += 1
+        try:
+            self.abandoned += self._at_once.leave(root, event) == "abandoned"
+        finally:
+            self._capture.forget(root)
+
+    def _hear(self, root: Root, now_ns: int) -> None:
+        """Open a root, with what is told of it so far."""
+        told, root.told, root.heard = root.told, None, True  # before it is read: ``RunCapture._keep`` looks
+        self._read += 1
+        self._safely(self._open_root, root, now_ns)
+        for event in each_once(told or []):
+            self._safely(self.handle, event, now_ns)
+            yield_gil()
+
+    def _safely(self, work: Callable[[Any, int], None], what: Any, now_ns: int) -> None:
+        """Do one thing of several: where it fails, the others are done."""
+        try:
+            work(what, now_ns)
+        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
+            log_internal_error("keep track of a unit", error)
+
+    def _look_at_running(self, now_ns: int) -> None:
+        """Open what runs for long, or was left behind by its task: it has an age, and is in the books."""
+        running = self._capture.running()
+        for root in running:
+            if root in self._seen or (root.task is not None and is_over(root.task)):
+                self._hear(root, now_ns)
+        self._seen, self._seen_ns = frozenset(running), now_ns
+
+    def _open_root(self, root: Root, now_ns: int) -> None:
         made = False
         try:
             made = self._run_spans().make(root)
@@ -252,10 +287,10 @@ class Recorder:
             if not made:  # also where a processor of the application raised
                 root.ignored = True
                 self._capture.admission.record_rejected(Outcome.NOT_EXPORTED)
-        if made:
+        if made and root.key is not None:
             root.opened_ns = now_ns
-            self._open[key] = root
-            self._port.opened(key, now_ns)
+            self._open[root.key] = root
+            self._port.opened(root.key, now_ns)
 
     def _finish_if_whole(self, root: Root, now_ns: int) -> None:
         if root.key is not None and not any(list(root.open.values())):
@@ -275,27 +310,19 @@ class Recorder:
             self.abandoned += 1
         if root.broken:
             self._port.broken(key, now_ns)
-        attributes = {**self._attributes(root, output, error), semconv.RUN_END: run_end}
+        attributes = {**self._attributes.of(root, output, error), semconv.RUN_END: run_end}
         self._close_span(root, end_ns, attributes, output, error, now_ns)
         self._count(root, end_ns, attributes)
         del self._open[key]
         self._capture.forget(root)
 
     def _cancel_child(self, child: Run, end_ns: int, now_ns: int) -> None:
-        attributes = {**self._attributes(child, None, None), semconv.RUN_END: "cancelled"}
+        attributes = {**self._attributes.of(child, None, None), semconv.RUN_END: "cancelled"}
         child.input = None  # half a conversation is no sample
         try:
             self._close_span(child, end_ns, attributes, None, None, now_ns)
         except Exception as error:  # noqa: BLE001  (a processor of the application: its root must be ended all the same)
             log_internal_error("end a span", error)
-
-    def _attributes(self, run: Run, output: Any, error: BaseException | None) -> dict[str, Any]:
-        """Return the attributes that are exported whether content is or not. Never raises."""
-        attributes = attributes_of(run, output, error, metadata=self._metadata)
-        for name in () if self._redactor is None else self._may_name_somebody & attributes.keys():
-            if isinstance(attributes[name], str):
-                attributes |= self._redacted(name, attributes.pop(name))
-        return attributes
 
     def _room(self, taken: int) -> int | None:
         """Return how many attributes a span can take beside those; None = any number."""
@@ -317,26 +344,7 @@ class Recorder:
             return {}
         return exported({**flat_documents(clean.get(semconv.RETRIEVAL_DOCUMENTS), room), **clean})
 
-    def _redacted(self, name: str, given: str) -> dict[str, str]:
-        """Return an attribute: applications name a conversation by its user's address. Fails closed, as with content."""
-        try:
-            return {name: safe_text(self._redacted_id(given))}
-        except BaseException:  # noqa: BLE001
-            return {}
-
-    def _redact_id(self, given: str) -> str:
-        redactor = self._redactor
-        return given if redactor is None else self._box.run(lambda: redacted(given, redactor))
-
 
 def _wall_ns(root: Root) -> int:
     """Return the end of a root whose end nobody told: spans have the wall clock's times."""
     return max(time_ns(), root.start_ns)
-
-
-def _run_end(root: Root | None, error: BaseException | None) -> str:
-    if root is not None and root.interrupted:
-        return semconv.INTERRUPTED
-    if is_a(error, GeneratorExit):
-        return "abandoned"
-    return "cancelled" if was_stopped(error) else "completed"

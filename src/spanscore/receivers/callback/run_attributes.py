@@ -25,6 +25,7 @@ __all__ = [
     "conversation_of",
     "facts_of",
     "rendered",
+    "run_end_of",
     "span_data_of",
     "was_stopped",
 ]
@@ -128,6 +129,15 @@ def conversation_of(run: Run) -> str | None:
 def was_stopped(error: BaseException | None) -> bool:
     """Whether a run did not fail but was left by its reader or cancelled."""
     return error is not None and type_name(error) in {"GeneratorExit", "CancelledError"}
+
+
+def run_end_of(root: Root | None, error: BaseException | None) -> str:
+    """Return how a root ended, or a run that was stopped (None)."""
+    if root is not None and root.interrupted:
+        return semconv.INTERRUPTED
+    if is_a(error, GeneratorExit):
+        return "abandoned"
+    return "cancelled" if was_stopped(error) else "completed"
 
 
 def rendered(render: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:

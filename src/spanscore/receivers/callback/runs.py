@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextvars
 from asyncio import Task
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from weakref import ReferenceType
 
@@ -18,7 +19,7 @@ from opentelemetry.trace import Span
 from spanscore import semconv
 from spanscore.model.span import UnitKey
 
-__all__ = ["CLIENTS", "Event", "Root", "Run"]
+__all__ = ["CLIENTS", "Event", "Root", "Run", "each_once"]
 
 CLIENTS: Final = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.RETRIEVAL})
 """Operations that ask another process: their spans are of kind client."""
@@ -84,6 +85,8 @@ class Root(Run):
         history_step: id of the step that asks it.
         open: id → run of every descendant whose end the span thread has not read; None for a step that has not ended.
         ids: of every descendant, to forget them by.
+        told: events of ended descendants that leave with it, as nobody will score it; None where each goes its own way.
+        heard: the span thread knows of it.
         ignored: judged, refused or head-sampled away: it and its children are remembered so that no child becomes a root.
         interrupted: a ``GraphInterrupt`` passed through.
         broken: an event of it was dropped.
@@ -102,6 +105,7 @@ class Root(Run):
         "detached",
         "expected",
         "failed_inside",
+        "heard",
         "history",
         "history_step",
         "ids",
@@ -116,6 +120,7 @@ class Root(Run):
         "sampling",
         "session",
         "task",
+        "told",
         "trace_state",
     )
 
@@ -142,7 +147,8 @@ class Root(Run):
         self.history_step = 0
         self.open: dict[int, Run | None] = {}
         self.ids: list[int] = []
-        self.ignored = False
+        self.told: list[Event] | None = None
+        self.heard = self.ignored = False
         self.interrupted = False
         self.broken = self.failed_inside = False
         self.detached = False
@@ -154,3 +160,10 @@ class Root(Run):
 
 Event = tuple[Run, int, Any, BaseException | None]
 """(run, end in ns or 0 for a root's start, snapshot of the output, error)."""
+
+
+def each_once(told: list[Event]) -> Iterator[Event]:
+    """Take events from a list, oldest first, each once, however many threads take of it."""
+    with suppress(IndexError):
+        while True:
+            yield told.pop(0)

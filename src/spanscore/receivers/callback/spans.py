@@ -16,7 +16,17 @@ from functools import partial
 from typing import Any, Final
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Tracer, get_current_span, set_span_in_context
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text
@@ -24,12 +34,14 @@ from spanscore.model.span import UnitKey
 from spanscore.otel.ids import OwnIds
 from spanscore.otel.span_factory import PresetSpanFactory
 from spanscore.receivers.callback.runs import CLIENTS, Root, Run
+from spanscore.runtime.log import log_internal_error
 
 __all__ = ["RunSpans"]
 
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
-_DRAWN_AHEAD: Final = 512
-"""Roots drawn and not begun, at most: 0.2 kB each."""
+_UNSET, _FAILED = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
+_DRAWN_AHEAD: Final = 8_192
+"""Roots drawn and not begun, at most: 0.2 kB each. As many as may end in one batch of the inbox; there are no more than did."""
 _MOST_ATTRIBUTES: Final = 128
 """What the SDK keeps by default, for a tracer that is not the SDK's."""
 
@@ -129,6 +141,48 @@ class RunSpans:
             return False
         root.span = span
         return True
+
+    @property
+    def unseen(self) -> bool:
+        """Whether nobody looks at spans before they end, and all below a root that is kept are: they may be made together."""
+        chosen = self._chosen
+        return chosen is not None and chosen.keeps_below and not chosen.watched
+
+    def finish(self, run: Run, attributes: dict[str, Any], end_ns: int, *, failed: bool) -> None:
+        """Make the span of a run that has ended, where they are ``unseen``, and let it leave. One thread. Never raises."""
+        assert self._chosen is not None
+        name, sampling = attributes.get(semconv.REQUEST_MODEL) or run.name, None
+        if run is run.root:
+            name, sampling = run.name, run.root.sampling
+        if sampling is not None and sampling.attributes:  # the sampler's own come first
+            attributes = {key: own for key, own in sampling.attributes.items() if key not in attributes} | attributes
+        ids, above, status = self._ids_of(run), self._above(run), _FAILED if failed else _UNSET
+        try:
+            self._chosen.finish(_span_name(run, name), ids, above, _kind_of(run), attributes, status, run.start_ns, end_ns)
+        except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
+            log_internal_error("end a span", error)
+
+    def _ids_of(self, run: Run) -> SpanContext:
+        """Return the ids of a run that has ended; what comes late below it finds them as those of its span."""
+        chosen = self._chosen
+        if run.span is None and chosen is not None:
+            above = self._above(run)
+            if above is None or run is run.root:
+                trace_id, span_id = run.root.key or _new_key(chosen)
+                sampling = run.root.sampling
+                state = above.trace_state if above and sampling is None else sampling and sampling.trace_state
+            else:
+                trace_id, span_id, state = above.trace_id, chosen.ids.generate_span_id(), above.trace_state
+            run.span = NonRecordingSpan(chosen.ids_of(above, trace_id, span_id, state))
+        assert run.span is not None
+        return run.span.get_span_context()
+
+    def _above(self, run: Run) -> SpanContext | None:
+        """Return the ids of the span above a run's; None where there is none."""
+        if run.parent is not None:
+            return self._ids_of(run.parent)
+        ids = get_current_span(run.root.context).get_span_context()
+        return ids if ids.is_valid else None
 
     def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
         """Start the span of any other run, with its true time. One thread."""
