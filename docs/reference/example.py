@@ -40,6 +40,7 @@ _GIVEN: Final[Mapping[str, str]] = {
     "sampling.feedback.rate": "0.5",
     "alerts.<metric>.baseline": "0.85",
     "canary.file": '"labelled.jsonl"',
+    "compare.by": "service.version",
     "elsewhere.endpoint": '"https://scorer:4318"',
     "elsewhere.token_file": '"/run/secrets/spanscore"',
     "spool.path": '"/var/lib/spanscore/spool.db"',
@@ -55,7 +56,7 @@ _NAMED: Final = {
     ("<model>", "judge"): "gpt-4o-mini",
 }
 _OPTIONAL: Final = (
-    *("serve_metrics", "serve.forward", "serve.tls", "kafka", "canary", "elsewhere", "spool", "sampling.feedback"),
+    *("serve_metrics", "serve.forward", "serve.tls", "kafka", "canary", "compare", "elsewhere", "spool", "sampling.feedback"),
 )
 """Sections that are not there by default."""
 _ONE_OF: Final = ("alerts.<metric>.baseline.", "elsewhere.kafka.")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from spanscore.settings.budget import Budget as Budget
     from spanscore.settings.canary import Canary as Canary
     from spanscore.settings.collect import Collect as Collect
+    from spanscore.settings.compare import Compare as Compare
     from spanscore.settings.elsewhere import Elsewhere as Elsewhere
     from spanscore.settings.feedback import FeedbackSampling as FeedbackSampling
     from spanscore.settings.sessions import Sessions as Sessions
@@ -46,6 +47,7 @@ _PUBLIC = {
     "Budget": "spanscore.settings.budget",
     "Canary": "spanscore.settings.canary",
     "Collect": "spanscore.settings.collect",
+    "Compare": "spanscore.settings.compare",
     "Elsewhere": "spanscore.settings.elsewhere",
     "ConfigurationError": "spanscore.errors",
     "Extract": "spanscore.dialects.extract",

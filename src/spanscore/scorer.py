@@ -31,6 +31,7 @@ from spanscore.sampling.rules import Rule
 from spanscore.settings.budget import Budget
 from spanscore.settings.canary import Canary
 from spanscore.settings.collect import Collect
+from spanscore.settings.compare import Compare
 from spanscore.settings.elsewhere import Elsewhere
 from spanscore.settings.feedback import FeedbackSampling
 from spanscore.settings.sessions import Sessions
@@ -126,6 +127,8 @@ class OnlineScorer(RunsTaken, UnitsById):
         inbox_bytes: of their content, roughly, likewise.
         labels: name → the words that ``feedback()`` takes under it, worst first (``{"user_feedback": ["bad", "ok", "good"]}``).
             Under a name without a scale it takes True, False and numbers from 0 to 1.
+        compare: what tells two releases apart (``Compare(by="service.version")``): the sums are kept per value, and
+            ``spanscore compare`` says whether one is worse; None = nothing is compared.
         segments: metadata or attribute key → the values that the sums tell apart (``{"user_tier": ["gold", "free"]}``); every
             other value is ``other``. Listed values only: a label must never hold what users type.
         scopes: beginnings of instrumentation scopes whose spans a ``ScoringSpanProcessor`` reads beside those it knows; what
@@ -186,6 +189,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         inbox_size: int = 10_000,
         inbox_bytes: int = 64_000_000,
         labels: Mapping[str, Sequence[str]] | None = None,
+        compare: Compare | None = None,
         segments: Mapping[str, Sequence[str]] | None = None,
         scopes: Sequence[str] = (),
         ignore_scopes: Sequence[str] = (),

@@ -50,6 +50,7 @@ BASE: dict[str, Any] = {
     },
     "alerts": {"faithfulness": {"baseline": 0.85}},
     "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
+    "compare": {"by": "service.version"},
     "spool": {"path": f"{SPOOLS.name}/spool.db"},
 }
 """An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""

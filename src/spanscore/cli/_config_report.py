@@ -384,6 +384,7 @@ def _room_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[Confi
     except ConfigurationError:  # told above
         shadows = 0
     try:
-        refuse_too_many(made, settings.monitoring.segments, shadows)
+        compared = value_at(settings, "compare") is not None
+        refuse_too_many(made, settings.monitoring.segments, shadows, compared=compared)
     except ConfigurationError as error:
         yield ConfigurationError(f"{'monitoring.segments' if settings.monitoring.segments else 'metrics'}: {error}")

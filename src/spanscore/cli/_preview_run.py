@@ -10,6 +10,7 @@ from typing import Final
 
 import typer
 
+from spanscore.cases.case import FoundScore
 from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
 from spanscore.cli._replay_told import found, of_store, shown, unit_costs
@@ -20,7 +21,6 @@ from spanscore.line.preview import Preview, UnitCost, preview_of
 from spanscore.line.recent_preview import tally_of
 from spanscore.line.terminal import Terminal
 from spanscore.protocols import Metric
-from spanscore.replay.evaluated import FoundScore
 from spanscore.replay.planning import UnitPlan
 from spanscore.replay.reading import StoredUnit, UnitReader
 from spanscore.replay.run import ReplayBounds, units_between

@@ -151,7 +151,11 @@ def _counts(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
 
 def _rank(counts: dict[str, tuple[int, float]], place: _Place, value: Any) -> None:
     name, rank = _RANKS[place]
-    if value is not None and (name not in counts or rank < counts[name][0]) and (count := plain_number(value)) is not None:
+    if (
+        value is not None
+        and (name not in counts or rank < counts[name][0])
+        and (count := plain_number(value)) is not None
+    ):
         counts[name] = rank, count
 
 

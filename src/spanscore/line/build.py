@@ -18,6 +18,7 @@ from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
 from spanscore.line.checked import checked_metrics, checked_rates
 from spanscore.line.collecting import collector_of
+from spanscore.line.compare import compared_values_of, ledger_of
 from spanscore.line.delivery import LastOfUnit
 from spanscore.line.elsewhere import handover_of, left_to_the_other, refusal_of
 from spanscore.line.feedback import feedback_of
@@ -110,7 +111,8 @@ class Line:
 
     def _make_parts(self) -> None:
         options = self.options
-        self.ledger: Ledger = Ledger(self.of_units)
+        self.compared = compared_values_of(options, self.metrics, self.providers)
+        self.ledger = ledger_of(self.of_units, self.compared)
         self.shadow_ledger = Ledger(self.shadowing)
         self.pairs = Pairs(self.shadowing, self.shadow_ledger)
         self.purse = purse_of(options.budget, options.share, self.metrics)
@@ -126,6 +128,7 @@ class Line:
                 points=lambda: {**self.accounts.points(), **points_of(self.canary), **self.points_beside()},
                 waits=self.accounts.tell_waits,
                 segments=options.segments,
+                compared=self.compared,
             )
             self._declare(self.telemetry)
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
@@ -193,7 +196,12 @@ class Line:
 
     def _declare(self, telemetry: Telemetry) -> None:
         beside = 0 if self.options.feedback_sampling is None else len(self.of_units)
-        refuse_too_many([*self.metrics.values()], checked_segments(self.options.segments), len(self.shadowing) + beside)
+        refuse_too_many(
+            [*self.metrics.values()],
+            checked_segments(self.options.segments),
+            len(self.shadowing) + beside,
+            compared=self.compared is not None,
+        )
         telemetry.declare(self.metrics.values())
         telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
         for name, metric in (*self.metrics.items(), *self.shadowing.items()):
@@ -319,7 +327,7 @@ class Line:
             self.of_sessions,
             table=SessionTable(bounds_of(self.options.sessions)),
             sampler=self.sampler,
-            ledger=Ledger(self.of_sessions),
+            ledger=ledger_of(self.of_sessions, self.compared),
             queue=self.queue,
             lanes=self.lanes,
             handover=self.engine.accept,

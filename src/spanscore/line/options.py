@@ -17,6 +17,7 @@ from spanscore.scoring.redactors import redactor_in
 from spanscore.settings.budget import Budget, checked_budgets, checked_share
 from spanscore.settings.canary import Canary, CanarySettings, canary_in
 from spanscore.settings.collect import Collect, CollectSettings, collect_in
+from spanscore.settings.compare import Compare, CompareSettings, compare_in
 from spanscore.settings.elsewhere import Elsewhere, ElsewhereSettings, elsewhere_in
 from spanscore.settings.feedback import FeedbackSampling, FeedbackSettings, feedback_in
 from spanscore.settings.judging import BudgetSettings
@@ -131,6 +132,7 @@ class Options:
     labels: Annotated[Mapping[str, Sequence[str]], Key("labels", dict[str, list[str | int]])] = field(
         default_factory=dict
     )
+    compare: Annotated[Compare | None, Key("compare", CompareSettings | None, compare_in)] = None
     segments: Annotated[Mapping[str, Sequence[str]], Key("monitoring.segments")] = field(default_factory=dict)
     scopes: Annotated[Sequence[str], Key("units.scopes", list[str])] = ()
     ignore_scopes: Annotated[Sequence[str], Key("units.ignore_scopes", list[str])] = ()
@@ -178,7 +180,14 @@ def _own(value: Any, option: "Field[Any]") -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-_OBJECTS: Final = {"canary": Canary, "collect": Collect, "elsewhere": Elsewhere, "sessions": Sessions, "spool": Spool}
+_OBJECTS: Final = {
+    "canary": Canary,
+    "collect": Collect,
+    "compare": Compare,
+    "elsewhere": Elsewhere,
+    "sessions": Sessions,
+    "spool": Spool,
+}
 """Options that a configuration has as keys with values, and Python as an object."""
 
 

@@ -26,6 +26,7 @@ class Counted(NamedTuple):
         outcomes: (metric, outcome, stratum of the score) → units that ended so; None = the population.
         pending: metric → units between.
         excluded: likewise by outcome and stratum, the weights of the units that the mean of the population lacks.
+        compared: (metric, compared value) → what ``excluded`` holds; empty where nothing is compared.
         strata: those that stand beside, by their stratum: second judges', for one. Nothing of them is among the others.
     """
 
@@ -34,6 +35,7 @@ class Counted(NamedTuple):
     pending: Mapping[str, int]
     excluded: Mapping[tuple[str, Outcome, str | None], Weights]
     strata: Mapping[str, Counted] = MappingProxyType({})
+    compared: Mapping[tuple[str, str], Weights] = MappingProxyType({})
 
     @property
     def parts(self) -> Iterator[tuple[str | None, Counted]]:
@@ -49,6 +51,7 @@ class Counted(NamedTuple):
             {**self.pending, **other.pending},
             {**self.excluded, **other.excluded},
             {**self.strata, **other.strata},
+            {**self.compared, **other.compared},
         )
 
     def beside(self, stratum: str, other: Counted) -> Counted:

@@ -250,7 +250,7 @@ class Unit:
     @property
     def request_model(self) -> str | None:
         """The scored application's model, as it was asked for; None where no span tells."""
-        span = self._names_model()
+        span = self.names_model
         return None if span is None else str(span.attributes[semconv.REQUEST_MODEL])
 
     def without_content(self) -> Unit:
@@ -258,7 +258,7 @@ class Unit:
 
         These are its root and, where the root itself names no model, the span that does.
         """
-        kept = {id(self.root), id(self._names_model())}  # by identity: to compare attributes would render them
+        kept = {id(self.root), id(self.names_model)}  # by identity: to compare attributes would render them
         told = tuple(span.without_content() for span in self.spans if id(span) in kept)
         return evolve(self, spans=told)
 
@@ -271,8 +271,9 @@ class Unit:
         named = evolve(root, attributes=told if shown is None else {**told, semconv.CONVERSATION_ID: shown})
         return evolve(self, spans=tuple(named if span is root else span for span in self.spans))
 
-    def _names_model(self) -> SpanData | None:
-        """Return the root where it has a model, else the last model span that answered, else the last that was asked."""
+    @property
+    def names_model(self) -> SpanData | None:
+        """The root where it has a model, else the last model span that answered, else the last that was asked."""
         root = self.root
         if root is not None and root.attributes.get(semconv.REQUEST_MODEL):
             return root

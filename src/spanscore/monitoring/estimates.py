@@ -23,6 +23,8 @@ __all__ = [
     "Moments",
     "excluded_bounds",
     "excluded_share",
+    "if_best",
+    "if_worst",
     "interval",
     "mean",
     "mean_interval",
@@ -30,6 +32,7 @@ __all__ = [
     "n_eff",
     "standard_error",
     "student",
+    "unseen",
 ]
 
 
@@ -144,11 +147,16 @@ def interval(of: Moments, *, level: float = 0.95) -> Interval:
     size = n_eff(of)
     if not size:
         return Interval(0.0, 1.0)
-    one = of.w2 / size  # the square of its weight, which is that of a typical score
-    worst = (of.w2y - of.w2y2) / (of.w2 - of.w2y + one)
-    best = (of.w2y2 + one) / (of.w2y + one)
+    worst, best = unseen(of)
     t = student(level, size - 1)
     return Interval(max(0.0, _end(of, worst, -t)), min(1.0, _end(of, best, t)))
+
+
+def unseen(of: Moments) -> Interval:
+    """Return how bad and how good one more score may be, by the scores that there are; there must be one."""
+    one = of.w2 / n_eff(of)  # the square of its weight, which is that of a typical score
+    worst = (of.w2y - of.w2y2) / (of.w2 - of.w2y + one)
+    return Interval(worst, (of.w2y2 + one) / (of.w2y + one))
 
 
 def _end(of: Moments, unseen: float, t: float) -> float:
@@ -163,9 +171,18 @@ def excluded_bounds(of: Moments, *, level: float = 0.95) -> Interval:
     From the interval of the mean if all of them had the worst score to that if all had the best: the scored and the lost are a
     sample both. Where nothing was lost it is the interval. (0, 1) where nothing was scored and nothing lost.
     """
-    worst = replace(of, w=of.w + of.lost, w2=of.w2 + of.lost2)
-    best = replace(worst, wy=of.wy + of.lost, w2y=of.w2y + of.lost2, w2y2=of.w2y2 + of.lost2)
-    return Interval(interval(worst, level=level).low, interval(best, level=level).high)
+    return Interval(interval(if_worst(of), level=level).low, interval(if_best(of), level=level).high)
+
+
+def if_worst(of: Moments) -> Moments:
+    """Return the sums if every lost unit had the worst score; none is lost any more."""
+    return replace(of, w=of.w + of.lost, w2=of.w2 + of.lost2, lost=0.0, lost2=0.0)
+
+
+def if_best(of: Moments) -> Moments:
+    """Return the sums if every lost unit had the best score; none is lost any more."""
+    added = replace(if_worst(of), wy=of.wy + of.lost, w2y=of.w2y + of.lost2)
+    return replace(added, w2y2=of.w2y2 + of.lost2)
 
 
 def excluded_share(of: Moments) -> float:

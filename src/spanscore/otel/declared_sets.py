@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
+from spanscore import semconv
 from spanscore.errors import ConfigurationError
+from spanscore.otel.compared_values import MOST_VALUES
 from spanscore.otel.sums import MOST_DECLARED, OTHER, SDK_SETS, Labels, labels_of_score
 from spanscore.protocols import Metric
 
@@ -25,21 +27,26 @@ def is_conditional(metric: Metric) -> bool:
     return bool(getattr(metric, "is_conditional", False))
 
 
-def refuse_too_many(metrics: Sequence[Metric], segments: Mapping[str, Sequence[str]], shadowed: int = 0) -> None:
+def refuse_too_many(
+    metrics: Sequence[Metric], segments: Mapping[str, Sequence[str]], shadowed: int = 0, *, compared: bool = False
+) -> None:
     """Refuse metrics and segments of which not all can be told apart.
 
     Args:
         metrics: with a series each.
         shadowed: how many of them a second judge scores, too: a series more.
+        compared: whether each set is there per compared value.
 
     Raises:
         ConfigurationError: there are too many, with the numbers.
     """
     labels = [len(_labels_of(metric)) for metric in metrics]
-    sets = (sum(labels) + shadowed * max(labels, default=0)) * prod(len(values) + 1 for values in segments.values())
+    values = {key: len(listed) + 1 for key, listed in segments.items()}
+    values |= {semconv.COMPARED: MOST_VALUES + 2} if compared else {}  # unknown and other
+    sets = (sum(labels) + shadowed * max(labels, default=0)) * prod(values.values())
     if sets <= MOST_DECLARED:
         return
-    told = " × ".join(f"{len(values) + 1} of {key} (other included)" for key, values in segments.items())
+    told = " × ".join(f"{number} of {key} (other included)" for key, number in values.items())
     raise ConfigurationError(
         f"{len(metrics) + shadowed} series of {len(metrics)} metrics × pass or fail × {told or 'no segments'} make {sets:,} "
         f"attribute sets per instrument, and {MOST_DECLARED:,} fit: past {SDK_SETS:,} the OpenTelemetry SDK makes one of them "

@@ -120,6 +120,12 @@ INSTRUMENTS: Mapping[str, Instrument] = {
     semconv.PENDING: Instrument("gauge", "{evaluation}", "Units that entered and have not ended"),
     semconv.EXCLUDED_WEIGHT: Instrument("counter", "1", "Sum of w over units that the mean lacks, by outcome"),
     semconv.EXCLUDED_WEIGHT2: Instrument("counter", "1", "Sum of w² over units that the mean lacks, by outcome"),
+    semconv.COMPARED_EXCLUDED_WEIGHT: Instrument(
+        "counter", "1", "Sum of w over units that a compared value's mean lacks, of all outcomes"
+    ),
+    semconv.COMPARED_EXCLUDED_WEIGHT2: Instrument(
+        "counter", "1", "Sum of w² over units that a compared value's mean lacks, of all outcomes"
+    ),
     **SUMS,
     **READ,
     **POINTS,

@@ -22,6 +22,7 @@ from spanscore.model.counted import Counted, Weights
 from spanscore.model.foreign import plain_text
 from spanscore.model.score import JudgeCall, Outcome, Score
 from spanscore.model.span import SpanData, Unit
+from spanscore.otel.compared_values import ComparedValues
 from spanscore.otel.declared_sets import closed_sets, is_conditional
 from spanscore.otel.instrument_table import APPLICABLE, MOMENTS
 from spanscore.otel.meter_instruments import MeterInstruments, instruments_of
@@ -34,6 +35,7 @@ from spanscore.otel.sums import (
     checked_segments,
     labels_of_applicability,
     labels_of_calls,
+    labels_of_compared,
     labels_of_metric,
     labels_of_outcome,
     labels_of_run,
@@ -63,6 +65,7 @@ class Telemetry:
         points: reads the accounts that are asked, and the budgets.
         waits: tells of the questions that wait for an account.
         segments: attribute or metadata key → the values that are told apart; every other value is ``other``.
+        compared: tells the value by which releases are compared; None = they are not.
         max_sets: attribute sets per instrument; models, agents and series past it are ``other``.
 
     Raises:
@@ -78,6 +81,7 @@ class Telemetry:
         points: Points = dict,
         waits: Waits | None = None,
         segments: Mapping[str, Sequence[str]] | None = None,
+        compared: ComparedValues | None = None,
         max_sets: int = MAX_SETS,
     ) -> None:
         self.counts = counts
@@ -85,6 +89,9 @@ class Telemetry:
         self.gauges = dict(gauges or {})
         self._points, self._waits = points, waits
         self._segments = checked_segments(segments or {})
+        self._compared = compared
+        self._releases: set[tuple[str, str]] = set()
+        self._known: list[tuple[Metric, str | None]] = []
         self._declared: set[tuple[str, str | None]] = set()
         self._sums = BoundedSums(max_sets)
         self._exported: Mapping[Meter, MeterInstruments] = {}
@@ -121,8 +128,8 @@ class Telemetry:
         """Let every sum of these metrics, in a stratum, be there as 0; to be called before the first collection."""
         for metric in metrics:
             self._declared.add((metric.name, stratum))
-            for labels in closed_sets(metric, self._segments, stratum):
-                self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
+            self._known.append((metric, stratum))
+            self._declare_sums(metric, stratum, {} if self._compared is None else {semconv.COMPARED: ()})
             if stratum is None:
                 self._sums.add(semconv.DECLINED, labels_of_metric(metric.name), 0)
             for applies in (True, False) if stratum is None and is_conditional(metric) else ():
@@ -173,6 +180,8 @@ class Telemetry:
     def _scored(self, unit: Unit | None, score: Score, context: Context | None) -> None:
         w, y = _weight(score), _quality(score)
         segment = self._segment_of(None if unit is None else unit.root)
+        if self._compared is not None:
+            segment += ((semconv.COMPARED, self._release_of(self._compared, unit, score)),)
         labels = labels_of_score(score.metric, score.label, score.series, segment, score.stratum)
         self._sums.add(semconv.SCORED, labels, 1)
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
@@ -199,6 +208,21 @@ class Telemetry:
         bounded = dict(self._sums.admit(semconv.JUDGE_DURATION, labels))
         for instruments in self._exported.values():
             instruments.judge_duration.record(max(0.0, call.duration_s), bounded)
+
+    def _declare_sums(self, metric: Metric, stratum: str | None, compared: Mapping[str, Sequence[str]]) -> None:
+        for labels in closed_sets(metric, {**self._segments, **compared}, stratum):
+            self._sums.declare(labels, {semconv.SCORED: 0, **dict.fromkeys(MOMENTS, 0.0)})
+
+    def _release_of(self, compared: ComparedValues, unit: Unit | None, score: Score) -> str:
+        """Return the compared value; with the first score of one, all sums of it are there as 0."""
+        value = compared.of_score(unit, score)
+        metric = score.metric if compared.by == semconv.SERIES else ""
+        if (metric, value) not in self._releases:
+            self._releases.add((metric, value))
+            for known, stratum in self._known:
+                if metric in ("", known.name):
+                    self._declare_sums(known, stratum, {semconv.COMPARED: (value,)})
+        return value
 
     def _segment_of(self, root: SpanData | None) -> Labels:
         found, told = [], () if root is None else (root.metadata, root.attributes, root.resource or {})
@@ -235,6 +259,14 @@ class Telemetry:
         for _, counted in self._counted().parts:
             weights.update(counted.excluded)
         return {labels_of_outcome(*told): of for told, of in weights.items()}
+
+    def compared_excluded(self) -> dict[Labels, Weights]:
+        """Return the weights of what the means of releases lack, per metric and compared value."""
+        if self._compared is None:
+            return {}
+        population = [metric for metric, stratum in self._declared if stratum is None]
+        found = {(metric, value): Weights() for metric in population for value in self._compared.known(metric)}
+        return {labels_of_compared(*told): of for told, of in {**found, **self._counted().compared}.items()}
 
     def _counted(self) -> Counted:
         """Return what this thread's collection began with, so that its three instruments add up; else what is now."""

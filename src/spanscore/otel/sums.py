@@ -23,6 +23,7 @@ __all__ = [
     "checked_segments",
     "labels_of_applicability",
     "labels_of_calls",
+    "labels_of_compared",
     "labels_of_metric",
     "labels_of_outcome",
     "labels_of_run",
@@ -53,6 +54,14 @@ _CLOSED = frozenset(
     }
 )
 """Attributes with few values, which are never ``other``."""
+_OF_SCORES = {
+    semconv.COMPARED,
+    semconv.EVALUATION_NAME,
+    semconv.EVALUATION_SCORE_LABEL,
+    semconv.SERIES,
+    semconv.STRATUM,
+}
+"""Attributes of a score's sums."""
 
 
 class BoundedSums:
@@ -151,7 +160,7 @@ def checked_segments(segments: Mapping[str, Sequence[str]]) -> dict[str, tuple[s
             f"the segment {min(taken)!r} would be the label service_name, which is the scorer's own: tell applications "
             "apart by another attribute of their resource, such as service.namespace"
         )
-    ours = {semconv.EVALUATION_NAME, semconv.EVALUATION_SCORE_LABEL, semconv.SERIES, semconv.STRATUM} & set(segments)
+    ours = _OF_SCORES & set(segments)
     if ours:
         raise ConfigurationError(f"the segment {min(ours)!r} has the name of an attribute that every score has already")
     return {key: tuple(dict.fromkeys(str(value) for value in values)) for key, values in segments.items()}
@@ -175,6 +184,11 @@ def labels_of_calls(metric: str, model: str) -> Labels:
 def labels_of_outcome(name: str, outcome: Outcome, stratum: str | None = None) -> Labels:
     """Return the attributes of what is counted per metric and outcome."""
     return (*labels_of_metric(name), (semconv.OUTCOME, str(outcome)), *within(stratum))
+
+
+def labels_of_compared(name: str, value: str) -> Labels:
+    """Return the attributes of what is counted per metric and compared value."""
+    return (*labels_of_metric(name), (semconv.COMPARED, value))
 
 
 def labels_of_score(name: str, label: str | None, series: str, segments: Labels, stratum: str | None = None) -> Labels:

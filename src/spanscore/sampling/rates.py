@@ -197,7 +197,9 @@ class RateSampler:
     def _hashed(self, facts: Facts) -> int:
         trace_id, span_id = facts.key
         is_root = facts.is_trace_root
-        return self._hash_of(trace_id.to_bytes(16, "big") if is_root else (trace_id << 64 | span_id).to_bytes(24, "big"))
+        return self._hash_of(
+            trace_id.to_bytes(16, "big") if is_root else (trace_id << 64 | span_id).to_bytes(24, "big")
+        )
 
     def _hash_of(self, ids: bytes) -> int:
         digest = self._hash.copy()

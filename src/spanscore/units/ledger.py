@@ -14,7 +14,7 @@ from time import time
 from spanscore.model.counted import Counted, Weights
 from spanscore.model.job import Decision
 from spanscore.model.score import Outcome
-from spanscore.model.span import UnitKey
+from spanscore.model.span import Unit, UnitKey
 
 __all__ = ["Ledger"]
 
@@ -60,6 +60,9 @@ class Ledger:
             self._open[key] = dict.fromkeys(self._metrics if metrics is None else metrics, 1.0)
             return True
 
+    def belongs(self, unit: Unit) -> None:
+        """Note of an open unit what tells its losses apart; nothing does, but of a ledger that compares."""
+
     def choose(self, key: UnitKey, decisions: Mapping[str, Decision]) -> None:
         """Note with which probability metrics took an open unit: if it is lost, it stands for 1/π; before, for itself."""
         with self._lock:
@@ -83,7 +86,7 @@ class Ledger:
             waiting = self._open.get(key)
             if waiting is None or metric not in waiting:
                 return False
-            self._weigh(metric, outcome, stratum, waiting.pop(metric))
+            self._weigh(key, metric, outcome, stratum, waiting.pop(metric))
             self._single[metric, outcome] += 1
             if stratum is not None:
                 self._of_strata[metric, outcome, stratum] += 1
@@ -102,7 +105,7 @@ class Ledger:
             else:
                 self._single.update((metric, outcome) for metric in waiting)
             for metric, weight in waiting.items():
-                self._weigh(metric, outcome, None, weight)
+                self._weigh(key, metric, outcome, None, weight)
             return frozenset(waiting)
 
     @property
@@ -178,10 +181,13 @@ class Ledger:
                 between.update(waiting.keys())
             return between
 
-    def _weigh(self, metric: str, outcome: Outcome, stratum: str | None, weight: float) -> None:
-        if outcome.lost or (outcome is Outcome.SCORED and stratum is not None):
-            key = metric, outcome, stratum
-            self._excluded[key] = _plus(self._excluded.get(key), 1, weight)
+    def _weigh(self, key: UnitKey, metric: str, outcome: Outcome, stratum: str | None, weight: float) -> bool:
+        """Weigh what the mean lacks; False: it has it. ``key``: whose loss it is, for who tells them apart."""
+        lost = outcome.lost or (outcome is Outcome.SCORED and stratum is not None)
+        if lost:
+            at = metric, outcome, stratum
+            self._excluded[at] = _plus(self._excluded.get(at), 1, weight)
+        return lost
 
 
 def _plus(weights: Weights | None, units: int, weight: float = 1.0) -> Weights:

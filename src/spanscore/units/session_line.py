@@ -218,6 +218,7 @@ class SessionLine:
         self._at_work[work] = set(job.decisions)
         if work.counts:
             self.ledger.enter(work.key, job.decisions)
+            self.ledger.belongs(job.unit)
             self.ledger.choose(work.key, job.decisions)
             self._lanes.enter(work.key, job.decisions, job.size_bytes)
 
@@ -321,6 +322,7 @@ class SessionLine:
         taken = self._taken(session)
         self.ended[session.end] += 1
         self.ledger.enter(session.key)
+        self.ledger.belongs(session.unit)
         for name in self._metrics:
             if name not in taken:
                 self.ledger.settle(session.key, name, Outcome.NOT_SAMPLED)

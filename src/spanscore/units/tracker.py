@@ -181,6 +181,7 @@ class Units:
         self._parking.ended(unit.key)
         if pending is not None:
             self._parking.keep(unit.key, pending, now_ns, is_root=True)
+        self._ledger.belongs(unit)
         facts, decisions = unit.facts(), self._decisions
         decided = decisions.first(facts, unit.eligible) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
@@ -224,6 +225,7 @@ class Units:
         """Take in a unit that another process has handed over: its scores come as those of a unit of this one."""
         key = job.unit.key
         if self._decisions.made_elsewhere(key, job.decisions, others=job.undecided is not None):
+            self._ledger.belongs(job.unit)
             self._parking.ended(key)
             self._at_work[key] = AtWork({}, job.undecided)
             self._lanes.enter(key, job.decisions, job.size_bytes)
@@ -276,6 +278,7 @@ class Units:
             self._lanes.leave(key)
             facts = Facts(key) if unit is None else unit.facts()
             if unit is not None:
+                self._ledger.belongs(unit)
                 self._keeping.missed(facts, unit, outcome)
             self._turn_back(key, self._decisions.lost(facts, outcome), now_ns)
 
@@ -303,6 +306,7 @@ class Units:
 
     def _close(self, unit: Unit, now_ns: int, lost: Outcome = Outcome.INCOMPLETE) -> None:
         try:
+            self._ledger.belongs(unit)
             facts = unit.facts()
             if unit.complete:
                 self._choose(unit, facts, self._decisions.first(facts, unit.eligible), None, now_ns)

@@ -20,7 +20,7 @@ from spanscore.codec.openinference import flat_documents
 from spanscore.codec.redaction import redacted_content
 from spanscore.codec.sdk import exported
 from spanscore.codec.text import safe_text
-from spanscore.model.foreign import is_a, said_by, type_name
+from spanscore.model.foreign import said_by, type_name
 from spanscore.model.score import Outcome
 from spanscore.model.span import Attributes, UnitKey
 from spanscore.otel.live_span import LiveSpan

@@ -158,7 +158,9 @@ class RunSpans:
             attributes = {key: own for key, own in sampling.attributes.items() if key not in attributes} | attributes
         ids, above, status = self._ids_of(run), self._above(run), _FAILED if failed else _UNSET
         try:
-            self._chosen.finish(_span_name(run, name), ids, above, _kind_of(run), attributes, status, run.start_ns, end_ns)
+            self._chosen.finish(
+                _span_name(run, name), ids, above, _kind_of(run), attributes, status, run.start_ns, end_ns
+            )
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
             log_internal_error("end a span", error)
 
