@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, detach, set_value
 
 from spanscore.model.foreign import type_name
 from spanscore.model.label import HumanLabel
@@ -33,27 +33,34 @@ class CompositeSink:
 
     def emit(self, unit: Unit, scores: Sequence[Score]) -> None:
         """Publish the scores through every sink; one that raises does not keep the others from theirs."""
+        marked = _unwatched()
         for sink in self._sinks:
-            _safely(f"publish scores through {type_name(sink)}", partial(sink.emit, unit, scores))
+            _safely("publish scores through", sink, partial(sink.emit, unit, scores), marked)
 
     def label(self, label: HumanLabel) -> None:
         """Publish a label through every sink that takes labels, likewise."""
+        marked = _unwatched()
         for sink in self._sinks:
             if isinstance(sink, LabelSink):
-                _safely(f"publish a label through {type_name(sink)}", partial(sink.label, label))
+                _safely("publish a label through", sink, partial(sink.label, label), marked)
 
     def shutdown(self) -> None:
         """Let every sink go, once: what is emitted after it goes nowhere."""
         sinks, self._sinks = self._sinks, []
         for sink in sinks:
-            _safely(f"close {type_name(sink)}", sink.shutdown)
+            _safely("close", sink, sink.shutdown, _unwatched())
 
 
-def _safely(what: str, call: Callable[[], None]) -> None:
-    token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+def _unwatched() -> Context:
+    """Return the context of the caller in which nothing is traced."""
+    return set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
+
+
+def _safely(what: str, sink: Sink, call: Callable[[], None], within: Context) -> None:
+    token = attach(within)
     try:
         call()
     except BaseException as error:  # noqa: BLE001  (a user's sink, or an exporter of the application, must not end the span thread)
-        log_internal_error(what, error)
+        log_internal_error(f"{what} {type_name(sink)}", error)
     finally:
         detach(token)

@@ -25,6 +25,8 @@ __all__ = [
 
 EXPLANATION_MAX_CHARS = 2000
 """Some backends cut, some refuse long attributes; the counts behind a score come first and survive the cut."""
+_latest: list[tuple[SpanData | None, Context]] = [(None, Context())]
+"""The span of which a context was made last, without content; each sink asks for that of the same one."""
 
 
 def span_context_of(span: SpanData) -> SpanContext:
@@ -39,8 +41,12 @@ def span_context_of(span: SpanData) -> SpanContext:
 
 
 def context_of(span: SpanData) -> Context:
-    """Return a context in which that span is the current one, and nothing else is set."""
-    return set_span_in_context(NonRecordingSpan(span_context_of(span)), Context())
+    """Return a context in which that span is the current one, and nothing else is set; the same for all sinks of a unit."""
+    known, context = _latest[0]
+    if known is not span:
+        context = set_span_in_context(NonRecordingSpan(span_context_of(span)), Context())
+        _latest[0] = span, context
+    return context
 
 
 def span_context_above(unit: UnitKey) -> SpanContext:

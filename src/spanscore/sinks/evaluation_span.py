@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer, get_current_span
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text, wire_values
@@ -54,8 +54,8 @@ class EvaluationSpans:
             return
         tracer = self._providers.tracer(semconv.SCOPE)
         for score in scores:
-            span_id = int((score.id or id_of(score, unit))[:16], 16)
-            attributes = self._attributes(unit, root, score)
+            identity = score.id or id_of(score, unit)
+            span_id, attributes = int(identity[:16], 16), self._attributes(unit, root, score, identity)
             if root.resource is None or not hasattr(tracer, "span_processor"):
                 self._start_and_end(tracer, unit, score, span_id, attributes)
             else:
@@ -76,12 +76,13 @@ class EvaluationSpans:
         assert root is not None
         self._chosen = self._chosen or PresetSpanFactory.of(tracer)
         start = tracer.start_span if self._chosen is None else partial(self._chosen.start_span, span_id=span_id)
+        context = context_of(root)
         span = start(
             f"{semconv.EVALUATION} {score.metric}",
-            context=context_of(root),
+            context=context,
             kind=SpanKind.INTERNAL,
             attributes=attributes,
-            links=_links(unit, span_context_of(root)),
+            links=_links(unit, get_current_span(context).get_span_context()),
             start_time=_start_ns(root),
         )
         if score.outcome.failed:
@@ -98,31 +99,38 @@ class EvaluationSpans:
             self._latest = attributes, resource
         return resource
 
-    def _attributes(self, unit: Unit, root: SpanData, score: Score) -> dict[str, Any]:
-        attributes = {name: root.attributes[name] for name in _COPIED if name in root.attributes}
-        attributes[semconv.SCORED_REQUEST_MODEL] = unit.request_model
-        attributes |= score_attributes(score)
+    def _attributes(self, unit: Unit, root: SpanData, score: Score, identity: str) -> dict[str, Any]:
         result = result_attributes(score, content=self._content)
-        attributes |= result | _openinference(score, result)
-        attributes |= _ours(score, score.id or id_of(score, unit))
-        attributes |= _judge(score.usage, score.judge_model)
-        attributes |= _session(unit)
-        return wire_values(attributes)
+        return wire_values(
+            {
+                **{name: root.attributes[name] for name in _COPIED if name in root.attributes},
+                semconv.SCORED_REQUEST_MODEL: unit.request_model,
+                **score_attributes(score),
+                **result,
+                **_openinference(score, result),
+                **_ours(score, identity),
+                **_judge(score.usage, score.judge_model),
+                **_session(unit),
+            }
+        )
+
+
+_NAME, _SCORE, _LABEL, _EXPLANATION, _ANNOTATOR, _IDENTIFIER = (
+    semconv.OPENINFERENCE_EVALUATION + name
+    for name in ("name", "score", "label", "explanation", "annotator_kind", "identifier")
+)
 
 
 def _openinference(score: Score, result: Mapping[str, Any]) -> dict[str, Any]:
-    annotation = {
-        "name": score.metric,
-        "score": result[semconv.EVALUATION_SCORE_VALUE],
-        "label": score.label,
-        "explanation": result[semconv.EVALUATION_EXPLANATION],
-        "annotator_kind": "LLM" if score.judge_model or score.usage.calls else "CODE",
-        "identifier": score.series or score.version,
-    }
     return {
         semconv.OPERATION_NAME: semconv.EVALUATION,
         semconv.OPENINFERENCE_KIND: semconv.OPENINFERENCE_EVALUATOR,
-        **{semconv.OPENINFERENCE_EVALUATION + name: held for name, held in annotation.items()},
+        _NAME: score.metric,
+        _SCORE: result[semconv.EVALUATION_SCORE_VALUE],
+        _LABEL: score.label,
+        _EXPLANATION: result[semconv.EVALUATION_EXPLANATION],
+        _ANNOTATOR: "LLM" if score.judge_model or score.usage.calls else "CODE",
+        _IDENTIFIER: score.series or score.version,
     }
 
 

@@ -17,6 +17,11 @@ from spanscore.sinks.emission import context_above, context_of, label_attributes
 __all__ = ["Events"]
 
 
+def _always(*, event_name: str) -> bool:
+    """Stand for the question whether anybody takes a logger's events, of which early versions know nothing."""
+    return True
+
+
 class Events:
     """Writes evaluation events through the application's logger provider.
 
@@ -39,7 +44,10 @@ class Events:
             return
         from opentelemetry._logs import SeverityNumber
 
-        logger, context = self._providers.logger(), context_of(root)
+        logger = self._providers.logger()
+        if not getattr(logger, "enabled", _always)(event_name=semconv.EVALUATION_EVENT):
+            return
+        context = context_of(root)
         response_id = root.attributes.get(semconv.RESPONSE_ID)
         for score in scores:
             if (
