@@ -38,6 +38,7 @@ SYSTEM = "system"
 MADE = "lc_source"
 """Key of a message that LangChain made (``additional_kwargs``), such as a summary in place of what was said."""
 
+_DICTS = frozenset({dict})
 _ROLES: Mapping[str, str] = {
     **dict.fromkeys(("user", "human"), USER),
     **dict.fromkeys(("assistant", "ai", "model"), ASSISTANT),
@@ -48,14 +49,17 @@ _ROLES: Mapping[str, str] = {
 
 def role_of(name: Any) -> str | None:
     """Return the GenAI role for a role's name as any framework writes it, None where it is none of them."""
+    if type(name) is str and name in _ROLES:  # as most write it
+        return _ROLES[name]
     return _ROLES.get(str.lower(name)) if is_a(name, str) else None
 
 
 def is_message(value: Any) -> bool:
     """Whether a value is a message: a role with parts, or with content."""
-    if not is_a(value, dict):
+    if type(value) is not dict and not is_a(value, dict):
         return False
-    return is_a(value.get("role"), str) and ("parts" in value or "content" in value)
+    role = value.get("role")
+    return (type(role) is str or is_a(role, str)) and ("parts" in value or "content" in value)
 
 
 def is_made(message: Mapping[str, Any]) -> bool:
@@ -68,10 +72,11 @@ def message_text(message: Mapping[str, Any]) -> str | None:
 
     An empty text is a text: an empty answer stays one.
     """
-    texts = [text for part in _parts(message) if (text := _text_of(part)) is not None]
+    parts = _parts(message)
+    texts = [text for part in parts if (text := _text_of(part)) is not None]
     if texts:
         return "".join(texts)
-    return None if _parts(message) else ""
+    return None if parts else ""
 
 
 def text_message(role: str, text: str) -> dict[str, Any]:
@@ -124,7 +129,7 @@ def _said(message: Mapping[str, Any]) -> Sequence[Message]:
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     parts = message.get("parts", message.get("content"))
-    if type(parts) is list and all(type(part) is dict for part in parts):  # as our own codec writes them
+    if type(parts) is list and _DICTS.issuperset(map(type, parts)):  # as our own codec writes them
         return parts
     if isinstance(parts, str):
         return [{"type": "text", "content": parts}]

@@ -152,13 +152,18 @@ def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
 
 def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
     """Return the messages after the last human one: this turn's."""
-    last = max((at for at, message in enumerate(messages) if is_human(message)), default=-1)
-    return messages[last + 1 :]
+    for at in reversed(range(len(messages))):
+        if is_human(messages[at]):
+            return messages[at + 1 :]
+    return messages[:]
 
 
 def last_human_text(messages: Sequence[GenAIMessage]) -> str | None:
     """Return what the last human message says, None where there is none or it holds no words."""
-    return next((message_text(message) for message in reversed(messages) if is_human(message)), None)
+    for message in reversed(messages):
+        if is_human(message):
+            return message_text(message)
+    return None
 
 
 def is_human(message: GenAIMessage) -> bool:
@@ -168,7 +173,9 @@ def is_human(message: GenAIMessage) -> bool:
 
 def _only_responses(message: GenAIMessage) -> bool:
     parts = message.get("parts")
-    kinds = {part.get("type") for part in parts if isinstance(part, Mapping)} if isinstance(parts, list) else set()
+    if not isinstance(parts, list):
+        return False
+    kinds = {part.get("type") for part in parts if type(part) is dict or isinstance(part, Mapping)}
     return kinds == {"tool_call_response"}
 
 

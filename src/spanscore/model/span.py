@@ -277,9 +277,11 @@ class Unit:
         root = self.root
         if root is not None and root.attributes.get(semconv.REQUEST_MODEL):
             return root
-        models = [span for span in self.spans if str(span.operation) in semconv.MODEL_OPERATIONS]
+        models = [span for span in self.spans if span is not root and str(span.operation) in semconv.MODEL_OPERATIONS]
         asked = [span for span in models if span.attributes.get(semconv.REQUEST_MODEL)]
-        return max(asked, key=lambda span: (span.status != "error", span.end_ns), default=None)
+        if len(asked) <= 1:
+            return asked[0] if asked else None
+        return max(asked, key=lambda span: (span.status != "error", span.end_ns))
 
     def facts(self) -> Facts:
         """Return what a sampler may look at now that the unit has closed."""
