@@ -173,6 +173,8 @@ def _within(limits: Any, attributes: dict[str, Any]) -> Mapping[str, Any]:
     """Return attributes as the SDK would keep them: within the provider's limits, lists as tuples."""
     most, longest = limits.max_span_attributes, limits.max_span_attribute_length
     if longest is None and (most is None or len(attributes) <= most):
+        if _PLAIN.issuperset(map(type, attributes.values())):  # most are
+            return attributes
         for name, value in attributes.items():
             if type(value) not in _PLAIN:
                 if type(value) not in {list, tuple} or not all(type(item) in _PLAIN for item in value):

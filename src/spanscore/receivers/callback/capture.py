@@ -313,7 +313,7 @@ class RunCapture:
     def _keep(self, root: Root, told: list[Event], event: Event) -> None:
         """Keep the end of a run until that of its root, as long as there are not too many.
 
-        No lock: who takes what is kept says so before he looks, and here is looked after it was kept: no event is left behind.
+        No lock: who takes what is kept says so before he reads it, and here that is asked after it was kept: no event is left.
         """
         told.append(event)
         if root.told is not None and not root.ended:

@@ -118,8 +118,10 @@ def conversation_of(run: Run) -> str | None:
     if run.root.session is not None:
         return safe_text(run.root.session)
     metadata = _metadata(run)
+    if not metadata or metadata.keys().isdisjoint(_CONVERSATION_KEYS):  # most have none
+        return None
     for key in _CONVERSATION_KEYS:
-        value = metadata.get(key) if metadata else None
+        value = metadata.get(key)
         if value is not None:
             text = plain_text(value)
             return None if text is None else safe_text(text)
@@ -207,4 +209,4 @@ def facts_of(root: Root, end_ns: int, error: BaseException | None) -> Facts:
 
 def _metadata(run: Run) -> Mapping[str, Any] | None:
     details = run.details[0] if type(run.details) is tuple else run.details
-    return details if is_a(details, dict) else None
+    return details if type(details) is dict or is_a(details, dict) else None

@@ -156,7 +156,8 @@ class RunSpans:
             name, sampling = run.name, run.root.sampling
         if sampling is not None and sampling.attributes:  # the sampler's own come first
             attributes = {key: own for key, own in sampling.attributes.items() if key not in attributes} | attributes
-        ids, above, status = self._ids_of(run), self._above(run), _FAILED if failed else _UNSET
+        above = self._above(run)
+        ids, status = self._ids_of(run, above), _FAILED if failed else _UNSET
         try:
             self._chosen.finish(
                 _span_name(run, name), ids, above, _kind_of(run), attributes, status, run.start_ns, end_ns
@@ -164,27 +165,27 @@ class RunSpans:
         except BaseException as error:  # noqa: BLE001  (a processor of the application; SystemExit would end our thread)
             log_internal_error("end a span", error)
 
-    def _ids_of(self, run: Run) -> SpanContext:
+    def _above(self, run: Run) -> SpanContext | None:
+        """Return the ids of the span above a run's; None where there is none."""
+        parent = run.parent
+        if parent is not None:
+            return self._ids_of(parent, None) if parent.span is None else parent.span.get_span_context()
+        ids = get_current_span(run.root.context).get_span_context()
+        return ids if ids.is_valid else None
+
+    def _ids_of(self, run: Run, above: SpanContext | None) -> SpanContext:
         """Return the ids of a run that has ended; what comes late below it finds them as those of its span."""
         chosen = self._chosen
         if run.span is None and chosen is not None:
-            above = self._above(run)
-            if above is None or run is run.root:
-                trace_id, span_id = run.root.key or _new_key(chosen)
-                sampling = run.root.sampling
-                state = above.trace_state if above and sampling is None else sampling and sampling.trace_state
-            else:
-                trace_id, span_id, state = above.trace_id, chosen.ids.generate_span_id(), above.trace_state
+            above = above or self._above(run)
+            (trace_id, span_id), state = run.root.key or _new_key(chosen), None if above is None else above.trace_state
+            if run is not run.root:
+                span_id = chosen.ids.generate_span_id()
+            elif run.root.sampling is not None:
+                state = run.root.sampling.trace_state
             run.span = NonRecordingSpan(chosen.ids_of(above, trace_id, span_id, state))
         assert run.span is not None
         return run.span.get_span_context()
-
-    def _above(self, run: Run) -> SpanContext | None:
-        """Return the ids of the span above a run's; None where there is none."""
-        if run.parent is not None:
-            return self._ids_of(run.parent)
-        ids = get_current_span(run.root.context).get_span_context()
-        return ids if ids.is_valid else None
 
     def child(self, run: Run, parent: Span, attributes: Mapping[str, Any]) -> Span:
         """Start the span of any other run, with its true time. One thread."""
