@@ -3,8 +3,8 @@
     python -m benchmarks.compare --markdown benchmarks/compare.md    # ten minutes; --runs 100 for a look
 
 A run is a day of both releases' scores, drawn minute by minute; at each of the 1,440 looks the interval of the difference is
-made of the sums so far. A run misses if it is outside at any look. Where nothing differs, at most .05 of the runs may: that is what
-``sequential.at_every_look`` promises. All runs are made at once here, by arrays; a test holds that against the function itself.
+made of the sums so far. A run misses if it is outside at any look. Where nothing differs, at most .05 of the runs may: that is
+what ``sequential.at_every_look`` promises. All runs are made at once here, by arrays; a test holds them against the function.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ _ORDER = (
     "labels",
     "calibrate",
     "baseline",
+    "compare",
     "rules",
 )
 """From the first five minutes to production; a command that is not listed stands behind them, by name."""

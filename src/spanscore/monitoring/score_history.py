@@ -7,7 +7,7 @@ restart. The five minutes of a restart, or of a replica's first scores, are left
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spanscore.monitoring import promql
@@ -16,7 +16,7 @@ from spanscore.monitoring.hour_of_week import DAY_S, STEP_S
 from spanscore.monitoring.prometheus_api import PrometheusApi
 from spanscore.monitoring.running_mean import WEIGHTED
 
-__all__ = ["History", "ScoredSeries", "scored_days"]
+__all__ = ["History", "ScoredSeries", "scored_days", "stepped"]
 
 
 class ScoredSeries(NamedTuple):
@@ -44,14 +44,32 @@ def scored_days(api: PrometheusApi, *, end_s: float, days: int, where: Mapping[s
         yield _between(api, end - day * DAY_S, end - (day - 1) * DAY_S, promql.matching(where))
 
 
+def stepped(
+    api: PrometheusApi, instrument: str, *, by: Sequence[str], where: str, begin: int, end: int, step: int
+) -> Iterator[tuple[Mapping[str, str], dict[int, float]]]:
+    """Yield labels, and start of a step in seconds since the epoch → by how much the population's counters grew in it.
+
+    Args:
+        by: the labels that are told apart.
+        where: matchers.
+        begin: of the first step, seconds since the epoch, a multiple of ``step``; ``end``: of the last one, likewise.
+
+    Raises:
+        ConfigurationError: Prometheus does not answer, or refuses.
+    """
+    grown = promql.grown(instrument, promql.duration(step), where, by)
+    for one in api.query_range(grown, start_s=begin + step, end_s=end, step_s=step):
+        yield one.labels, {int(time) - step: value for time, value in one.points}
+
+
 def _between(api: PrometheusApi, start: int, end: int, where: str) -> History:
     sums: defaultdict[ScoredSeries, defaultdict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    by = (promql.METRIC, promql.SERIES)
     for field, instrument in WEIGHTED.items():
-        grown = promql.grown(instrument, promql.duration(STEP_S), where, (promql.METRIC, promql.SERIES))
-        for one in api.query_range(grown, start_s=start + STEP_S, end_s=end, step_s=STEP_S):
-            of = sums[ScoredSeries(one.labels.get(promql.METRIC, ""), one.labels.get(promql.SERIES, ""))]
-            for time, value in one.points:
-                of[int(time) - STEP_S][field] = value
+        for labels, points in stepped(api, instrument, by=by, where=where, begin=start, end=end, step=STEP_S):
+            of = sums[ScoredSeries(labels.get(promql.METRIC, ""), labels.get(promql.SERIES, ""))]
+            for time, value in points.items():
+                of[time][field] = value
     return {
         series: {
             time: Moments(**parts) for time, parts in steps.items() if parts.get("w") and len(parts) == len(WEIGHTED)

@@ -1,8 +1,8 @@
 """The sums of two sides → the interval of the difference of their means: at every look, or at one.
 
 A release is watched: whoever looks every minute at an interval of 95 % sees it miss sooner or later. That of
-``at_every_look`` holds the difference at all looks together with probability ``level``, however long they go on, whenever one
-stops.
+``at_every_look`` holds the difference at all looks together with probability ``level``, however long they go on and whenever
+one stops.
 
 Each side's S = Σw(y − μ) is a martingale with variance V = Σw²(y − μ)², so for any λ is exp(λS − λ²V ⁄ 2), asymptotically.
 The product of both sides' is one, too, and mixed over normal λ of variance ρ² it is

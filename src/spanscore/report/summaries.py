@@ -10,13 +10,14 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from spanscore import semconv
-from spanscore.model.score import Direction, Kind, Outcome, known_sum
+from spanscore.model.score import Direction, Kind, known_sum
 from spanscore.monitoring import estimates
-from spanscore.monitoring.applicability import Applicability, applicability
+from spanscore.monitoring.applicability import Applicability
 from spanscore.monitoring.calibration_file import SavedCalibration
 from spanscore.monitoring.comparison import JudgeComparison, pair
 from spanscore.report.corrected import CorrectedRate, corrected_rate
 from spanscore.report.funnel import FunnelStep, funnel
+from spanscore.report.population import population_applicability, population_sums
 from spanscore.report.ranking import Fall, Worst, ranked
 from spanscore.report.rows import ReportRow, name_within
 from spanscore.report.stretch import Stretch, worst_stretch
@@ -76,9 +77,6 @@ class Bucket:
             count for outcome, count in self.outcomes.items()
             if _parts(outcome) <= _HARMLESS and not _parts(outcome) <= TURNED_AWAY
         )  # fmt: skip
-
-
-_LOST = frozenset(outcome.value for outcome in Outcome if outcome.lost)
 
 
 def _parts(outcome: str) -> set[str]:
@@ -229,7 +227,7 @@ def _metrics(
             _metric(name, own, edges),
             shadows=tuple(compared.get(name, ())),
             excluded=_excluded(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
-            applies=_applies(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
+            applies=population_applicability(own, of_metric.get(name_within(name, semconv.STRATUM_FALLBACK), [])),
             corrected=corrected_rate(own, calibrations.get(name)),
         )
         for name, own in sorted(of_metric.items())
@@ -306,33 +304,12 @@ def _metric(name: str, rows: Sequence[ReportRow], edges: Sequence[int]) -> Metri
 
 
 def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple[float, float, float] | None:
-    """Return what the mean lacks: what was lost, and what a fallback judged.
-
-    A unit whose probability its span does not tell stands for as many as a score does.
-    """
+    """Return what the mean lacks: what was lost, and what a fallback judged."""
     scored = [row for row in rows if row.value is not None]
-    scale = _scale(scored)
-    lost = _lost(rows) + [row for row in fallback if row.value is not None] + _lost(fallback)
-    if not lost or not scored or scale == "open":
+    if not scored or _scale(scored) == "open":
         return None
-    typical = len(scored) / sum(row.weight for row in scored)
-    pairs = [(_y(row, scale), 1.0 / row.weight) for row in scored]
-    sums = estimates.moments(pairs, [row.probability or typical for row in lost])
-    return estimates.excluded_share(sums), *estimates.excluded_bounds(sums)
-
-
-def _applies(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:
-    """Return to how much of traffic a metric applies; what is missing as in ``_excluded``."""
-    decided = [(row.applies, 1.0 / row.weight) for row in rows if row.applies is not None]
-    if not decided:
-        return None
-    typical = len(decided) / sum(1.0 / probability for _, probability in decided)
-    missing = [*_lost(rows), *_lost(fallback), *(row for row in fallback if row.applies is not None)]
-    return applicability(decided, [row.probability or typical for row in missing])
-
-
-def _lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    return [row for row in rows if _parts(row.outcome) & _LOST]
+    sums = population_sums(rows, fallback)
+    return (estimates.excluded_share(sums), *estimates.excluded_bounds(sums)) if sums.lost else None
 
 
 def _scale(scored: Sequence[ReportRow]) -> _Scale:

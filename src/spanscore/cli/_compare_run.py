@@ -1,0 +1,249 @@
+"""What ``spanscore compare`` does with what it was given: sums or spans of two releases → a verdict per metric."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.progress import track
+
+from spanscore import semconv
+from spanscore.cli._config_report import valid
+from spanscore.cli._lines import stored_spans
+from spanscore.errors import ConfigurationError
+from spanscore.line.configuration import value_at
+from spanscore.line.tables import Fitting
+from spanscore.line.terminal import Terminal
+from spanscore.monitoring.estimates import excluded_share, mean
+from spanscore.monitoring.prometheus_api import PrometheusApi
+from spanscore.monitoring.release_comparison import Release, ReleaseComparison, ReleaseVerdict
+from spanscore.monitoring.release_history import ReleaseHistory, ReleasePair, read_history
+from spanscore.monitoring.releases import compared
+from spanscore.protocols import Metric
+from spanscore.report.releases import release_scores, rows_by_value
+from spanscore.report.rows import ReportRow
+from spanscore.report.spans import Spans
+from spanscore.settings.compare import CompareSettings
+from spanscore.settings.durations import seconds_of
+from spanscore.settings.printable import printable
+from spanscore.settings.tree import Settings
+from spanscore.sources.named import time_of
+
+__all__ = ["TOO_LITTLE", "WORSE", "CompareRun"]
+
+WORSE, TOO_LITTLE = 1, 3
+"""Exit codes: a metric is worse by more than is allowed; none is known to be, and of one it is not decided."""
+_LOWEST_LEVEL: Final = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRun:
+    """One run of the command: its options, as ``spanscore compare --help`` tells them; a text that is empty was not given."""
+
+    config: Path
+    files: Sequence[str]
+    prometheus: str
+    a: str
+    b: str
+    since: str
+    tolerance: float
+    level: float
+    metrics: Sequence[str]
+    job: str
+    as_json: bool
+
+    def run(self) -> int:
+        """Compare and tell; return the exit code.
+
+        Raises:
+            SpanscoreError: an option or the configuration is wrong, or there is nothing to compare.
+        """
+        self._check()
+        report = valid(self.config, judge=False, embeddings=False)
+        by = _compared_by(report.settings)
+        metrics = self._chosen(report.metrics)
+        pair = self._of_sums(by) if self.prometheus else self._of_spans(by)
+        found = list(
+            compared(
+                metrics,
+                pair.a,
+                pair.b,
+                across_series=by == semconv.SERIES,
+                tolerance=self.tolerance,
+                level=self.level,
+            )
+        )
+        self._tell(found, pair.notes)
+        return _exit_code(found)
+
+    def _check(self) -> None:
+        if not 0.0 <= self.tolerance <= 1.0:
+            raise ConfigurationError(f"--tolerance is {self.tolerance:g}; it is a difference of qualities, from 0 to 1")
+        if not _LOWEST_LEVEL <= self.level < 1.0:
+            raise ConfigurationError(f"--level is {self.level:g}; allowed is {_LOWEST_LEVEL} to below 1, such as 0.95")
+        if bool(self.prometheus) == bool(self.files):
+            raise ConfigurationError(
+                "give --prometheus URL, where the sums are, or files of spans: A.jsonl B.jsonl, or one with --a and --b"
+            )
+        named = bool(self.a) + bool(self.b)
+        if named == 1 or (not named and self.prometheus):
+            raise ConfigurationError("give --a and --b, the releases: --a 1.4 --b 1.5")
+        if named and self.a == self.b:
+            raise ConfigurationError(f"--a and --b are both {self.a!r}; a release is not compared with itself")
+        if self.files and not named and len(self.files) != 2:  # noqa: PLR2004
+            raise ConfigurationError(
+                "give two files, A.jsonl B.jsonl; or say by --a and --b which releases are in them"
+            )
+
+    def _chosen(self, made: Iterable[Metric]) -> list[str]:
+        """Return the metrics that have a quality, of those that are asked for."""
+        ranges = {metric.name: metric.scale.range for metric in made}
+        for name in self.metrics:
+            if name not in ranges:
+                raise ConfigurationError(f"--metric {name}: {self.config} has none of this name, but {_listed(ranges)}")
+        names = [name for name in self.metrics or ranges if ranges[name] is not None]
+        if not names:
+            raise ConfigurationError("no metric has a quality to compare: give those with an open scale a range=")
+        return names
+
+    # --- from a Prometheus ---------------------------------------------------------------------------------------
+
+    def _of_sums(self, by: str) -> ReleasePair:
+        if not by:
+            raise ConfigurationError(
+                f"{self.config} has no compare, so sums are of all releases together; write compare: {{by: service.version}}"
+            )
+        history = self._history()
+        if not history.values:
+            raise ConfigurationError(
+                f"{self.prometheus} has no sums by release since {self.since}: does the scorer run with compare: {{by: {by}}}, "
+                "and is it scraped?"
+            )
+        if self.a not in history.values:
+            raise ConfigurationError(
+                f"--a {self.a}: there are no scores of it since {self.since}, but of {_listed(history.values)}"
+            )
+        pair = history.pair(self.a, self.b)
+        if self.b in history.values:
+            return pair
+        return ReleasePair(pair.a, pair.b, (f"{self.b} has no scores yet; there are of {_listed(history.values)}",))
+
+    def _history(self) -> ReleaseHistory:
+        now_s = time.time()
+        notes = Terminal(stderr=True)
+        return read_history(
+            PrometheusApi(self.prometheus),
+            begin_s=time_of(self.since, now_s),
+            end_s=now_s,
+            is_fixed=not _is_duration(self.since),
+            where={"job": self.job} if self.job else {},
+            told=partial(track, description=f"sums since {self.since}", console=notes, transient=True),
+        )
+
+    # --- from spans ----------------------------------------------------------------------------------------------
+
+    def _of_spans(self, by: str) -> ReleasePair:
+        read = [self._spans(file) for file in self.files]
+        if not self.a:
+            names = [Path(file).stem for file in self.files]
+            names = names if len({*names}) > 1 else [*self.files]
+            a, b = (
+                release_scores(printable(name), _scored(spans.rows(), file))
+                for name, spans, file in zip(names, read, self.files, strict=True)
+            )
+            return ReleasePair(a, b)
+        if not by:
+            raise ConfigurationError(f"{self.config} has no compare, which says by what --a and --b are told apart")
+        rows = [row for spans in read for row in _scored(spans.rows(), ", ".join(self.files))]
+        return self._told_apart(rows, rows_by_value(read, by), by)
+
+    def _told_apart(self, rows: Sequence[ReportRow], values: dict[str, list[ReportRow]], by: str) -> ReleasePair:
+        for option, name in (("--a", self.a), ("--b", self.b)):
+            if name not in values:
+                raise ConfigurationError(
+                    f"{option} {name}: none of the {len(rows):,} evaluations has it as {by}; there are {_listed(values)}"
+                )
+        return ReleasePair(release_scores(self.a, values[self.a]), release_scores(self.b, values[self.b]))
+
+    def _spans(self, file: str) -> Spans:
+        notes = Terminal(stderr=True)
+        with stored_spans(file) as spans:
+            return Spans.read(track(spans, f"spans of {printable(file)}", None, console=notes, transient=True))
+
+    # --- what comes of it ----------------------------------------------------------------------------------------
+
+    def _tell(self, found: Sequence[ReleaseComparison], notes: Sequence[str]) -> None:
+        if self.as_json:
+            of_metrics = [one.as_json() for one in found]
+            told = {"metrics": of_metrics, "notes": [*notes], "exit_code": _exit_code(found)}
+            typer.echo(json.dumps(told, indent=2))
+            return
+        terminal = Terminal(highlight=False, markup=False)
+        terminal.print(_table(found))
+        for line in [*map(str, found), *notes]:
+            terminal.print(f"– {line}", soft_wrap=True)
+
+
+def _compared_by(settings: Settings) -> str:
+    """Return by what releases are told apart; empty where the configuration does not say."""
+    given: CompareSettings | None = value_at(settings, "compare")
+    return "" if given is None else given.by
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        seconds_of(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _scored(rows: Sequence[ReportRow], where: str) -> Sequence[ReportRow]:
+    if not rows:
+        raise ConfigurationError(
+            f"{printable(where)} holds no evaluations: it is to be a file of spans that were scored"
+        )
+    return rows
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(printable(name) for name in names) or "none"
+
+
+def _exit_code(found: Iterable[ReleaseComparison]) -> int:
+    verdicts = {one.verdict for one in found}
+    if ReleaseVerdict.WORSE in verdicts:
+        return WORSE
+    return TOO_LITTLE if ReleaseVerdict.UNDECIDED in verdicts else 0
+
+
+def _table(found: Sequence[ReleaseComparison]) -> Fitting:
+    first = found[0]
+    headers = ("metric", first.a.name, first.b.name, "difference", f"{first.level:.4g}, at every look", "excluded", "")
+    rows = [(one.metric, _mean(one.a), _mean(one.b), *_ends(one), _excluded(one), one.verdict.value) for one in found]
+    return Fitting(headers, rows)
+
+
+def _mean(of: Release) -> str:
+    return f"{mean(of.sums):.3f}" if of.sums.n else "–"
+
+
+def _ends(of: ReleaseComparison) -> Iterator[str]:
+    by, low, high = of.difference
+    yield _signed(by) if of.a.sums.n and of.b.sums.n else "–"
+    yield f"{_signed(low)} to {_signed(high)}" if isfinite(low) else "too few scores"
+
+
+def _excluded(of: ReleaseComparison) -> str:
+    return " and ".join(f"{excluded_share(side.sums):.1%}" for side in (of.a, of.b))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")

@@ -1,0 +1,69 @@
+"""``spanscore compare``: two releases on live traffic → whether the second is worse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["compare"]
+
+
+def compare(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The scorer's configuration, with 'compare'.")],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILES",
+            help="In place of --prometheus: the spans of both, OTLP-JSON lines; or one file with --a and --b.",
+        ),
+    ] = None,
+    *,
+    prometheus: Annotated[
+        str, typer.Option(metavar="URL", help="Where the sums are, such as http://localhost:9090.")
+    ] = "",
+    a: Annotated[str, typer.Option("--a", metavar="VALUE", help="The release that was there before: 1.4.")] = "",
+    b: Annotated[str, typer.Option("--b", metavar="VALUE", help="The one that may be worse: 1.5.")] = "",
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="How far back: 6h, or a time, such as that of the release: 2026-07-01T12:00Z."
+        ),
+    ] = "1d",
+    tolerance: Annotated[
+        float, typer.Option(metavar="X", help="By how much the mean quality may be worse, from 0 to 1.")
+    ] = 0.0,
+    level: Annotated[float, typer.Option(metavar="X", help="With which the interval of each metric holds.")] = 0.95,
+    metric: Annotated[list[str] | None, typer.Option(help="Only this metric; can be given again.")] = None,
+    job: Annotated[str, typer.Option(help="Only this job, the service; else all of them together.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Compare two releases on live traffic: is the second one worse?
+
+    [bold]spanscore compare spanscore.yaml --prometheus http://localhost:9090 --a 1.4 --b 1.5 --tolerance 0.05[/bold]
+
+    Per metric the weighted difference with an interval that holds at every look, so that it may be asked again every minute.
+    In the configuration [bold]compare: {by: service.version}[/bold] says what tells releases apart.
+
+    The exit code is 0 where no metric is worse by more than --tolerance, 1 where one is, 3 where that is not decided yet: then
+    it says how long it takes at this traffic. With a tolerance of 0 a release that is just as good is never told from a worse
+    one: give one.
+    """
+    from spanscore.cli._compare_run import CompareRun
+
+    ended = CompareRun(
+        config=config,
+        files=files or (),
+        prometheus=prometheus,
+        a=a,
+        b=b,
+        since=since,
+        tolerance=tolerance,
+        level=level,
+        metrics=metric or (),
+        job=job,
+        as_json=as_json,
+    ).run()
+    if ended:
+        raise typer.Exit(ended)

@@ -1,0 +1,44 @@
+"""Rows of one metric → the sums of the population that they are a sample of: what was scored, and what the mean lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spanscore.model.score import Outcome
+from spanscore.monitoring.applicability import Applicability, applicability
+from spanscore.monitoring.estimates import Moments, moments
+from spanscore.report.rows import ReportRow
+
+__all__ = ["population_applicability", "population_sums"]
+
+_LOST = frozenset(outcome.value for outcome in Outcome if outcome.lost)
+
+
+def population_sums(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Moments:
+    """Return the sums; what was lost, and what a fallback judged, is excluded.
+
+    A unit whose probability its span does not tell stands for as many as a score does.
+
+    Args:
+        rows: of a metric that has a quality.
+        fallback: of the same metric, those that another judge than the configured one gave.
+    """
+    scored = [row for row in rows if row.quality is not None]
+    lost = _lost(rows) + [row for row in fallback if row.value is not None] + _lost(fallback)
+    typical = len(scored) / sum(row.weight for row in scored) if scored else 1.0
+    pairs = [(row.quality or 0.0, 1.0 / row.weight) for row in scored]
+    return moments(pairs, [row.probability or typical for row in lost])
+
+
+def population_applicability(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> Applicability | None:
+    """Return to how much of traffic a metric applies; what is missing as in its sums. None where nobody said."""
+    decided = [(row.applies, 1.0 / row.weight) for row in rows if row.applies is not None]
+    if not decided:
+        return None
+    typical = len(decided) / sum(1.0 / probability for _, probability in decided)
+    missing = [*_lost(rows), *_lost(fallback), *(row for row in fallback if row.applies is not None)]
+    return applicability(decided, [row.probability or typical for row in missing])
+
+
+def _lost(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    return [row for row in rows if {*row.outcome.split(" or ")} & _LOST]
