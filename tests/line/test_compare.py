@@ -1,0 +1,116 @@
+"""``compare``: the sums of a scorer, and what its means lack, are kept per release."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.resources import Resource
+from tests.live import QUESTION, Failing, Grounded, Held, a_line, a_trace, rag
+
+from spanscore import Compare, ConfigurationError, OnlineScorer, SingleTurnSample, semconv
+
+
+def collected(scorer: OnlineScorer, reader: InMemoryMetricReader, instrument: str) -> dict[Any, float]:
+    """Return (metric, compared value) → an instrument's sum."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    found: dict[Any, float] = {}
+    points = (
+        point
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for one in scope.metrics
+        if one.name == instrument
+        for point in one.data.data_points
+    )
+    for point in points:
+        at = point.attributes[semconv.EVALUATION_NAME], point.attributes.get(semconv.COMPARED)
+        found[at] = found.get(at, 0) + point.value
+    return found
+
+
+def scored(reader: InMemoryMetricReader, *metrics: Any, **options: Any) -> OnlineScorer:
+    trace = a_trace(resource=Resource({"service.version": "1.5", "service.name": "shop"}))
+    meters = MeterProvider(metric_readers=[reader])
+    with a_line(*metrics, trace=trace, meter_provider=meters, **options) as (scorer, _):
+        for tier in ("gold", "free", "free"):
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler], "metadata": {"tier": tier}})
+        assert scorer.flush(5)
+    return scorer
+
+
+def test_the_release_of_a_process_is_that_of_its_resource() -> None:
+    reader = InMemoryMetricReader()
+
+    scorer = scored(reader, Grounded(), compare=Compare("service.version"))
+
+    assert collected(scorer, reader, semconv.WEIGHT)["grounded", "1.5"] == 3.0
+
+
+def test_a_key_of_the_metadata_tells_releases_apart() -> None:
+    reader = InMemoryMetricReader()
+
+    scorer = scored(reader, Grounded(), compare=Compare("tier"))
+
+    sums = collected(scorer, reader, semconv.SCORED)
+    assert (sums["grounded", "gold"], sums["grounded", "free"]) == (1, 2)
+
+
+def test_without_it_no_sum_has_a_release() -> None:
+    reader = InMemoryMetricReader()
+
+    scorer = scored(reader, Grounded())
+
+    assert collected(scorer, reader, semconv.SCORED) == {("grounded", None): 3}
+    assert collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT) == {}
+
+
+def test_what_a_release_lost_is_weighed_as_its_own() -> None:
+    reader = InMemoryMetricReader()
+
+    scorer = scored(reader, Grounded(), Failing(ValueError("no")), compare=Compare("tier"))
+
+    lost = collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT)
+    assert (lost["failing", "gold"], lost["failing", "free"], lost["grounded", "free"]) == (1.0, 2.0, 0.0)
+    assert sum(collected(scorer, reader, semconv.EXCLUDED_WEIGHT).values()) == sum(lost.values())
+
+
+def test_a_unit_that_finds_no_room_is_lost_to_its_release_with_its_weight() -> None:
+    go_on, reader = threading.Event(), InMemoryMetricReader()
+    trace = a_trace(resource=Resource({"service.version": "1.5"}))
+    options: dict[str, Any] = {"sample_rate": 0.25, "queue_size": 1, "compare": Compare("service.version")}
+    with a_line(Held(go_on), trace=trace, meter_provider=MeterProvider([reader]), **options) as (scorer, _):
+        for _ in range(60):
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        go_on.set()
+        assert scorer.flush(5)
+        turned_away = scorer.status().outcomes["held"]["queue_full"]
+
+    assert turned_away > 0
+    assert collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT)["held", "1.5"] == turned_away / 0.25
+    assert collected(scorer, reader, semconv.COMPARED_EXCLUDED_WEIGHT2)["held", "1.5"] == turned_away / 0.25**2
+
+
+def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:
+    with a_line(Grounded(), compare=Compare("tier")) as (scorer, _):
+        for _ in range(5):
+            rag().invoke(QUESTION, config={"callbacks": [scorer.handler], "metadata": {"tier": "gold"}})
+            scorer.submit(SingleTurnSample(user_input="q", response="a"))
+        assert scorer.flush(5)
+
+        assert scorer._line.ledger._values == {}
+
+
+@pytest.mark.parametrize("by", ["", "  ", None, 5])
+def test_what_cannot_tell_releases_apart_is_refused(by: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"compare.by is .*service\.version"):
+        Compare(by)
+
+
+def test_a_name_in_place_of_the_object_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ConfigurationError, match=r"write compare=spanscore.Compare"):
+        OnlineScorer([Grounded()], compare="service.version")
