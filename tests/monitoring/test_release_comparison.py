@@ -20,7 +20,7 @@ def test_a_release_that_is_worse_is_told_with_by_how_much_and_from_what() -> Non
     found = comparison(passing(0.9, 412), passing(0.7, 398))
 
     assert found.verdict is ReleaseVerdict.WORSE
-    assert str(found) == "1.5 is worse on faithful by 0.20, 0.10 to 0.30, from 412 and 398 effective scores"
+    assert str(found) == "1.5 is worse on faithful by 0.20, 0.11 to 0.29, from 412 and 398 effective scores"
     assert found.seconds_left == 0.0
 
 
@@ -32,7 +32,7 @@ def test_a_release_that_is_worse_is_told_with_by_how_much_and_from_what() -> Non
         (0.85, 0.10, ReleaseVerdict.NO_WORSE, "1.5 is worse on faithful by 0.05, .* within the tolerance of 0.1"),
         (0.85, 0.05, ReleaseVerdict.UNDECIDED, "is worse .* by more than the tolerance of 0.05 is not decided yet"),
         (0.90, 0.00, ReleaseVerdict.UNDECIDED, "over 30 days: allow a larger --tolerance"),
-        (0.89, 0.02, ReleaseVerdict.UNDECIDED, "is not decided yet; some [0-9]+ days more at this traffic"),
+        (0.89, 0.04, ReleaseVerdict.UNDECIDED, "is not decided yet; some [0-9]+ hours more at this traffic"),
         (0.80, 0.05, ReleaseVerdict.WORSE, "1.5 is worse on faithful by 0.10, 0.06 to 0.14"),
     ],
 )
