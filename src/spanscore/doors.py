@@ -17,6 +17,7 @@ from spanscore.receivers.submitted import SubmittedSamples
 
 if TYPE_CHECKING:
     from spanscore.receivers.callback.attachment import Attachment
+    from spanscore.receivers.otlp.foreign_scores import ForeignScores
     from spanscore.receivers.otlp.spans import OtlpSpans
     from spanscore.receivers.otlp.streams import TableCounts
     from spanscore.receivers.processor.foreign_spans import ForeignSpans
@@ -205,12 +206,20 @@ class Doors:
             claims=WireClaims(translator, listed=options.scopes, ignored=options.ignore_scopes),
             translator=translator,
             metrics=line.of_units,
+            foreign=self._foreign_scores() if units.foreign_scores else None,
             ready=lambda: self._ready(None),
         )
         if line.telemetry is not None:
             line.telemetry.gauges.update(_told_of(made))
         self._let_in(made)
         return made
+
+    def _foreign_scores(self) -> ForeignScores:
+        from spanscore.receivers.otlp.foreign_scores import ForeignScores
+
+        telemetry = self._line.telemetry
+        own = [(name, metric.series) for name, metric in self._line.metrics.items()]
+        return ForeignScores(_nowhere if telemetry is None else telemetry.count, own)
 
     def _read_again(self) -> StoredUnits:
         from spanscore.receivers.stored import StoredUnits
@@ -242,6 +251,9 @@ class Doors:
     def _count_models(self) -> None:
         if self.models is not None and not self._line.over:
             self.models.start(self._line.tracer(), self._line.providers)
+
+
+def _nowhere(*_: object) -> None: ...
 
 
 def _told_of(spans: OtlpSpans) -> dict[str, Callable[[], float | Mapping[str, float]]]:

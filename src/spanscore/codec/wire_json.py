@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanscore.codec.text import safe_text
 from spanscore.model.foreign import type_name
 
-__all__ = ["UnreadableRequest", "from_json"]
+__all__ = ["UnreadableRequest", "from_json", "logs_from_json"]
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _IDS = {"traceId": "trace_id", "spanId": "span_id", "parentSpanId": "parent_span_id"}
@@ -31,8 +32,8 @@ class UnreadableRequest(ValueError):
         because: the name of the reader's error.
     """
 
-    def __init__(self, because: str) -> None:
-        super().__init__(f"no ExportTraceServiceRequest ({because})")
+    def __init__(self, because: str, request: str = "ExportTraceServiceRequest") -> None:
+        super().__init__(f"no {request} ({because})")
         self.because = because
 
 
@@ -51,6 +52,26 @@ def from_json(body: bytes | str) -> bytes:
             _add(resource_spans, request.resource_spans.add())
     except _UNFIT as error:
         raise UnreadableRequest(type_name(error)) from None
+    return request.SerializeToString()
+
+
+def logs_from_json(body: bytes) -> bytes:
+    """Return an OTLP-JSON request of logs as protobuf; a record that cannot be read is empty in it.
+
+    Raises:
+        UnreadableRequest: it is no JSON, or no request.
+    """
+    try:
+        request = ExportLogsServiceRequest()
+        for resource_logs in _list(_loaded(body.decode()), "resourceLogs"):
+            of = request.resource_logs.add()
+            for scope in _list(resource_logs, "scopeLogs"):
+                records, into = _list(scope, "logRecords"), of.scope_logs.add()
+                _parse(scope, into)
+                for record in records:
+                    _add_with_ids([(record, into.log_records.add())])
+    except _UNFIT as error:
+        raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
     return request.SerializeToString()
 
 
@@ -82,14 +103,23 @@ def _add(given: dict[str, Any], into: Any) -> None:
 
 def _add_span(given: dict[str, Any], into: Any) -> None:
     try:
-        holders = [(given, into), *((link, into.links.add()) for link in _list(given, "links"))]
+        links = [(link, into.links.add()) for link in _list(given, "links")]
+    except _UNFIT:
+        into.Clear()
+        return
+    _add_with_ids([(given, into), *links])
+
+
+def _add_with_ids(holders: list[tuple[dict[str, Any], Any]]) -> None:
+    """Parse what has ids, and what stands in it; where one of them cannot be read, the first, which holds them, is empty."""
+    try:
         for holder, message in holders:
             ids = dict(_ids(holder))
             _parse(holder, message)
             for name, value in ids.items():
                 setattr(message, name, value)
     except _UNFIT:
-        into.Clear()
+        holders[0][1].Clear()
 
 
 def _ids(holder: dict[str, Any]) -> Iterator[tuple[str, bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spanscore.model.received import Received, TopicState
+from spanscore.model.received import ForeignCount, ForeignCounts, Received, TopicState
 
 __all__ = ["received_rows"]
 
@@ -12,10 +12,12 @@ _KB, _MB = 1_000, 1_000_000
 
 
 def received_rows(received: Received) -> Iterator[str]:
-    """Yield a row each of the door, of units, of dialects, of a topic, and of a proxy's way on."""
+    """Yield a row each of the door, of units, of dialects, of scores of others, of a topic, and of a proxy's way on."""
     yield "; ".join(_door(received))
     yield "; ".join(_units(received))
     yield "; ".join(_dialects(received))
+    if received.foreign is not None:
+        yield "; ".join(_foreign(received.foreign))
     if received.topic is not None:
         yield "; ".join(_topic(received.topic))
     if received.forward is not None:
@@ -55,6 +57,22 @@ def _dialects(received: Received) -> Iterator[str]:
     yield f"dialects: {', '.join(read) or 'none read yet'}"
     if received.unclaimed:
         yield f"{_number(received.unclaimed, 'span')} of other things"
+
+
+def _foreign(counts: ForeignCounts) -> Iterator[str]:
+    names = [f"{name} {_of_others(of)}" for name, of in counts.names.items()]
+    yield f"scores of others: {', '.join(names) or 'none with a value or label'}"
+    if counts.undefined:
+        yield f"{_number(counts.undefined, 'result')} without a value or label"
+    if counts.again:
+        yield f"{counts.again:,} came again"
+
+
+def _of_others(of: ForeignCount) -> str:
+    told = [f"{scores:,} {label}" for label, scores in sorted(of.labels.items())]
+    told += ["values not from 0 to 1: no mean"] if of.off_scale else []
+    told += [f"mean {of.mean:.2f}"] if of.mean is not None else []
+    return f"{of.scores:,} ({', '.join(told)})" if told else f"{of.scores:,}"
 
 
 def _topic(topic: TopicState) -> Iterator[str]:

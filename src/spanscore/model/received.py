@@ -6,7 +6,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Received", "TopicState"]
+__all__ = ["ForeignCount", "ForeignCounts", "Received", "TopicState"]
+
+
+class ForeignCount(NamedTuple):
+    """What others say under one name.
+
+    Attributes:
+        scores: those with a value or a label.
+        mean: of their values, weighted; None where there is none, or where one was not from 0 to 1.
+        off_scale: whether one was not: then no further value is added up, as nobody knows the scale.
+        labels: label → scores.
+    """
+
+    scores: int
+    mean: float | None
+    off_scale: bool
+    labels: Mapping[str, int]
+
+
+class ForeignCounts(NamedTuple):
+    """The scores of others that came over the wire.
+
+    Attributes:
+        names: name → what was counted.
+        undefined: results without a value or label that can be read.
+        again: spans and log records that had come before.
+    """
+
+    names: Mapping[str, ForeignCount]
+    undefined: int
+    again: int
 
 
 class TopicState(NamedTuple):
@@ -57,6 +87,7 @@ class Received:
         dialects: translation → spans that it read, and on how many of these it found no content.
         forward: of a proxy, requests that it sent on, those that failed, and what is wrong; None where nothing is sent on.
         topic: of a worker; None where none is read.
+        foreign: scores that others made; None where none came.
     """
 
     requests: int
@@ -75,3 +106,4 @@ class Received:
     dialects: Mapping[str, tuple[int, int]]
     forward: tuple[int, int, str] | None = None
     topic: TopicState | None = None
+    foreign: ForeignCounts | None = None

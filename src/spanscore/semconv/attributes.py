@@ -214,6 +214,14 @@ OPENINFERENCE_TOOL_CALL_IDS: Final = ("tool_call.id", "tool.id")
 OPENINFERENCE_REDACTED: Final = "__REDACTED__"
 """What stands where content is hidden."""
 
+# --- read only: scores that others made ------------------------------------------------------------------------------
+EVENT_NAME: Final = "event.name"
+"""Of a log record: its event, before records had a field for it (opentelemetry-proto 1.5)."""
+OPENINFERENCE_TOLD: Final[Mapping[str, str]] = {"evaluations.": ".evaluation.", "annotations.": ".annotation."}
+"""What stands before and behind the position of a result; further in front ``trace.`` or ``session.``, whose it may be."""
+PHOENIX_EVALUATION: Final = "Evaluation: "
+"""How the span of an evaluator begins that Phoenix runs in an experiment, before its name; ``score`` and ``label`` are flat."""
+
 # --- read only: OpenLLMetry (0.62) -----------------------------------------------------------------------------------
 TRACELOOP_KIND: Final = "traceloop.span.kind"
 """``workflow``, ``task``, ``agent`` or ``tool``."""
@@ -289,6 +297,8 @@ STRATUM_FEEDBACK: Final = "feedback"
 """Of units that were judged because somebody said something of them; in no count of the population."""
 STRATUM_SHADOW: Final = "shadow"
 """A second judge's, asked about the same units: it is counted beside their outcomes, and never on the unit's span."""
+STRATUM_FOREIGN: Final = "foreign"
+"""Of scores that others made, and that came over the wire: of no declared scale, and in no count of units."""
 OUTCOME: Final = "spanscore.outcome"
 APPLICABLE: Final = "spanscore.applicable"
 """Of a metric with a condition (``applies_when``): whether it holds. Not there where nobody could say, as the judge failed."""

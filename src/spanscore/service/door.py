@@ -7,6 +7,7 @@ leaves. In a proxy the answer is the backend's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from threading import BoundedSemaphore
 from types import MappingProxyType
@@ -14,6 +15,8 @@ from typing import Final, NamedTuple, Protocol
 
 from spanscore.codec.wire import Taken, UnreadableRequest, WireSpan, from_json, taken_apart
 from spanscore.receivers.otlp.counts import DoorCounts
+from spanscore.receivers.otlp.evaluations import LogResults, results_in_logs
+from spanscore.receivers.otlp.foreign_scores import ForeignScores
 from spanscore.runtime.log import log_internal_error
 from spanscore.service.answers import JSON, LATER_S, PROTOBUF, Answer, accepted, later, refusal
 from spanscore.service.limits import NotCompressedError, TooLargeError, gunzipped
@@ -40,6 +43,8 @@ _INFLATING: Final = 2
 _SMALL: Final = 32_000
 """Bytes of a compressed body that may be read on the event loop, which must not wait for a thread."""
 
+_UNFIT: Final = (TooLargeError, NotCompressedError, UnreadableRequest)
+"""What is wrong with a body for good."""
 _OVERLOADED: Final = {
     "bytes": "too many bytes of spans wait for their units; send again",
     "traces": "too many traces are open; send again",
@@ -80,6 +85,10 @@ class SpanTaker(Protocol):
     @property
     def counts(self) -> DoorCounts:
         """Where requests are counted."""
+
+    @property
+    def foreign(self) -> ForeignScores | None:
+        """Where the scores of others are; None where they are not read."""
 
     def overloaded(self) -> str | None:
         """Return what there is too much of; None where there is room. Any thread."""
@@ -195,18 +204,20 @@ class Door:
             body = self._inflated_body(request.body) if request.encoding == GZIP else request.body
             protobuf = from_json(body) if is_json else body
             taken = taken_apart(protobuf)
-        except TooLargeError as error:
-            return self.refuse("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), is_json=is_json)
-        except (NotCompressedError, UnreadableRequest) as error:
-            return self.refuse("unreadable", HTTPStatus.BAD_REQUEST, str(error), is_json=is_json)
+        except _UNFIT as error:
+            return self._refuse_unfit(error, is_json=is_json)
         counts.came(len(body))
         if self._onward is not None:
             return self._onward.spans(request, protobuf, taken)
         self._spans.take(taken)
         if self._safe is not None and not self._safe():
             return self.refuse_for_now("spool", is_json=is_json)
-        rejected = sum(taken.rejected.values())
-        return accepted("traces", rejected, _told(taken.rejected) if rejected else "", is_json=is_json)
+        return _accepted("traces", taken.rejected, is_json=is_json)
+
+    def _refuse_unfit(self, error: Exception, *, is_json: bool) -> Answer:
+        if isinstance(error, TooLargeError):
+            return self.refuse("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), is_json=is_json)
+        return self.refuse("unreadable", HTTPStatus.BAD_REQUEST, str(error), is_json=is_json)
 
     def _inflated_body(self, body: bytes) -> bytes:
         if not self.waits and len(body) <= _SMALL:
@@ -215,9 +226,27 @@ class Door:
             return gunzipped(body, self._inflated)
 
     def _logs(self, request: ExportRequest) -> Answer:
-        """Logs are of no use here; an SDK sends all signals to one endpoint, and is not to complain."""
-        self._spans.counts.came(len(request.body))
-        return accepted("logs", is_json=request.is_json) if self._onward is None else self._onward.signal(request)
+        """Of logs the scores of others are read; an SDK sends all signals to one endpoint, and is not to complain."""
+        counts, foreign, is_json = self._spans.counts, self._spans.foreign, request.is_json
+        if foreign is None or self._onward is not None:
+            counts.came(len(request.body))
+            answer = accepted("logs", is_json=is_json) if self._onward is None else self._onward.signal(request)
+            if foreign is not None and not answer.grpc:
+                with suppress(*_UNFIT):  # its backend has it, as it is
+                    foreign.read_logs(self._results_in(request)[1])
+            return answer
+        try:
+            size, found = self._results_in(request)
+        except _UNFIT as error:
+            return self._refuse_unfit(error, is_json=is_json)
+        counts.came(size)
+        foreign.read_logs(found)
+        return _accepted("logs", found.rejected, is_json=is_json)
+
+    def _results_in(self, request: ExportRequest) -> tuple[int, LogResults]:
+        """Return the bytes of a request of logs without compression, and what is told in it."""
+        body = self._inflated_body(request.body) if request.encoding == GZIP else request.body
+        return len(body), results_in_logs(body, is_json=request.is_json)
 
     def _metrics(self, request: ExportRequest) -> Answer:
         if self._onward is not None:
@@ -231,5 +260,6 @@ class Door:
         self._spans.counts.refuse(reason)
 
 
-def _told(rejected: Mapping[str, int]) -> str:
-    return "; ".join(f"{number:,} with {reason}" for reason, number in sorted(rejected.items()))
+def _accepted(signal: str, rejected: Mapping[str, int], *, is_json: bool) -> Answer:
+    why = "; ".join(f"{number:,} with {reason}" for reason, number in sorted(rejected.items())) if rejected else ""
+    return accepted(signal, sum(rejected.values()), why, is_json=is_json)

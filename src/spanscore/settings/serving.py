@@ -161,6 +161,8 @@ class WireUnits(SettingsPart):
         traces: open ones with spans that may be of a unit; more are refused until some have closed.
         bytes: of spans that wait, likewise.
         late: of a span that comes after its unit was closed: ``count`` it, or ``rescore`` the unit, as its next revision.
+        foreign_scores: whether scores that others made, and that come with spans and logs, are counted beside ours: in the
+            stratum ``foreign``, which no alert and no mean of ours reads.
     """
 
     quiet: Seconds = 2.0
@@ -171,3 +173,4 @@ class WireUnits(SettingsPart):
     traces: Count = 100_000
     bytes: Size = 512_000_000
     late: Literal["count", "rescore"] = "count"
+    foreign_scores: bool = True

@@ -21,6 +21,7 @@ class Looked(NamedTuple):
         kept: those that wait for their scores; all others are to go on now.
         copies: of units that another process took, to be scored here.
         private: copies of any kind, which go nowhere.
+        scores: spans that may hold scores of others.
     """
 
     taken: Taken
@@ -28,6 +29,7 @@ class Looked(NamedTuple):
     kept: Sequence[WireSpan]
     copies: Sequence[WireSpan] = ()
     private: Sequence[WireSpan] = ()
+    scores: Sequence[WireSpan] = ()
 
 
 class StreamRead(NamedTuple):

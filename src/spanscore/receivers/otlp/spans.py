@@ -22,6 +22,7 @@ from spanscore.receivers.otlp.arrived import Arrived, Looked, StreamRead
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.copies import UnitCopies
 from spanscore.receivers.otlp.counts import DoorCounts
+from spanscore.receivers.otlp.foreign_scores import ForeignScores
 from spanscore.receivers.otlp.held import Exit
 from spanscore.receivers.otlp.kept import KeptSpans, key_of
 from spanscore.receivers.otlp.reading import stands_alone, unit_of
@@ -52,10 +53,12 @@ class OtlpSpans:
         translator: puts them into GenAI names.
         ready: called with each request: the first chooses providers and starts the span thread.
         metrics: names of those that score units: what another process took is scored by them.
+        foreign: counts the scores of others; None = they are not read.
 
     Attributes:
         counts: what came to the door.
         copies: reads those of units that another process took.
+        foreign: counts the scores of others.
         table: where spans wait for their units that came over the wire.
         streams: likewise, of those that were read.
         forward: how sending on went, of a proxy: requests sent, requests failed, the last error; None where there is none.
@@ -75,6 +78,7 @@ class OtlpSpans:
         translator: Translator,
         ready: Callable[[], None],
         metrics: Collection[str] = (),
+        foreign: ForeignScores | None = None,
     ) -> None:
         self._inbox = inbox
         self._port = port
@@ -88,6 +92,7 @@ class OtlpSpans:
         self._closed = False
         self.counts = DoorCounts()
         self.copies = UnitCopies(metrics)
+        self.foreign = foreign
         self.table = self._table(bounds)
         self.streams = Streams()
         self.forward: Callable[[], tuple[int, int, str]] | None = None
@@ -103,6 +108,8 @@ class OtlpSpans:
         self.streams.reset()
         self._kept.reset()
         self.copies.reset()
+        if self.foreign is not None:
+            self.foreign.reset()
         self._taken = self._read = self._traces_taken = self._traces_read = self.units = 0
 
     # --- the threads of who listens ----------------------------------------------------------------------------
@@ -164,7 +171,8 @@ class OtlpSpans:
                 sorting.read(origin, places, self._claims.mark(role))
         kept = self._to_keep(self._claimed(taken, roles)) if keep else []
         here = {*private}
-        return Looked(taken, sorting, [span for span in kept if span not in here], copies, private)
+        scores = () if self.foreign is None else self.foreign.sought(taken, roles)
+        return Looked(taken, sorting, [span for span in kept if span not in here], copies, private, scores)
 
     def take_in(self, looked: Looked, exit: Exit | None, read: StreamRead | None = None) -> None:
         """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""
@@ -174,7 +182,9 @@ class OtlpSpans:
                     exit.pass_on(span, None)
             return
         self._ready()
-        taken, sorting, kept, copies, _ = looked
+        taken, sorting, kept, copies, _, scores = looked
+        if scores and self.foreign is not None:
+            self.foreign.read(scores)
         self.counts.took(
             taken.total + len(copies),
             taken.rejected,
@@ -298,6 +308,7 @@ class OtlpSpans:
             dialects={name: (of.spans, of.without_content) for name, of in self._translator.counted().items()},
             forward=None if self.forward is None else self.forward(),
             topic=None if self.topic is None else self.topic(),
+            foreign=None if self.foreign is None else self.foreign.counts(),
         )
 
     def notes(self) -> list[str]:

@@ -1,0 +1,199 @@
+"""What others say of quality: a span or log records of OTLP → the results of evaluations that stand in them.
+
+They come as the event ``gen_ai.evaluation.result``, a log record or in older ways an event of a span; as spans of the kind
+``EVALUATOR`` with the attributes of OpenInference, of the conventions, or of Phoenix's experiments; and as evaluation spans of
+another spanscore. Explanations, which quote, are never looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanscore import semconv
+from spanscore.codec.otlp_span import attributes_of
+from spanscore.codec.text import plain_number
+from spanscore.codec.wire import UnreadableRequest, WireSpan
+from spanscore.codec.wire_json import logs_from_json
+from spanscore.model.foreign import type_name
+from spanscore.sampling.threshold import decode_threshold, probability, upstream_of
+
+__all__ = ["MARKS", "ForeignResult", "LogResults", "holds", "results_in_logs", "results_on"]
+
+_EVENT: Final = semconv.EVALUATION_EVENT.encode()
+_KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
+MARKS: Final = (bytes((len(_EVENT),)) + _EVENT, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
+"""A name of an event, and a value of an attribute, as they stand in a span: behind lengths, which texts hardly ever hold."""
+_BYTES_PER_LOOK: Final = 128
+_FLAT: Final = re.compile(
+    r"((?:trace\.|session\.)?(?:"
+    + "|".join(
+        rf"{re.escape(before)}\d{{1,9}}{re.escape(behind)}" for before, behind in semconv.OPENINFERENCE_TOLD.items()
+    )
+    + r"))(name|score|label)"
+)
+_NAMELESS: Final = "an evaluation that has no name"
+_UNREADABLE: Final = "a log record that cannot be read"
+
+
+class ForeignResult(NamedTuple):
+    """What somebody says of something.
+
+    Attributes:
+        name: of the evaluation, as it is given.
+        value: of no declared scale; finite; None where there is none. Of spanscore's own it is the quality, [0, 1].
+        label: as it is given; None where there is none.
+        probability: with which what is scored was chosen, (0, 1]; 1 where nobody says.
+        series: of spanscore's own; None of all others.
+    """
+
+    name: str
+    value: float | None
+    label: str | None
+    probability: float
+    series: str | None = None
+
+
+class LogResults(NamedTuple):
+    """What stands in a request of logs.
+
+    Attributes:
+        told: each with the bytes of its record, by which it is known when it comes again; empty where nothing says when or of
+            what it is.
+        rejected: what is wrong → how many records; it quotes nothing of them.
+    """
+
+    told: list[tuple[bytes, ForeignResult]]
+    rejected: Mapping[str, int]
+
+
+def holds(body: bytes, mark: bytes) -> bool:
+    """Whether a request holds a mark: by its first byte, which C finds at once and which is rare, so that most cost nothing.
+
+    A body that is full of that byte is searched for the whole mark: some 0.2 ns a byte, whatever is in it.
+    """
+    first, at = mark[:1], body.find(mark[:1])
+    for _ in range(len(body) // _BYTES_PER_LOOK + 1):
+        if at < 0 or body.startswith(mark, at):
+            return at >= 0
+        at = body.find(first, at + 1)
+    return body.find(mark, at) >= 0
+
+
+def results_on(span: WireSpan) -> list[ForeignResult]:
+    """Return the results on a span: those of its events, else those of its attributes.
+
+    Of another spanscore's, the population's first and final scores: what stands beside it there, or supersedes, is in no mean
+    there, either; and what people say is no score.
+
+    Raises:
+        UnreadableRequest: it is no span.
+    """
+    try:
+        message = Span.FromString(span.raw)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error)) from None
+    held = attributes_of(message.attributes)
+    if span.origin.scope_name == semconv.SCOPE:
+        return [*_of_spanscore(held, message.trace_state)]
+    told = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
+    if not told and held.get(semconv.OPENINFERENCE_KIND) == semconv.OPENINFERENCE_EVALUATOR:
+        return [*_results(_of_evaluator(held, message.name), message.trace_state)]
+    return [*_results(told, message.trace_state)]
+
+
+def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
+    """Return the results in an ``ExportLogsServiceRequest``; other records are left alone, and so is a request of others alone.
+
+    Raises:
+        UnreadableRequest: it is none.
+    """
+    if _EVENT not in body:
+        return LogResults([], {})
+    try:
+        request = ExportLogsServiceRequest.FromString(logs_from_json(body) if is_json else body)
+    except DecodeError as error:
+        raise UnreadableRequest(type_name(error), "ExportLogsServiceRequest") from None
+    told, rejected = list[tuple[bytes, ForeignResult]](), dict.fromkeys((_NAMELESS, _UNREADABLE), 0)
+    for record in _records(request):
+        held = attributes_of(record.attributes)
+        if not record.ByteSize():
+            rejected[_UNREADABLE] += 1
+        elif semconv.EVALUATION_EVENT in (record.event_name, held.get(semconv.EVENT_NAME)):
+            results = [*_results([held])]
+            rejected[_NAMELESS] += not results
+            told += [(_known_by(record), result) for result in results]
+    return LogResults(told, {why: records for why, records in rejected.items() if records})
+
+
+def _records(request: Any) -> Iterator[Any]:
+    """Yield the records, but for spanscore's own: an evaluation span tells of each, and of which series it is."""
+    for resource_logs in request.resource_logs:
+        for scope_logs in resource_logs.scope_logs:
+            if scope_logs.scope.name != semconv.SCOPE:
+                yield from scope_logs.log_records
+
+
+def _known_by(record: Any) -> bytes:
+    told = record.time_unix_nano or record.observed_time_unix_nano or record.span_id
+    return bytes(record.SerializeToString()) if told else b""
+
+
+def _of_spanscore(held: Mapping[str, Any], trace_state: str) -> Iterator[ForeignResult]:
+    beside = held.get(semconv.STRATUM) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
+    if beside or held.get(semconv.SESSION_END) == "open":
+        return
+    for result in _results([held], trace_state):
+        yield result._replace(value=_number(held.get(semconv.QUALITY)), series=_text(held.get(semconv.SERIES)) or "")
+
+
+def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[str, Any]]:
+    """Yield what the attributes of an evaluator's span say, in the names of the conventions."""
+    if semconv.EVALUATION_NAME in held:
+        yield held
+        return
+    flat: dict[str, dict[str, Any]] = {}
+    for name, value in held.items():
+        if (found := _FLAT.fullmatch(name)) is not None:
+            flat.setdefault(found[1], {})[found[2]] = value
+    if not flat and span_name.startswith(semconv.PHOENIX_EVALUATION) and ("score" in held or "label" in held):
+        flat[""] = {**held, "name": span_name.removeprefix(semconv.PHOENIX_EVALUATION)}
+    for told in flat.values():
+        yield {
+            semconv.EVALUATION_NAME: told.get("name"),
+            semconv.EVALUATION_SCORE_VALUE: told.get("score"),
+            semconv.EVALUATION_SCORE_LABEL: told.get("label"),
+        }
+
+
+def _results(told: Iterable[Mapping[str, Any]], trace_state: str = "") -> Iterator[ForeignResult]:
+    for held in told:
+        name = _text(held.get(semconv.EVALUATION_NAME))
+        if name is not None:
+            value = _number(held.get(semconv.EVALUATION_SCORE_VALUE))
+            label = _text(held.get(semconv.EVALUATION_SCORE_LABEL))
+            yield ForeignResult(name, value, label, _probability(held, trace_state))
+
+
+def _probability(held: Mapping[str, Any], trace_state: str) -> float:
+    """Return the share of the traffic that a score stands for: spanscore's own word, else the head sampler's."""
+    threshold = _text(held.get(semconv.SAMPLING_THRESHOLD))
+    known = None if threshold is None else decode_threshold(threshold)
+    known = upstream_of(trace_state) if known is None else known
+    share = 1.0 if known is None else probability(known)
+    return share if 0.0 < share <= 1.0 else 1.0
+
+
+def _text(value: Any) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    number = float(value) if isinstance(value, bool) else plain_number(value)
+    return number if number is not None and isfinite(number) else None

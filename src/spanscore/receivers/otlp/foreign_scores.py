@@ -1,0 +1,158 @@
+"""ForeignScores: scores that others made and that come over the wire → sums of a stratum of their own, ``foreign``.
+
+Nobody declares their scales, so that a mean is of values from 0 to 1 alone, and of none of a name that had any other. Their
+names and labels are somebody else's text: short, of one line, and of a hundred pairs at most; what is past that is ``other``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+from spanscore import semconv
+from spanscore.codec.wire import Taken, UnreadableRequest, WireSpan, kept
+from spanscore.model.received import ForeignCount, ForeignCounts
+from spanscore.otel.instrument_table import MOMENTS
+from spanscore.otel.sums import OTHER, Labels, within
+from spanscore.receivers.otlp.evaluations import MARKS, ForeignResult, LogResults, holds, results_on
+from spanscore.receivers.scopes import Role
+from spanscore.runtime.log import log_internal_error
+from spanscore.units.closed_keys import ClosedKeys
+
+__all__ = ["ForeignScores"]
+
+_REMEMBERED: Final = 100_000
+"""Spans and records whose scores were counted: whoever had no answer sends them again."""
+_MOST: Final = 100
+"""Pairs of name and label that are told apart."""
+_LONGEST: Final = 64
+"""Characters of a name or a label. A longer one is most likely what was said, and not what it is called."""
+_OURS, _IGNORED = Role.OURS, Role.IGNORED
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Of one name: what was counted, and whether it ever had a value that is not from 0 to 1."""
+
+    scores: int = 0
+    weight: float = 0.0
+    weight_value: float = 0.0
+    off_scale: bool = False
+    labels: Counter[str] = field(default_factory=Counter)
+
+    def count(self) -> ForeignCount:
+        mean = self.weight_value / self.weight if self.weight and not self.off_scale else None
+        return ForeignCount(self.scores, mean, self.off_scale, dict(self.labels))
+
+
+class ForeignScores:
+    """Counts them, each once. Any thread.
+
+    Args:
+        count: adds to a sum: instrument, attributes, amount.
+        own: name and series of all that is scored here. What another process says of the same series is a score like ours, and
+            already in the sums of whoever made it: it, and ours that come back, are left out.
+    """
+
+    def __init__(self, count: Callable[[str, Labels, float], None], own: Collection[tuple[str, str]]) -> None:
+        self._count = count
+        self._own = frozenset(own)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what came: in a forked child."""
+        self._lock = Lock()
+        self._known = ClosedKeys(_REMEMBERED)
+        self._sets: set[tuple[str, str | None]] = set()
+        self._tallies: dict[str, _Tally] = {}
+        self._undefined = self._again = 0
+
+    def sought(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
+        """Return the spans of a request that may hold scores of others; of most requests none, by their bytes."""
+        marks = [mark for mark in MARKS if holds(taken.body, mark)]
+        if not marks and _OURS not in roles:
+            return []
+        found, body = list[WireSpan](), taken.body
+        for (origin, places), role in zip(taken.places, roles, strict=True):
+            if role is _OURS and origin.scope_name == semconv.SCOPE:
+                found += [kept(body, place, origin) for place in places]
+            elif role is not _OURS and role is not _IGNORED:
+                marked = (place for place in places if any(body.find(one, place[4], place[5]) >= 0 for one in marks))
+                found += [kept(body, place, origin) for place in marked]
+        return found
+
+    def read(self, spans: Iterable[WireSpan]) -> None:
+        """Count what stands on spans; what cannot be read of them is logged, and no fault of the request's."""
+        for span in spans:
+            try:
+                results = results_on(span)
+            except UnreadableRequest as error:
+                log_internal_error("read an evaluation", error)
+                continue
+            self._add(span.trace_id, span.span_id, results)
+
+    def read_logs(self, found: LogResults) -> None:
+        """Count what stands in log records."""
+        for known_by, result in found.told:
+            self._add(known_by, b"", [result])
+
+    def counts(self) -> ForeignCounts | None:
+        """Return what was counted, names in their order; None where nothing came."""
+        with self._lock:
+            if not (self._tallies or self._undefined or self._again):
+                return None
+            names = {name: tally.count() for name, tally in sorted(self._tallies.items())}
+            return ForeignCounts(names, self._undefined, self._again)
+
+    def _add(self, trace_id: bytes, span_id: bytes, results: Iterable[ForeignResult]) -> None:
+        others = [one for one in results if one.series is None or (one.name, one.series) not in self._own]
+        if not others:
+            return
+        with self._lock:
+            if trace_id and self._known.has(trace_id, span_id):
+                self._again += 1
+                return
+            if trace_id:
+                self._known.add(trace_id, span_id)
+            for result in others:
+                self._take(result)
+
+    def _take(self, result: ForeignResult) -> None:
+        if result.value is None and result.label is None:
+            self._undefined += 1
+            return
+        name, label = self._admitted(_word(result.name), None if result.label is None else _word(result.label))
+        tally = self._tallies.setdefault(name, _Tally())
+        tally.scores += 1
+        tally.labels.update([] if label is None else [label])
+        told = () if label is None else ((semconv.EVALUATION_SCORE_LABEL, label),)
+        labels = ((semconv.EVALUATION_NAME, name), *told, *within(semconv.STRATUM_FOREIGN))
+        self._count(semconv.SCORED, labels, 1)
+        value = result.value
+        if value is None or name == OTHER:
+            return
+        tally.off_scale = tally.off_scale or not 0.0 <= value <= 1.0
+        if not tally.off_scale:
+            self._weigh(tally, labels, value, 1.0 / result.probability)
+
+    def _weigh(self, tally: _Tally, labels: Labels, y: float, w: float) -> None:
+        tally.weight += w
+        tally.weight_value += w * y
+        moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
+        for name, amount in zip(MOMENTS, moments, strict=True):
+            self._count(name, labels, amount)
+
+    def _admitted(self, name: str, label: str | None) -> tuple[str, str | None]:
+        """Return a name and its label, or what stands for all that there is no room for."""
+        if (name, label) not in self._sets:
+            if len(self._sets) >= _MOST or name == OTHER:
+                return OTHER, None
+            self._sets.add((name, label))
+        return name, label
+
+
+def _word(text: str) -> str:
+    return text if len(text) <= _LONGEST and text.isprintable() else OTHER
