@@ -135,6 +135,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "JUDGE_CALLS_ATTRIBUTE": ("int", _EVALUATION, "questions"),
     "JUDGE_CACHED_CALLS": ("int", _EVALUATION, ""),
     "JUDGE_INPUT_LEFT_OUT": ("double", _EVALUATION, ""),
+    "JUDGE_CONTRADICTIONS_ATTRIBUTE": ("int", _EVALUATION, ""),
     "JUDGE_STEP": ("string", "judge span", ""),
     "JUDGE_DURATION_ATTRIBUTE": ("double", _EVALUATION, "seconds that the judge took, of all questions together"),
     "DEMO_STRETCH": ("string", "root, in `spanscore demo` alone", ""),

@@ -287,6 +287,15 @@ def _accounts() -> list[Any]:
             over_time(promql.declined_share(q.MOVING, q.WHERE), q.NAMED),
             unit=SHARE,
         ),
+        stacked(
+            "Verdicts against their own reason",
+            "Verdicts whose reason says the opposite, in plain English forms: *fails to* in the reason of a pass. A few are"
+            " noise. More since another model, or as many as failures: read some.",
+            over_time(
+                q.counted(semconv.JUDGE_CONTRADICTIONS, q.STEP, by=(promql.METRIC, q.MODEL)),
+                f"{{{{{promql.METRIC}}}}} {{{{{q.MODEL}}}}}",
+            ),
+        ),
         lines(
             "Judge on labelled samples",
             "With `canary`: the share of the labels with which a judge agreed in its last run and at first, and the p of what"

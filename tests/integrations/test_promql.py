@@ -16,10 +16,13 @@ from spanscore.monitoring.names import label
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
 
-LABELS = {label(name) for name in (semconv.OUTCOME, semconv.SERIES, semconv.STRATUM)}
+LABELS = {label(name) for name in (semconv.APPLICABLE, semconv.OUTCOME, semconv.SERIES, semconv.STRATUM)}
 VARIABLES = {"$__rate_interval": "1h", "$__range": "1h", "$window": "1h", "$service": ".*"}
 DOORS = ("written", "scraped")
-METRIC = {"spanscore-overview": ".*", "spanscore-metric": "priced"}
+METRIC = {
+    "spanscore-overview": ".*",
+    "spanscore-metric": "priced|capitals",
+}  # one knows what it costs, one has a condition
 WITHOUT_DATA = {
     name: reason
     for line in Path(__file__).with_name("promql_without_data.txt").read_text(encoding="utf-8").splitlines()

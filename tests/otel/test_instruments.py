@@ -689,6 +689,7 @@ _COUNTERS = {
     semconv.JUDGE_RETRIES,
     semconv.JUDGE_CACHED,
     semconv.DECLINED,
+    semconv.JUDGE_CONTRADICTIONS,
     semconv.APPLICABLE_WEIGHT,
     semconv.APPLICABLE_WEIGHT2,
     *(_HANDED_IN - _GAUGES),

@@ -37,6 +37,7 @@ class Asker:
         asking: questions that are open.
         waiting: of them, those that wait.
         chosen: whom of several judges all questions of the score are asked; by the id of what chose (``effects/fallback.py``).
+        contradictions: verdicts of its judge that its own reason speaks against.
         stratum: of what the score is a part, where it is none of the judge that was configured; None = the population.
     """
 
@@ -51,6 +52,7 @@ class Asker:
     waiting: int = field(default=0, init=False)
     chosen: dict[int, Any] = field(default_factory=dict, init=False)
     stratum: str | None = field(default=None, init=False)
+    contradictions: int = field(default=0, init=False)
 
     @property
     def is_waiting(self) -> bool:

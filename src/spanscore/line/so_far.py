@@ -9,7 +9,7 @@ from spanscore.monitoring.estimates import MeanInterval
 from spanscore.monitoring.running_mean import ExcludedShare, excluded_so_far, running_mean
 from spanscore.otel.declared_sets import is_conditional
 
-__all__ = ["applies_in", "declined_in", "excluded_in", "means_of"]
+__all__ = ["applies_in", "contradictions_in", "declined_in", "excluded_in", "means_of"]
 
 
 def means_of(line: Line) -> dict[str, MeanInterval | None]:
@@ -35,6 +35,16 @@ def applies_in(line: Line) -> dict[str, Applicability | None]:
     lost, sums = {**line.ledger.lost(), **line.sessions.ledger.lost()}, line.telemetry.sums
     conditional = (name for name, metric in line.metrics.items() if is_conditional(metric))
     return {name: applied_so_far(name, sums, lost[name]) for name in conditional}
+
+
+def contradictions_in(line: Line) -> dict[str, int]:
+    """Return metric → verdicts of its judges that their own reason speaks against; those without any are left out."""
+    found: dict[str, int] = {}
+    for labels, verdicts in () if line.telemetry is None else line.telemetry.sums(semconv.JUDGE_CONTRADICTIONS).items():
+        if verdicts:
+            metric = dict(labels)[semconv.EVALUATION_NAME]
+            found[metric] = found.get(metric, 0) + int(verdicts)
+    return found
 
 
 def declined_in(line: Line) -> dict[str, int]:

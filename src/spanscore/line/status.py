@@ -10,9 +10,9 @@ from spanscore.cases.collector import CollectState
 from spanscore.judges.effects.account import AccountState
 from spanscore.judges.effects.purse import BudgetState
 from spanscore.line.account_row import account_rows
-from spanscore.line.applies_rows import applies_rows
 from spanscore.line.canary import CanaryStatus
 from spanscore.line.collecting import collect_rows
+from spanscore.line.judged_rows import applies_rows, contradiction_rows
 from spanscore.line.received_rows import received_rows
 from spanscore.line.session_status import SessionStatus
 from spanscore.line.spool_rows import spool_rows
@@ -122,6 +122,7 @@ class Status:
         labels: name → units of which somebody said it.
         spool: what is in the file, of all processes that share it; None where there is none.
         collected: units that became cases of a data set; None where none does.
+        contradictions: metric → verdicts of its judges that their own reason speaks against, where there are any.
         applies: metric with a condition → to how much of traffic it applies, with its 95 % interval; None where nobody said.
         replay: how far a replay is; None where none is.
         since_s: when these counts began at zero, with the process, seconds since the epoch.
@@ -161,6 +162,7 @@ class Status:
     collected: CollectState | None = None
     replay: ReplayState | None = None
     since_s: float = 0.0
+    contradictions: Mapping[str, int] = field(default_factory=dict)
     applies: Mapping[str, Applicability | None] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -264,6 +266,7 @@ class Status:
         yield from self.notes
         yield from self._excluded()
         yield from self._declined()
+        yield from contradiction_rows(self.contradictions)
         if self._none_sampled():
             rates = {least for least, _ in self.rates.values()}
             rate = f"sample_rate={rates.pop():g}" if len(rates) == 1 else "the sampling rates are low"

@@ -9,7 +9,7 @@ from spanscore import semconv
 from spanscore.elsewhere.carrier import ELSEWHERE
 from spanscore.line.build import Line
 from spanscore.line.session_status import session_status_of
-from spanscore.line.so_far import applies_in, declined_in, excluded_in, means_of
+from spanscore.line.so_far import applies_in, contradictions_in, declined_in, excluded_in, means_of
 from spanscore.line.spool import spool_of
 from spanscore.line.status import ShadowStatus, Status
 from spanscore.metrics.catalog.offline import offline_notes
@@ -64,6 +64,7 @@ def status_of(
         budgets=line.accounts.budgets(),
         declined=declined_in(line),
         applies=applies_in(line),
+        contradictions=contradictions_in(line),
         shadows=tuple(_shadows(line, counted.strata.get(semconv.STRATUM_SHADOW))),
         excluded=excluded_in(line),
         overflowing={} if line.telemetry is None else line.telemetry.overflowing,

@@ -194,6 +194,7 @@ class Score:
         id: 32 hex digits, a pure function of trace id, span id, metric, version and revision; of a shadow's, of its series too;
             of a session's, of the session's id in place of trace and span.
         revision: 0, or how often a later score superseded an earlier one.
+        contradictions: verdicts of the judge behind it that their own reason speaks against, in plain English forms.
         applies: whether the metric's condition (``applies_when``) holds, of a score and of what is ``undefined`` as it does not
             (``NOT_APPLICABLE``); None where there is no condition, or nobody could say.
     """
@@ -219,6 +220,7 @@ class Score:
     stratum: str | None = None
     id: str | None = None
     revision: int = 0
+    contradictions: int = 0
     applies: bool | None = None
 
     def __post_init__(self) -> None:

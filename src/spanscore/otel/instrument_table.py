@@ -39,6 +39,9 @@ SUMS: Mapping[str, Instrument] = {
     semconv.JUDGE_COST: Instrument("counter", "USD", "Cost of judge calls whose price is known"),
     semconv.JUDGE_ERRORS: Instrument("counter", "{call}", "Failed calls of a judge"),
     semconv.JUDGE_UNMETERED: Instrument("counter", "{call}", "Answers without a credible count of their tokens"),
+    semconv.JUDGE_CONTRADICTIONS: Instrument(
+        "counter", "{verdict}", "Verdicts of a judge that their own reason speaks against, in plain English forms"
+    ),
     semconv.DECLINED: Instrument("counter", "{evaluation}", "Units that the judge declined to judge"),
     semconv.LABELS: Instrument("counter", "{label}", "Units that people labelled, by their first word"),
     semconv.LABELS_CHANGED: Instrument("counter", "{label}", "Labels that were changed, by the word that came instead"),

@@ -141,7 +141,12 @@ class Telemetry:
         labels = labels_of_calls(metric, model)
         for kind in _tokens(JudgeCall(step="", model=model)):
             self._sums.add(semconv.JUDGE_TOKENS, (*labels, (semconv.TOKEN_TYPE, kind)), 0)
-        for name in (semconv.JUDGE_CALLS, semconv.JUDGE_UNMETERED, *([semconv.JUDGE_COST] if have_price else [])):
+        for name in (
+            semconv.JUDGE_CALLS,
+            semconv.JUDGE_UNMETERED,
+            semconv.JUDGE_CONTRADICTIONS,
+            *([semconv.JUDGE_COST] if have_price else []),
+        ):
             self._sums.add(name, labels, 0)
 
     def record(self, unit: Unit | None, score: Score, context: Context | None = None) -> None:
@@ -155,6 +160,9 @@ class Telemetry:
         """
         for call in score.usage.calls:
             self._judged(score, call)
+        if score.contradictions:
+            asked = labels_of_calls(score.metric, score.judge_model or UNKNOWN)
+            self._sums.add(semconv.JUDGE_CONTRADICTIONS, asked, score.contradictions)
         if score.revision or (unit is not None and unit.is_provisional):
             return
         if score.applies is not None and not score.stratum:

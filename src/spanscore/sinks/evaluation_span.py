@@ -145,6 +145,7 @@ def _ours(score: Score, identity: str) -> dict[str, Any]:
         semconv.QUALITY: None if score.quality is None else float(score.quality),
         semconv.SAMPLING_RULE: score.rule,
         semconv.SERIES: score.series or None,
+        semconv.JUDGE_CONTRADICTIONS_ATTRIBUTE: score.contradictions or None,
         semconv.SCORE_ID: identity,
         semconv.SCORE_REVISION: score.revision,
     }

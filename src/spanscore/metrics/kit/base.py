@@ -223,6 +223,7 @@ class BaseMetric:
             outcome=outcome,
             scale=scale or self.scale,
             **self._judge_asked(),
+            contradictions=asker().contradictions,
             usage=Usage(tuple(calls)),
             judge_model=self._answered(calls),
             **fields,

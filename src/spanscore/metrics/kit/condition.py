@@ -15,12 +15,21 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import NOT_APPLICABLE
 
-__all__ = ["NotApplicableError", "Verdict", "checked_condition", "conditional", "with_condition"]
+__all__ = [
+    "APPLIES",
+    "NotApplicableError",
+    "Verdict",
+    "checked_condition",
+    "conditional",
+    "is_verdict",
+    "with_condition",
+]
 
 _INSTRUCTION: Final = """\
 Does this hold here?
@@ -46,6 +55,8 @@ def _is_zero_or_one(value: int) -> int:
 # The schema says it in words: half of the providers' structured modes refuse bounds or enumerations of numbers.
 Verdict = Annotated[int, AfterValidator(_is_zero_or_one), WithJsonSchema({"type": "integer", "description": "0 or 1"})]
 """0 or 1. ``true``, ``"1"`` and ``1.0`` are 1; anything else is no verdict."""
+APPLIES: Final = "applies"
+"""The field of an answer that says whether the condition holds: a verdict on the condition, none on what is judged."""
 _VERDICT: Final = TypeAdapter[int](Verdict)
 
 
@@ -81,6 +92,11 @@ def _is_none(given: Any) -> bool:
 def conditional(shape: type[BaseModel]) -> type[BaseModel]:
     """Return the shape of an answer that says first whether the condition holds; the same one every time."""
     return create_model(shape.__name__, __base__=(JsonAlone, shape, Applied), __doc__=shape.__doc__)
+
+
+def is_verdict(field: FieldInfo) -> bool:
+    """Whether a field of an answer's shape is a ``Verdict``."""
+    return any(isinstance(one, AfterValidator) and one.func is _is_zero_or_one for one in field.metadata)
 
 
 def with_condition(instruction: str, condition: str) -> str:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
+from spanscore.judges.asker import asker
 from spanscore.judges.build import shared_judge
 from spanscore.judges.lexical.judge import is_offline
 from spanscore.metrics.kit.base import BaseMetric
+from spanscore.metrics.kit.contradictions import contradictions_in
 from spanscore.metrics.kit.step import OwnPrompts, Step, overridden
 from spanscore.model.label import LabelledSample
 from spanscore.model.score import Scale, refuse_taken_name
@@ -104,7 +106,9 @@ class JudgedMetric(NamedMetric):
             NotApplicableError: the step has a condition, which does not hold: likewise.
         """
         own = cast("Step[T]", self.steps[step.name])  # overridden() keeps name and output
-        return await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
+        answer = await own.ask(self._judge, evidence, ballot=ballot, repair=repair)
+        asker().contradictions += contradictions_in(answer, lower=self.scale.direction == "lower")
+        return answer
 
     async def fit(
         self,
