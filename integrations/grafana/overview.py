@@ -28,6 +28,7 @@ from panels import (
     steps,
     window,
 )
+from releases import release_choices, two_releases
 
 from spanscore import semconv
 from spanscore.monitoring import promql
@@ -44,10 +45,12 @@ def overview() -> Dashboard:
         source("datasource", "prometheus", "Metrics"),
         choice("service", "Service", f"label_values({entered}, {q.SERVICE})"),
         choice("metric", "Metric", f"label_values({entered}{{{q.OF_SERVICE}}}, {promql.METRIC})"),
+        *release_choices(),
         window(),
     ]
     parts = {
         "Quality": _quality(),
+        "Two releases": two_releases(),
         "What was evaluated": _evaluated(),
         "What people say": _said(),
         "The judge": _judge(),

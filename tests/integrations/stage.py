@@ -36,7 +36,7 @@ from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
-from spanscore import Budget, OnlineScorer, semconv
+from spanscore import Budget, Compare, OnlineScorer, semconv
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
@@ -168,6 +168,7 @@ def staged(
             budget=[Budget(calls=100_000, per="1h")],
             trace_judges=True,
             capture_content=True,
+            compare=Compare("release"),
         )
         scorer.otlp_spans(WireUnits())  # it has instruments of its own
         scorer._line.telemetry.gauges.update(OF_A_WORKER)
@@ -286,7 +287,8 @@ def _play(scorer: OnlineScorer) -> None:
     """
     config: dict[str, Any] = {"callbacks": [scorer.handler]}
     run_id = uuid4()
-    rag().invoke("What is the capital of France?", config={**config, "run_id": run_id})
+    old, new = ({**config, "metadata": {"release": name}} for name in ("1.4", "1.5"))
+    rag().invoke("What is the capital of France?", config={**old, "run_id": run_id})
     unit = scorer.unit_id(run_id)
     assert unit is not None
     for thumb in (False, True):  # a changed vote
@@ -295,7 +297,7 @@ def _play(scorer: OnlineScorer) -> None:
         "hi", config=config
     )
     model().invoke("What is the capital of France?", config=config, model="answerer-1")
-    rag("Berlin is the capital of France.").invoke("What is the capital of France?", config=config)
+    rag("Berlin is the capital of France.").invoke("What is the capital of France?", config=new)
     scorer.flush(10)
 
 

@@ -16,8 +16,17 @@ from spanscore.monitoring.names import label
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]  # the first one waits for the stage
 
-LABELS = {label(name) for name in (semconv.APPLICABLE, semconv.OUTCOME, semconv.SERIES, semconv.STRATUM)}
-VARIABLES = {"$__rate_interval": "1h", "$__range": "1h", "$window": "1h", "$service": ".*"}
+LABELS = {
+    label(name) for name in (semconv.APPLICABLE, semconv.COMPARED, semconv.OUTCOME, semconv.SERIES, semconv.STRATUM)
+}
+VARIABLES = {
+    "$__rate_interval": "1h",
+    "$__range": "1h",
+    "$window": "1h",
+    "$service": ".*",
+    "$before": "1.4",
+    "$after": "1.5",
+}
 DOORS = ("written", "scraped")
 METRIC = {
     "spanscore-overview": ".*",

@@ -10,13 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.monitoring import backfill
-from tests.sinks.builders import score
+from tests.sinks.builders import score, unit
 from tests.sinks.memory import FixedCounts
 
 from spanscore import semconv
 from spanscore.model.score import Outcome
 from spanscore.monitoring import estimates, names, promql
+from spanscore.monitoring.compare_promql import (
+    RELEASE,
+    difference,
+    difference_interval,
+    excluded_of,
+    release_sums,
+)
 from spanscore.monitoring.drop_promql import dropped
+from spanscore.monitoring.sequential import at_one_look
+from spanscore.otel.compared_values import ComparedValues
 from spanscore.otel.instrument_table import MOMENTS
 from spanscore.otel.instruments import Telemetry
 
@@ -136,3 +145,40 @@ def test_too_few_scores_say_nothing(server: Any) -> None:
     assert server.query(dropped(of, null="0.99", z=4.2, min_scores=few, binary=True), at=backfill.END) == []
     assert server.query(promql.below(of, threshold=0.99, min_scores=few), at=backfill.END) == []
     assert len(server.query(promql.below(of, threshold=0.99, min_scores=few - 1), at=backfill.END)) == 1
+
+
+def test_two_releases_differ_by_the_same_in_both(releases: Any) -> None:
+    server, sides = releases
+    a, b = (release_sums(value, "1h", by=[promql.METRIC]) for value in sides)
+    low, high = difference_interval(a, b)
+    expected = at_one_look(*sides.values())
+
+    found = [value(server, one) for one in (difference(a, b), low, high)]
+
+    assert found == pytest.approx(list(expected), rel=1e-7)
+    assert value(server, excluded_of(b)) == pytest.approx(estimates.excluded_share(sides["1.5"]), rel=1e-8)
+
+
+@pytest.fixture(scope="module")
+def releases(prometheus: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two releases of one service, each with a replica, and what they are by ``estimates``."""
+    every = scores()
+    sides = {
+        "1.4": estimates.moments(every[:250], lost=[0.5] * 20),
+        "1.5": estimates.moments([(y * y, p) for y, p in every[250:]], lost=[0.25] * 9),
+    }
+    replicas = {value: Telemetry(None, FixedCounts(), compared=ComparedValues("service.version")) for value in sides}
+    for n, (y, p) in enumerate(every):
+        release = "1.4" if n < 250 else "1.5"
+        told = score(value=y if n < 250 else y * y, probability=p, metric="polite")
+        replicas[release].record(unit(resource={"service.version": release}), told)
+    grown = backfill.read(replicas, SUMS)
+    for instrument, field in ((semconv.COMPARED_EXCLUDED_WEIGHT, "lost"), (semconv.COMPARED_EXCLUDED_WEIGHT2, "lost2")):
+        grown[names.series(instrument)] = [
+            ({promql.METRIC: "polite", RELEASE: release, "instance": release, "job": "bot"}, getattr(of, field))
+            for release, of in sides.items()
+        ]
+    folder = tmp_path_factory.mktemp("releases")
+    backfill.write(prometheus, folder, grown)
+    with prometheus.running(folder) as running:
+        yield running, sides

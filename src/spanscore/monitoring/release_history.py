@@ -14,8 +14,8 @@ from typing import Final
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring import promql
+from spanscore.monitoring.compare_promql import RELEASE
 from spanscore.monitoring.estimates import Moments
-from spanscore.monitoring.names import label
 from spanscore.monitoring.prometheus_api import PrometheusApi
 from spanscore.monitoring.releases import ReleaseScores
 from spanscore.monitoring.running_mean import WEIGHTED
@@ -23,7 +23,6 @@ from spanscore.monitoring.score_history import stepped
 
 __all__ = ["ReleaseHistory", "ReleasePair", "read_history"]
 
-RELEASE: Final = label(semconv.COMPARED)
 _SCORED: Final = {"n": semconv.SCORED, **WEIGHTED}
 _LOST: Final = {"lost": semconv.COMPARED_EXCLUDED_WEIGHT, "lost2": semconv.COMPARED_EXCLUDED_WEIGHT2}
 _FINE_S, _COARSE_S = 60, 300

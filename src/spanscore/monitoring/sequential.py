@@ -48,7 +48,8 @@ LEAST_SCORES = 20
 """Effective scores of either side before anything is said: the interval is asymptotic. With the two that were not seen it
 held from these on, in every cell of the benchmark."""
 PLANNED_SCORES = 500
-"""Effective scores of a side at which the interval is about as narrow as it can be; of 50 it is a third wider, of 50,000 a quarter."""
+"""Effective scores of a side at which the interval is about as narrow as it can be: 3.4 standard errors; of 50 it is a third
+wider, of 50,000 a quarter."""
 _AT_PLANNED = 5.0
 """ρ²V there. The half-width in standard errors is least between 4 and 6."""
 _UNSEEN = 2

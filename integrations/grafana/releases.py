@@ -1,0 +1,68 @@
+"""The row of two releases: their means, what they differ by, and what either lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import queries as q
+from panels import SHARE, choice, lines, over_time, rows
+
+from spanscore import semconv
+from spanscore.monitoring import promql
+from spanscore.monitoring.compare_promql import (
+    RELEASE,
+    difference,
+    difference_interval,
+    excluded_of,
+    release_sums,
+)
+from spanscore.monitoring.names import series
+
+METRIC_ALONE = (promql.METRIC,)
+"""A release may have another job."""
+
+
+def release_choices() -> list[Any]:
+    """Return the variables that the row asks with."""
+    values = f'label_values({series(semconv.SCORED)}{{{q.OF_SERVICE},{RELEASE}!=""}}, {RELEASE})'
+    return [
+        choice("before", "Release before", values, several=False),
+        choice("after", "Release after", values, several=False),
+    ]
+
+
+def two_releases() -> list[Any]:
+    """Return the panels."""
+    a, b = (release_sums(name, q.RANGE, q.WHERE, METRIC_ALONE) for name in ("$before", "$after"))
+    low, high = difference_interval(a, b)
+    columns = [
+        ("before", promql.mean(a)),
+        ("after", promql.mean(b)),
+        ("difference", difference(a, b)),
+        ("low", low),
+        ("high", high),
+        ("excluded before", excluded_of(a)),
+        ("excluded after", excluded_of(b)),
+    ]
+    by_release = (promql.METRIC, RELEASE)
+    return [
+        rows(
+            "Two releases over the selected time",
+            "Weighted means of the releases chosen above, and their difference with the 95 % interval of one look: choose the"
+            " time first, from when both had traffic on, and look once. To watch a release, ask `spanscore compare`, whose"
+            " interval holds at every look. *Excluded*: units without a score; where it differs, the means may, too. Empty:"
+            " `compare` is not configured, or one of them has no scores.",
+            columns,
+        ),
+        lines(
+            "Mean by release",
+            "Weighted mean of each compared value. A new line below the old one: that release answers worse, or gets other"
+            " requests. `unknown`: units that do not tell their release; `other`: those past the first eight.",
+            over_time(
+                promql.mean(q.sums(where=f'{q.WHERE},{RELEASE}!=""', by=by_release)),
+                f"{{{{{promql.METRIC}}}}} {{{{{RELEASE}}}}}",
+            ),
+            unit=SHARE,
+            width=24,
+        ),
+    ]
