@@ -105,12 +105,40 @@ def test_the_ledger_forgets_the_release_of_what_has_ended() -> None:
         assert scorer._line.ledger._values == {}
 
 
-@pytest.mark.parametrize("by", ["", "  ", None, 5])
+@pytest.mark.parametrize("by", ["", "  ", None, 5, "input.value"])
 def test_what_cannot_tell_releases_apart_is_refused(by: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"compare.by is .*service\.version"):
+    with pytest.raises(ConfigurationError, match=r"compare.by is .*(service\.version|quotes what users write)"):
         Compare(by)
 
 
 def test_a_name_in_place_of_the_object_is_refused_with_what_to_write() -> None:
     with pytest.raises(ConfigurationError, match=r"write compare=spanscore.Compare"):
         OnlineScorer([Grounded()], compare="service.version")
+
+
+def test_what_somebody_may_have_typed_is_redacted_before_it_is_a_label() -> None:
+    asked: list[str] = []
+
+    def without_names(text: str) -> str:
+        asked.append(text)
+        return "***" if text == "gold" else text
+
+    reader = InMemoryMetricReader()
+
+    scorer = scored(reader, Grounded(), compare=Compare("tier"), redactor=without_names)
+
+    assert {value for _, value in collected(scorer, reader, semconv.SCORED)} == {"***", "free", "other"}
+    assert (asked.count("gold"), asked.count("free")) == (1, 1)
+
+
+def test_a_redactor_that_fails_leaves_nothing_of_a_value() -> None:
+    def broken(text: str) -> str:
+        if text in ("gold", "free"):
+            raise ValueError(text)
+        return text
+
+    reader = InMemoryMetricReader()
+
+    scorer = scored(reader, Grounded(), compare=Compare("tier"), redactor=broken)
+
+    assert {value for _, value in collected(scorer, reader, semconv.SCORED)} == {"other"}

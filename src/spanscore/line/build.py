@@ -111,7 +111,7 @@ class Line:
 
     def _make_parts(self) -> None:
         options = self.options
-        self.compared = compared_values_of(options, self.metrics, self.providers)
+        self.compared = compared_values_of(options, self.metrics, self.providers.resource, self._shown)
         self.ledger = ledger_of(self.of_units, self.compared)
         self.shadow_ledger = Ledger(self.shadowing)
         self.pairs = Pairs(self.shadowing, self.shadow_ledger)
@@ -277,6 +277,9 @@ class Line:
         self.units.tick(now_ns)  # what has just closed is handed over
         self.engine.passing.when_over(told)
 
+    def _shown(self, text: str) -> str | None:
+        return shown_id(text, self.hooks.redactor, self.box)
+
     @property
     def most_scores(self) -> int:
         """Attributes that scores add to a unit's span, at most."""
@@ -335,7 +338,7 @@ class Line:
             sink=self.sinks,
             post=self.inbox.post,
             on_the_way=self._on_the_way,
-            shown=lambda session_id: shown_id(session_id, self.hooks.redactor, self.box),
+            shown=self._shown,
             max_open=self.options.sessions.max_open,
         )
 

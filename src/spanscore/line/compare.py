@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from spanscore.line.options import Options
 from spanscore.otel.compared_values import ComparedValues
-from spanscore.otel.providers import Providers
 from spanscore.protocols import Metric
 from spanscore.units.compared_ledger import ComparedLedger
 from spanscore.units.ledger import Ledger
@@ -14,12 +14,22 @@ from spanscore.units.ledger import Ledger
 __all__ = ["compared_values_of", "ledger_of"]
 
 
-def compared_values_of(options: Options, metrics: Mapping[str, Metric], providers: Providers) -> ComparedValues | None:
-    """Return what tells the compared value of units; None where nothing is compared, or nobody would read it."""
+def compared_values_of(
+    options: Options,
+    metrics: Mapping[str, Metric],
+    resource: Callable[[], Mapping[str, Any]],
+    shown: Callable[[str], str | None],
+) -> ComparedValues | None:
+    """Return what tells the compared value of units; None where nothing is compared, or nobody would read it.
+
+    Args:
+        resource: gives that of the application.
+        shown: of a value that somebody may have typed, returns what may leave.
+    """
     if options.compare is None or "instruments" not in options.attach:
         return None
     series = {name: metric.series for name, metric in metrics.items()}
-    return ComparedValues(options.compare.by, providers.resource, series)
+    return ComparedValues(options.compare.by, resource, series, shown)
 
 
 def ledger_of(metrics: Iterable[str], compared: ComparedValues | None) -> Ledger:

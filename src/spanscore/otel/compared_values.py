@@ -30,6 +30,9 @@ class ComparedValues:
         by: as ``Compare.by``.
         resource: gives that of this process, for units that name none of their own.
         series: metric → its present series, for the units that are lost: their scores would have been of it.
+        shown: of a value that may hold what a user typed (metadata, attributes), returns what may leave; None = nothing. Called
+            once for each that is told apart, on the thread that asks.
+        most: values that are told apart; the first that come.
     """
 
     def __init__(
@@ -37,12 +40,16 @@ class ComparedValues:
         by: str,
         resource: Callable[[], Mapping[str, Any]] = dict,
         series: Mapping[str, str] | None = None,
+        shown: Callable[[str], str | None] = lambda value: value,
+        most: float = MOST_VALUES,
     ) -> None:
         self.by = by
         self._resource = resource
         self._series = dict(series or {})
         self._is_series = by == semconv.SERIES
-        self._known: dict[str, dict[str, None]] = {}
+        self._shown = shown
+        self._most = most
+        self._known: dict[str, dict[str, str]] = {}  # metric of a series, else empty → value → as it is told
         self.reset()
         reset_in_child(self, ComparedValues.reset)
 
@@ -52,48 +59,46 @@ class ComparedValues:
 
     def of_score(self, unit: Unit | None, score: Score) -> str:
         """Return the value of a score."""
-        if self._is_series:
-            return self._admitted(score.series or UNTOLD, score.metric)
-        return self._admitted(self.of_unit(unit))
+        return self._admitted(score.series or UNTOLD, score.metric) if self._is_series else self.of_unit(unit)
 
     def of_loss(self, metric: str, told: str) -> str:
         """Return the value of a unit that a metric lost; ``told``: as ``of_unit`` returned it."""
-        if self._is_series:
-            return self._admitted(self._series.get(metric, UNTOLD), metric)
-        return self._admitted(told)
+        return self._admitted(self._series.get(metric, UNTOLD), metric) if self._is_series else told
 
     def of_unit(self, unit: Unit | None) -> str:
         """Return what a unit says, ``unknown`` where it says nothing; None = one of this process of which nothing is left."""
-        for told in self._tellers(unit):
+        for told, is_safe in self._tellers(unit):
             if (value := plain_text(told.get(self.by))) is not None and value.strip():
-                return value
-        return UNTOLD
+                return self._admitted(value, is_safe=is_safe)
+        return self._admitted(UNTOLD)
 
     def known(self, metric: str) -> Sequence[str]:
         """Return the values of a metric's sums so far, in the order in which they came, ``unknown`` and ``other`` included."""
         with self._lock:
-            return tuple(self._known.get(metric if self._is_series else "", ()))
+            return tuple(dict.fromkeys(self._known.get(metric if self._is_series else "", {}).values()))
 
-    def _tellers(self, unit: Unit | None) -> Iterator[Mapping[str, Any]]:
-        """Yield what may tell of a unit that is about to be emitted as well as of one that has just closed."""
+    def _tellers(self, unit: Unit | None) -> Iterator[tuple[Mapping[str, Any], bool]]:
+        """Yield what may tell of a unit that is about to be emitted as well as of one that has just closed, and whether it
+        tells what nobody typed.
+        """
         root = None if unit is None else unit.root
         if self.by == semconv.REQUEST_MODEL and unit is not None:
-            yield {self.by: unit.request_model}
+            yield {self.by: unit.request_model}, True
         elif root is not None and unit is not None:
-            yield root.metadata
-            yield root.attributes
+            yield root.metadata, False
+            yield root.attributes, False
             if (asked := unit.names_model) is not None:
-                yield asked.attributes
-        yield self._resource() if root is None or root.resource is None else root.resource
+                yield asked.attributes, False
+        yield self._resource() if root is None or root.resource is None else root.resource, True
 
-    def _admitted(self, value: str, metric: str = "") -> str:
-        """Return a value, or ``other`` where it is one too many: of series, of those of one metric."""
+    def _admitted(self, value: str, metric: str = "", *, is_safe: bool = True) -> str:
+        """Return a value as it is told, ``other`` where it is one too many: of series, of those of one metric."""
         with self._lock:
             known = self._known.setdefault(metric, {})
             if value in known:
-                return value
-            own = known.keys() - {UNTOLD, OTHER}
-            if value != UNTOLD and (len(own) >= MOST_VALUES or len(value) > _LONGEST):
-                value = OTHER
-            known[value] = None
-            return value
+                return known[value]
+            if value != UNTOLD and (len(known.keys() - {UNTOLD, OTHER}) >= self._most or len(value) > _LONGEST):
+                return known.setdefault(OTHER, OTHER)
+        told = value if is_safe else (self._shown(value) or OTHER)  # somebody's code: with no lock held
+        with self._lock:
+            return known.setdefault(value, told)

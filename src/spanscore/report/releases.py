@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text
@@ -21,7 +22,7 @@ _SECOND_NS = 1e9
 
 def rows_by_value(files: Iterable[Spans], by: str) -> dict[str, list[ReportRow]]:
     """Return compared value → the rows of its units, of all files; ``by``: as ``Compare.by``."""
-    values, found = ComparedValues(by), dict[str, list[ReportRow]]()
+    values, found = ComparedValues(by, most=inf), dict[str, list[ReportRow]]()
     for spans in files:
         for row in spans.rows():
             value = row.series or UNTOLD if by == semconv.SERIES else safe_text(values.of_unit(_unit_of(spans, row)))

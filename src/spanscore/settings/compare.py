@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from spanscore import semconv
 from spanscore.errors import ConfigurationError
 from spanscore.settings.kinds import SettingsPart
 
@@ -20,10 +21,11 @@ class Compare:
     Attributes:
         by: an attribute of the resource (``service.version``), a key of the run's metadata, an attribute of the unit's root
             (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.series``. The first eight values that come are
-            told apart; any other is ``other``, none at all ``unknown``.
+            told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and attributes by
+            way of the redactor.
 
     Raises:
-        ConfigurationError: ``by`` is no text, or empty.
+        ConfigurationError: ``by`` is no text, is empty, or holds prompts or answers.
     """
 
     by: str
@@ -31,6 +33,8 @@ class Compare:
     def __post_init__(self) -> None:
         if not isinstance(self.by, str) or not self.by.strip():
             raise ConfigurationError(f"compare.by is {self.by!r}; name what differs: 'service.version'")
+        if semconv.is_content(self.by):
+            raise ConfigurationError(f"compare.by is {self.by!r}, which quotes what users write, and would be a label")
 
 
 class CompareSettings(SettingsPart):
@@ -39,7 +43,8 @@ class CompareSettings(SettingsPart):
     Attributes:
         by: attribute of the resource (``service.version``), key of the run's metadata, attribute of the unit's root
             (``gen_ai.prompt.version``), ``gen_ai.request.model``, or ``spanscore.series``. The first eight values that come are
-            told apart; any other is ``other``, none at all ``unknown``.
+            told apart; any other is ``other``, none at all ``unknown``. They leave as a label: of metadata and attributes by
+            way of the redactor.
     """
 
     by: Annotated[str, Field(min_length=1)]
