@@ -43,6 +43,8 @@ _GIVEN: Final[Mapping[str, str]] = {
     "compare.by": "service.version",
     "elsewhere.endpoint": '"https://scorer:4318"',
     "elsewhere.token_file": '"/run/secrets/spanscore"',
+    "collect.when": '["faithfulness<0.5"]',
+    "collect.out": '"cases.jsonl"',
     "spool.path": '"/var/lib/spanscore/spool.db"',
     "serve.forward.endpoint": '"http://127.0.0.1:14318"',
     "serve.tls.cert": '"server.pem"',
@@ -56,7 +58,8 @@ _NAMED: Final = {
     ("<model>", "judge"): "gpt-4o-mini",
 }
 _OPTIONAL: Final = (
-    *("serve_metrics", "serve.forward", "serve.tls", "kafka", "canary", "compare", "elsewhere", "spool", "sampling.feedback"),
+    *("serve_metrics", "serve.forward", "serve.tls", "kafka", "canary", "collect", "compare", "elsewhere", "spool"),
+    "sampling.feedback",
 )
 """Sections that are not there by default."""
 _ONE_OF: Final = ("alerts.<metric>.baseline.", "elsewhere.kafka.")

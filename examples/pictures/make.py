@@ -1,6 +1,6 @@
 """Makes the pictures of this folder again, from what is really printed and shown. Needs `.[dev]`, Chromium and Phoenix.
 
-python -m tests.servers install && PYTHONPATH=. python examples/pictures/make.py [demo] [report] [phoenix] [check]
+python -m tests.servers install && PYTHONPATH=. python examples/pictures/make.py [demo] [report] [phoenix] [check] [gate]
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from spanscore.demo.show import svg
 HERE = Path(__file__).parent
 README = HERE.parents[1] / "README.md"
 ANNOTATE = HERE.parents[1] / "integrations" / "phoenix" / "annotate.py"
+GATE = HERE.parent / "from_bad_answers_to_a_gate.py"
 A_MILLION = ["--requests-per-day", "1e6", "--context-tokens", "3500"]
 
 
@@ -61,16 +62,25 @@ def check(folder: Path) -> None:
     )
 
 
+def gate(_: Path) -> None:
+    """How the gate of `examples/from_bad_answers_to_a_gate.py` tells a broken release from one that is mended."""
+    said = _run(sys.executable, str(GATE))
+    shown = "\n".join(said[said.index("4. Two releases") :].splitlines()[1:])
+    (HERE / "gate.svg").write_text(svg(Text.from_ansi(shown.strip()), f"python examples/{GATE.name}"))
+
+
 PICTURES: dict[str, Callable[[Path], None]] = {
-    "demo": demo, "report": report, "phoenix": phoenix_trace, "check": check
+    "demo": demo, "report": report, "phoenix": phoenix_trace, "check": check, "gate": gate
 }  # fmt: skip
 
 
 def _spanscore(*words: str, folder: Path | None = None) -> str:
+    return _run("spanscore", *words, folder=folder)
+
+
+def _run(*words: str, folder: Path | None = None) -> str:
     environment = os.environ | {"COLUMNS": "100", "OPENAI_API_KEY": "none", "FORCE_COLOR": "1"}
-    done = subprocess.run(
-        ["spanscore", *words], cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([*words], cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
 

@@ -350,6 +350,12 @@ def _way() -> list[Any]:
             over_time(grown(semconv.CAPTURE_ABANDONED), f"abandoned {{{{{q.SERVICE}}}}}"),
             over_time(grown(semconv.HOLD_LOST), f"spans lost {{{{{q.SERVICE}}}}}"),
         ),
+        stacked(
+            "Cases collected",
+            "Units that met a condition of `collect.when`. *written*: to the file. *folded*: their question is in there."
+            " *lost*: the file could not be written for long, or they came faster than its disk; `status()` and the log say why.",
+            over_time(grown(semconv.COLLECTED_CASES, q.RESULT), f"{{{{{q.RESULT}}}}} {{{{{q.SERVICE}}}}}"),
+        ),
     ]
 
 

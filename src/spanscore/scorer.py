@@ -100,7 +100,7 @@ class OnlineScorer(RunsTaken, UnitsById):
         extract: where question, answer and contexts are found, when the usual places do not have them.
         redactor: applied to every text before the judge and before export, and to the conversation's id; fails closed. Names
             (of runs, tools, models and error classes) and the ids of tool calls are exported as they are. Called from
-            several threads.
+            several threads. A configuration file names one: ``my_pkg.privacy:redact``, a function, or a class with parameters.
         keep: samples for which it is false are not scored (``filtered``).
         attach: the places where scores land, each switchable: ``span``, ``evaluation_span``, ``event``, ``instruments``.
         sinks: sinks of your own, beside those of ``attach``; called on spanscore's span thread. Each is a ``Sink``, its name

@@ -32,12 +32,19 @@ PRINTED = {
     "langgraph_agent.py": ["execute_tool look_up", "'faithfulness': 1.0", "gen_ai.conversation.id=t-1", "trace "],
     "openinference_app.py": ["openinference.instrumentation.langchain  harbour                            0.0"],
     "openai_sdk_app.py": ["opentelemetry.instrumentation.openai.v1  openai.chat                        0.7"],
+    "from_bad_answers_to_a_gate.py": [
+        "cases are in cases.jsonl",
+        "cases fell, these most of all",
+        "The gate's exit codes: 1 for the broken retriever, 0 for the mended one.",
+    ],
     "fastapi_app.py": ["founded by pirates. → trace ", "scored 2", "spanscore.verdict=fail"],
 }
 
 
 EXPORTING = {"fastapi_app.py"}
 """Those that bring no provider of their own."""
+COMMANDS = {"from_bad_answers_to_a_gate.py"}
+"""Those that run commands, which say on stderr what they are at."""
 TRACED_BY = {"openinference_app.py": "openinference", "openai_sdk_app.py": "opentelemetry.instrumentation"}
 """What the lowest versions are tried without."""
 
@@ -55,14 +62,17 @@ def test_every_example_runs_without_key_or_server_and_says_where_to_look(example
         env=clean | ({"OTEL_EXPORTER_OTLP_ENDPOINT": nowhere} if example in EXPORTING else {}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
     unreachable = f"spanscore: nothing can be exported to {nowhere}"
     due = unreachable if example in EXPORTING else f"spanscore: {NO_METRICS}"
-    assert done.returncode == 0
-    assert [line.partition(" (")[0] for line in done.stderr.splitlines()] == [due]
+    assert done.returncode == 0, done.stderr
+    if example in COMMANDS:
+        assert not [line for line in done.stderr.splitlines() if not line.startswith(("Scoring ", "scored "))]
+    else:
+        assert [line.partition(" (")[0] for line in done.stderr.splitlines()] == [due]
     assert all(text in done.stdout for text in PRINTED[example]), done.stdout
 
 
@@ -73,6 +83,7 @@ def test_every_example_runs_without_key_or_server_and_says_where_to_look(example
         ("existing_otel.py", "opentelemetry.sdk", "pip install -e ."),
         ("conversations.py", "langchain_core", "pip install -e ."),
         ("langgraph_agent.py", "langchain.agents", "pip install -e '.[demo]'"),
+        ("from_bad_answers_to_a_gate.py", "langchain_core", "pip install -e '.[demo]'"),
         ("fastapi_app.py", "fastapi", "pip install -e . fastapi httpx"),
         ("fastapi_app.py", "httpx", "pip install httpx"),
         (

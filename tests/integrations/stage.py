@@ -36,7 +36,7 @@ from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port, poll
 from tests.servers.zipkin import Zipkin
 
-from spanscore import Budget, Compare, OnlineScorer, semconv
+from spanscore import Budget, Collect, Compare, OnlineScorer, semconv
 from spanscore.errors import JudgeUnavailable
 from spanscore.judges import judge
 from spanscore.judges.ask import REPAIR_STEP
@@ -169,6 +169,7 @@ def staged(
             trace_judges=True,
             capture_content=True,
             compare=Compare("release"),
+            collect=Collect(["polite=fail", "grounded<0.5"], folder / "cases.jsonl"),
         )
         scorer.otlp_spans(WireUnits())  # it has instruments of its own
         scorer._line.telemetry.gauges.update(OF_A_WORKER)

@@ -52,6 +52,7 @@ BASE: dict[str, Any] = {
     "canary": {"file": str(Path(__file__).parents[1] / "data" / "labelled.jsonl"), "name": "user_feedback"},
     "compare": {"by": "service.version"},
     "spool": {"path": f"{SPOOLS.name}/spool.db"},
+    "collect": {"when": ["faithfulness<0.5"], "out": f"{SPOOLS.name}/cases.jsonl"},
 }
 """An element in each list and dict that holds keys; and a model, as the offline judge has no limits."""
 UNUSUAL: dict[str, Any] = {
@@ -69,6 +70,10 @@ UNUSUAL: dict[str, Any] = {
     "judge.fallback.*.structured": "text",
     "judge.cache": "memory",
     "sessions.replicas": "sticky",
+    "redactor": {"tests.settings.test_arrival:Unusual": {"instead": "unusual"}},
+    "collect.when": ["faithfulness<0.4321"],
+    "collect.out": f"{SPOOLS.name}/unusual.jsonl",
+    "collect.max_bytes": 43_210,
     "spool.path": f"{SPOOLS.name}/unusual.db",
     "spool.sync": "normal",
     "judge.structured": "text",
@@ -107,6 +112,16 @@ UNUSUAL: dict[str, Any] = {
     "queue": {"memory": {"capacity": 4_321}},
 }
 """Where any number or text will not do."""
+
+
+class Unusual:
+    """A redactor with a parameter."""
+
+    def __init__(self, instead: str) -> None:
+        self.instead = instead
+
+    def __call__(self, text: str) -> str:
+        return text.replace("usual", self.instead)
 
 
 def leaves(tree: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:

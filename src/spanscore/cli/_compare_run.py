@@ -226,7 +226,15 @@ def _exit_code(found: Iterable[ReleaseComparison]) -> int:
 
 def _table(found: Sequence[ReleaseComparison]) -> Fitting:
     first = found[0]
-    headers = ("metric", first.a.name, first.b.name, "difference", f"{first.level:.4g}, at every look", "excluded", "verdict")
+    headers = (
+        "metric",
+        first.a.name,
+        first.b.name,
+        "difference",
+        f"{first.level:.4g}, at every look",
+        "excluded",
+        "verdict",
+    )
     rows = [(one.metric, _mean(one.a), _mean(one.b), *_ends(one), _excluded(one), one.verdict.value) for one in found]
     return Fitting(headers, rows)
 

@@ -12,7 +12,7 @@ from spanscore.otel.instruments import Telemetry
 from spanscore.protocols import Metric
 from spanscore.settings.collect import Collect
 
-__all__ = ["check_conditions", "collect_rows", "collector_of"]
+__all__ = ["check_conditions", "collect_rows", "collected_by", "collector_of"]
 
 
 def collector_of(
@@ -49,6 +49,11 @@ def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
             close = get_close_matches(condition.metric, metrics, n=1)
             meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(metrics)}"
             raise ConfigurationError(f"collect.when names {condition.metric}, which is no metric here: {meant}")
+
+
+def collected_by(collector: CaseCollector | None) -> CollectState | None:
+    """Return how it stands; None where nothing is collected."""
+    return None if collector is None else collector.state()
 
 
 def collect_rows(state: CollectState) -> Iterator[str]:

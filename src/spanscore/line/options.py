@@ -142,8 +142,7 @@ class Options:
         for name, kind in _OBJECTS.items():
             if (given := getattr(self, name)) is not None and not isinstance(given, kind):
                 raise ConfigurationError(f"{name} is {given!r}; write {name}=spanscore.{kind.__name__}(…)")
-        if self.redactor is not None and not callable(self.redactor):
-            raise ConfigurationError(f"redactor is {self.redactor!r}; give the function: only a file names one")
+        _check_redactor(self.redactor)
         if isinstance(self.capture_metadata, str):
             raise ConfigurationError(
                 f"capture_metadata is {self.capture_metadata!r}; write [{self.capture_metadata!r}]"
@@ -178,6 +177,13 @@ def _own(value: Any, option: "Field[Any]") -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _check_redactor(given: Any) -> None:
+    if given is not None and not callable(given):
+        raise ConfigurationError(
+            f"redactor is {given!r}; give the function itself: only a configuration file names one"
+        )
 
 
 _OBJECTS: Final = {

@@ -8,6 +8,7 @@ from operator import attrgetter
 from spanscore import semconv
 from spanscore.elsewhere.carrier import ELSEWHERE
 from spanscore.line.build import Line
+from spanscore.line.collecting import collected_by
 from spanscore.line.session_status import session_status_of
 from spanscore.line.so_far import applies_in, contradictions_in, declined_in, excluded_in, means_of
 from spanscore.line.spool import spool_of
@@ -72,7 +73,7 @@ def status_of(
         replay=replay,
         since_s=line.ledger.since_s,
         spool=None if (spool := spool_of(line.queue)) is None else spool.state(),
-        collected=None if line.collector is None else line.collector.state(),
+        collected=collected_by(line.collector),
         canary=() if line.canary is None else tuple(line.canary.states()),
         notes=[*offline_notes(line.metrics.values() if line.handover is None else ()), *notes],
     )
