@@ -34,7 +34,7 @@ PRINTED = {
     "openai_sdk_app.py": ["opentelemetry.instrumentation.openai.v1  openai.chat                        0.7"],
     "from_bad_answers_to_a_gate.py": [
         "cases are in cases.jsonl",
-        "cases fell, these most of all",
+        "cases fell",
         "The gate's exit codes: 1 for the broken retriever, 0 for the mended one.",
     ],
     "fastapi_app.py": ["founded by pirates. → trace ", "scored 2", "spanscore.verdict=fail"],

@@ -39,7 +39,7 @@ from spanscore.line.options import Options
 from spanscore.line.terminal import Terminal
 from spanscore.metrics.catalog.configured import embedder_of, entries, judge_of
 from spanscore.metrics.catalog.registry import create, current_name
-from spanscore.protocols import Embedder, Judge, Metric
+from spanscore.protocols import Embedder, Judge, Metric, Redactor
 from spanscore.settings.environment import AsWritten
 from spanscore.settings.tree import Settings
 
@@ -90,7 +90,7 @@ class ScoreRun:
         scoring = _scored(partial(self._scoring, metrics, configured), self.file, total, bar)
         result = scoring.result()
         held = self.gate.hold(gate, result, self.file) if self.gate.is_asked and not result.interrupted else None
-        self._tell(result, held)
+        self._tell(result, held, _redactor(configured))
         for note in self._notes(result, scoring):
             notes.print(note, soft_wrap=True)
         if result.interrupted:
@@ -116,11 +116,11 @@ class ScoreRun:
             out=self.out,
             fresh=not self.resume,
             cache=self.cache,
-            redactor=configured.options.redactor if configured else None,
+            redactor=_redactor(configured),
             **more,
         )
 
-    def _tell(self, result: Result, held: GateResult | None) -> None:
+    def _tell(self, result: Result, held: GateResult | None, redactor: Redactor | None) -> None:
         if self.as_json:
             at_gate = {} if held is None else {"gate": held.as_json()}
             typer.echo(json.dumps({**result.as_json(), **at_gate}, indent=2))
@@ -129,7 +129,7 @@ class ScoreRun:
             if held is not None:
                 self.gate.tell(held)
         if self.report is not None:
-            write_report(result, self.report, source=self.file)
+            write_report(result, self.report, source=self.file, redactor=redactor)
 
     def _notes(self, result: Result, scoring: Scoring) -> Iterator[str]:
         if self.out is not None:
@@ -143,6 +143,10 @@ class ScoreRun:
             yield "Interrupted: what was scored until then is above." + (
                 " Run it again to continue." if self.out else ""
             )
+
+
+def _redactor(configured: ConfigReport | None) -> Redactor | None:
+    return configured.options.redactor if configured is not None else None
 
 
 class WhoIsAway(ProgressColumn):

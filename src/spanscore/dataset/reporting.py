@@ -10,9 +10,11 @@ from typing import Any
 from spanscore.dataset.reading import Bad, read_samples
 from spanscore.dataset.result import Result
 from spanscore.errors import ConfigurationError, MissingExtraError, writing
-from spanscore.model.sample import MultiTurnSample, Sample
+from spanscore.model.sample import Sample, Samples
+from spanscore.protocols import Redactor
 from spanscore.report import ReportRow, write_scores
 from spanscore.report.rows import name_within
+from spanscore.scoring.hooks import Hooks
 
 __all__ = ["check_report", "write_report"]
 
@@ -30,7 +32,14 @@ def check_report(path: Path) -> None:
         raise ConfigurationError(f"{path} cannot be written: it is a folder, or its folder does not exist")
 
 
-def write_report(result: Result, path: Path, *, source: str | Path | None = None, title: str | None = None) -> None:
+def write_report(
+    result: Result,
+    path: Path,
+    *,
+    source: str | Path | None = None,
+    title: str | None = None,
+    redactor: Redactor | None = None,
+) -> None:
     """Write one HTML page of a result that needs no network.
 
     Args:
@@ -38,25 +47,30 @@ def write_report(result: Result, path: Path, *, source: str | Path | None = None
         path: replaced where it exists.
         source: the file of the samples, for questions, answers and contexts of the worst; None, or ``-``: without them.
         title: of the page; the file's name when None.
+        redactor: that of the run; a sample of which it fails is not shown.
 
     Raises:
         ConfigurationError: the page cannot be written, or a library is missing.
     """
     samples = () if source is None or str(source) == "-" else read_samples(source)
-    texts = {read.line: _shown(read.sample) for read in samples if not isinstance(read.sample, Bad)}
+    hooks = Hooks(redactor)
+    texts = {read.line: _shown(hooks, read.sample) for read in samples if not isinstance(read.sample, Bad)}
     with writing(path):
         write_scores(
             _rows(result, texts), path, title=title or (Path(source).name if source else "Scores of a data set")
         )
 
 
-def _shown(sample: Sample) -> dict[str, Any]:
-    if isinstance(sample, MultiTurnSample):
-        return {"question": sample.pretty()}
-    contexts = sample.retrieved_contexts
+def _shown(hooks: Hooks, sample: Sample) -> dict[str, Any]:
+    clean = hooks.apply(Samples.of(sample))
+    if clean.multi is not None:
+        return {"question": clean.multi.pretty()}
+    if clean.single is None:
+        return {}
+    contexts = clean.single.retrieved_contexts
     return {
-        "question": sample.user_input,
-        "answer": sample.response,
+        "question": clean.single.user_input,
+        "answer": clean.single.response,
         "contexts": None if contexts is None else tuple(contexts),
     }
 
