@@ -20,12 +20,15 @@ def collected(source: str, out: Path, *options: str) -> tuple[Any, list[dict[str
     return done, sorted(map(json.loads, lines), key=lambda case: str(case["id"]))
 
 
-@pytest.mark.parametrize("otlp", [True, False], ids=["otlp", "page"])
-@pytest.mark.parametrize("kind", ["jaeger", "tempo"])
+def with_a_question_of_its_own(line: str) -> str:
+    """Return a line of spans whose question no other trace has: each unit is a case."""
+    trace_id = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
+    return line.replace("capital of France?", f"capital of France, asks {trace_id}?")
+
+
+@pytest.mark.parametrize(("kind", "otlp"), [("jaeger", True), ("tempo", True), ("tempo", False)])
 def test_a_store_gives_the_cases_of_the_file(kind: str, otlp: bool, live: LiveRuns, tmp_path: Path) -> None:
-    if kind == "jaeger" and not otlp:
-        pytest.skip("the double has no JSON of Jaeger's page; a real one is asked in test_replay_from_jaeger")
-    lines = [*live.lines(scores=True)]
+    lines = [*map(with_a_question_of_its_own, live.lines(scores=True))]
     (tmp_path / "spans.jsonl").write_text("".join(f"{line.rstrip()}\n" for line in lines))
     told, of_file = collected(str(tmp_path / "spans.jsonl"), tmp_path / "of_file.jsonl")
     assert told.exit_code == 0, told.output
@@ -36,7 +39,7 @@ def test_a_store_gives_the_cases_of_the_file(kind: str, otlp: bool, live: LiveRu
 
     assert told.exit_code == 0, told.output
     assert of_store == of_file
-    assert sum(case["times"] for case in of_store) == UNITS
+    assert 0.9 * UNITS <= len(of_store) < UNITS  # the others failed, and have no answer
     assert any(case["scores"] for case in of_store)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from tests.replay.live_runs import SERVICE, UNITS, LiveRuns, replayed, scored_in
 from tests.servers.jaeger import Jaeger
+from typer.testing import CliRunner
 
+from spanscore.cli.main import app
 from spanscore.dialects.genai import GenAIDialect
 from spanscore.model.span import UnitKey
 from spanscore.replay.journal import Journal
@@ -56,6 +59,19 @@ def test_by_its_otlp_api_all_is_as_it_was_live(filled: Jaeger, config: Path, liv
 
     assert (told["units"], told["unread"], told["lost"]) == (UNITS, 0, [])
     assert scored_in(Journal.spans(out / "scores.jsonl")) == live.scored
+
+
+def test_cases_are_collected_from_it_as_from_a_file(filled: Jaeger, live: LiveRuns, tmp_path: Path) -> None:
+    (tmp_path / "spans.jsonl").write_text("".join(f"{line.rstrip()}\n" for line in live.lines(scores=False)))
+    found = []
+    for source in (f"jaeger:{filled.url}?service={SERVICE}", str(tmp_path / "spans.jsonl")):
+        out = tmp_path / "cases.jsonl"
+        done = CliRunner().invoke(app(), ["collect", source, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        (case,) = map(json.loads, out.read_text().splitlines())
+        found.append({name: case[name] for name in ("user_input", "response", "retrieved_contexts", "times")})
+
+    assert found[0] == found[1]  # which of the units with one question it is, the order of a store decides
 
 
 def test_by_the_api_of_its_page_units_are_the_same_but_for_nanoseconds(filled: Jaeger, config: Path) -> None:
