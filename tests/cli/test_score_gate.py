@@ -108,7 +108,7 @@ def test_cases_that_cannot_be_compared_are_refused_before_a_judge_is_paid(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--baseline", "none.jsonl"], "holds no rows"),
+        (["--baseline", "none.jsonl"], "none.jsonl is not there; --update-baseline writes it"),
         (["--update-baseline"], "name one"),
         (["--max-drop", "faithfulness=0.1"], "needs a baseline"),
         (["--min", "faithfulness"], "write a metric and a number"),

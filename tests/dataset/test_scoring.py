@@ -189,7 +189,7 @@ async def test_a_file_of_somebody_elses_is_not_touched(tmp_path: Path) -> None:
     out = tmp_path / "notes.csv"
     out.write_text("a,b\n1,2\n3,4\n")
 
-    with pytest.raises(ConfigurationError, match="holds no rows written by spanscore"):
+    with pytest.raises(ConfigurationError, match="holds other lines than rows that spanscore has written"):
         await evaluate([TRUE], [Grounded()], out=out)
 
     assert out.read_text() == "a,b\n1,2\n3,4\n"

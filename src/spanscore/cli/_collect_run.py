@@ -13,6 +13,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spanscore.cases.case import CollectedCase
 from spanscore.cli._between import between
+from spanscore.cli._replay_told import no_units
+from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.suppress import suppressed_context
 from spanscore.line.boxed import dialects_of
@@ -61,13 +63,15 @@ class CollectRun:
             SpanscoreError: an option, the configuration or the source is wrong, or there is nothing to write.
         """
         conditions = [condition_of(text) for text in self.when]
+        refuse_unwritable(self.out)
+        refuse_overwriting(self.source, "--out", self.out)
         options, units = self._settings()
         since_s, until_s = between(self.since, self.until)
         store = store_of(self.source, since_s=since_s, until_s=until_s)
         counts, unread = CaseCounts(), list[Unread]()
         read = _reader(options, redactor_in(self.redactor) or options.redactor)
         with _progress() as bar:
-            task = bar.add_task("", total=None)
+            task = bar.add_task("reading …", total=None)
             stored = _units(store, UnitReader(options, units), counts, unread)
             cases = found(stored, conditions, read, counts)
             told = (_shown(case, bar, task, counts) for case in cases)
@@ -75,7 +79,7 @@ class CollectRun:
         if not kept:
             raise ConfigurationError(_nothing(self.source, conditions, counts, unread))
         self._write(kept)
-        self._tell(kept, counts, unread)
+        self._tell(kept, counts, unread, sorted({one.metric for one in conditions} - counts.metrics))
 
     def _settings(self) -> tuple[Options, WireUnits]:
         if self.config is None:
@@ -89,13 +93,19 @@ class CollectRun:
         with writing(self.out), whole_file(self.out, mode=0o600, errors="replace") as file:
             file.writelines(case.line() for case in cases)
 
-    def _tell(self, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread]) -> None:
+    def _tell(
+        self, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread], unknown: Sequence[str]
+    ) -> None:
         if self.as_json:
             plain: dict[str, Any] = {**asdict(counts), "metrics": sorted(counts.metrics), "cases": len(cases)}
+            plain |= {"unknown_metrics": list(unknown)}
             typer.echo(json.dumps({**plain, "unread": [one._asdict() for one in unread]}, indent=2))
             return
         notes = Terminal(highlight=False, markup=False)
-        for line in _lines(self.out, cases, counts, unread):
+        for line in (
+            *_lines(self.out, cases, counts, unread),
+            *(f"no unit has a {_unknown(metric, counts)}" for metric in unknown),
+        ):
             notes.print(line, soft_wrap=True)
 
 
@@ -120,7 +130,8 @@ def _units(store: TraceStore, reader: UnitReader, counts: CaseCounts, unread: li
 
 def _progress() -> Progress:
     columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
-    return Progress(*columns, console=Terminal(stderr=True), transient=True)
+    notes = Terminal(stderr=True)
+    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
 
 
 def _shown(case: CollectedCase, bar: Progress, task: Any, counts: CaseCounts) -> CollectedCase:
@@ -132,7 +143,7 @@ def _nothing(source: str, conditions: Sequence[CaseCondition], counts: CaseCount
     if unread and not counts.traces:
         return f"{source} holds no spans: {unread[0].name}: {unread[0].because}; {len(unread):,} such in all"
     if not counts.units:
-        return f"{source} holds no units: no root of a chain, agent or model call is in {counts.traces:,} traces"
+        return no_units(source, counts.traces)
     units = f"{source}: {counts.units:,} unit{'' if counts.units == 1 else 's'}"
     return f"{units}, {_none_of_them(conditions, counts)}"
 
@@ -140,7 +151,7 @@ def _nothing(source: str, conditions: Sequence[CaseCondition], counts: CaseCount
 def _none_of_them(conditions: Sequence[CaseCondition], counts: CaseCounts) -> str:
     unknown = sorted({one.metric for one in conditions} - counts.metrics)
     if unknown and counts.metrics:
-        return f"none with a score of {unknown[0]}; there are scores of {', '.join(sorted(counts.metrics))}"
+        return f"none with a {_unknown(unknown[0], counts)}"
     if unknown:
         return "none with a score: are its evaluation spans in there? Without --when all units are taken"
     if not counts.matched:
@@ -150,10 +161,15 @@ def _none_of_them(conditions: Sequence[CaseCondition], counts: CaseCounts) -> st
     return f"and of none of them can a sample be made: {next(iter(counts.unusable))}"
 
 
+def _unknown(metric: str, counts: CaseCounts) -> str:
+    return f"score of {metric}; there are scores of {', '.join(sorted(counts.metrics))}"
+
+
 def _lines(out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread: Sequence[Unread]) -> Iterator[str]:
     units = sum(case.times for case in cases)
     of = "" if units == len(cases) else f", for {units:,} units with {len(cases):,} different questions"
-    yield f"{len(cases):,} cases are in {out}{of}; {counts.matched:,} of {counts.units:,} units were wanted"
+    are = "1 case is" if len(cases) == 1 else f"{len(cases):,} cases are"
+    yield f"{are} in {out}{of}; {counts.matched:,} of {counts.units:,} units were wanted"
     for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
         yield f"{times:,} left out: {reason}"
     for one in unread[:_REASONS]:

@@ -13,7 +13,7 @@ import typer
 from spanscore.cases.case import FoundScore
 from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._replay_told import found, of_store, shown, unit_costs
+from spanscore.cli._replay_told import found, no_units, of_store, shown, unit_costs
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._sizes import Sizes
 from spanscore.errors import ConfigurationError
@@ -135,7 +135,7 @@ def _nothing(source: str, read: ReplayTally) -> str:
         return f"{source}: nothing in it could be read; the first: {read.unread[0].because}"
     if read.outside:
         return f"{source}: none of its {read.outside:,} units began between --since and --until"
-    return f"{source} holds no units: no root of a chain, agent or model call is in {read.traces:,} traces"
+    return no_units(source, read.traces)
 
 
 def _notes(report: ConfigReport) -> Iterator[str]:

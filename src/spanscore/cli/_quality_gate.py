@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from spanscore.cli._to_be_written import refuse_unwritable
 from spanscore.dataset import Result
 from spanscore.dataset.gate import CaseChange, GateResult, MetricGate, QualityBounds, checked
 from spanscore.dataset.junit import write_junit
@@ -57,6 +58,7 @@ class QualityGate:
             raise ConfigurationError("--update-baseline writes the file that --baseline names; name one")
         if not 0.0 <= self.max_unscored <= 1.0:
             raise ConfigurationError(f"--max-unscored is {self.max_unscored:g}; it is a share, from 0 to 1")
+        refuse_unwritable(self.junit, self.baseline if self.update else None)
         drops = {} if self.update else _bounds("--max-drop", self.max_drop)
         gate = QualityBounds(self._rows(), drops, _bounds("--min", self.least), self.max_unscored)
         gate.refuse_unknown(metrics)
@@ -67,9 +69,8 @@ class QualityGate:
             return None
         rows = list(read_rows(self.baseline))
         if not rows and not self.update:
-            raise ConfigurationError(
-                f"{self.baseline} holds no rows to compare with; --update-baseline writes it from this run"
-            )
+            lacks = "holds no rows to compare with" if self.baseline.exists() else "is not there"
+            raise ConfigurationError(f"{self.baseline} {lacks}; --update-baseline writes it from this run")
         return rows or None
 
     def hold(self, gate: QualityBounds, result: Result, source: str) -> GateResult:
@@ -160,6 +161,8 @@ def _verdict(one: MetricGate) -> str:
 
 
 def _lines(held: GateResult) -> Iterator[str]:
+    if held.by_line:
+        yield "cases are told apart by their lines, as some have no id: the same line must be the same case"
     if held.not_in_baseline:
         yield f"{held.not_in_baseline:,} scored cases have no score in the baseline: they are compared with nothing"
     if held.not_in_run:

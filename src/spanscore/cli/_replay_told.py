@@ -21,7 +21,7 @@ from spanscore.replay.scorer import ReplayScorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.stored import TraceStore
 
-__all__ = ["PlannedCost", "found", "of_store", "planned", "shown", "summary", "unit_costs"]
+__all__ = ["PlannedCost", "found", "no_units", "of_store", "planned", "shown", "summary", "unit_costs"]
 
 _NOT_TOLD: Final = ("scored", "not_sampled")
 
@@ -61,6 +61,13 @@ def planned(report: ConfigReport, taken: Counter[str]) -> Sequence[PlannedCost]:
     return [PlannedCost(name, taken[name], *known.get(name, UnitCost()).times(taken[name])) for name in names]
 
 
+def no_units(source: str, traces: int) -> str:
+    """Return why a source that could be read has nothing to look at."""
+    if traces:
+        return f"{source} holds no units: no root of a chain, agent or model call is in {traces:,} traces"
+    return f"{source} holds no spans: a file has lines of OTLP-JSON, as the Collector's 'file' exporter writes them"
+
+
 @contextmanager
 def shown(tally: ReplayTally, console: Terminal, tell: Callable[[ReplayTally], str]) -> Iterator[Callable[[], None]]:
     """Show how far it is, until the block ends; yield what is to be called when it may have changed."""
@@ -95,6 +102,8 @@ def summary(
 def of_store(tally: ReplayTally, store: TraceStore, reader: UnitReader) -> Iterator[str]:
     """Yield what must be known of a store, of the spans that were read of it, and of what could not be."""
     yield from (f"lost in the store: {lost}" for lost in store.lost)
+    if tally.units and not tally.with_content:
+        yield f"{tally.units:,} units, none with content: capture_content was off; what reads content has nothing to score"
     for key, units in tally.lacking.items():
         yield (
             f"{units:,} units have no metadata {key}, at which a sampling rule looks: for them it does not hold "

@@ -26,6 +26,7 @@ from rich.text import Text
 from spanscore.cli._config_report import ConfigReport, judge_problems, named_problems, valid
 from spanscore.cli._interrupted import INTERRUPTED
 from spanscore.cli._quality_gate import QualityGate, exit_code
+from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
 from spanscore.dataset import Result, Scoring, read_samples
 from spanscore.dataset.gate import GateResult, QualityBounds
 from spanscore.dataset.reading import Bad, none_is_a_sample
@@ -80,12 +81,15 @@ class ScoreRun:
         configured = self._configured()
         metrics = self._metrics(configured)
         gate = self.gate.gate([metric.name for metric in metrics])
+        refuse_unwritable(self.out)
+        refuse_overwriting(self.file, "--out", self.out)
         if self.report is not None:
             check_report(self.report)
         total = _counted(self.file, gate)
         notes = Terminal(stderr=True, highlight=False, markup=False)
         if configured is None and not self.judge and any(is_offline(getattr(one, "_judge", None)) for one in metrics):
-            notes.print("No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini")
+            offline = "No --judge given: the offline judge scores. To use a model: --judge openai:gpt-4o-mini"
+            notes.print(offline, soft_wrap=True)
         bar = _bar(notes, Accounts(metrics))
         scoring = _scored(partial(self._scoring, metrics, configured), self.file, total, bar)
         result = scoring.result()

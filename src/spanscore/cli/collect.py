@@ -57,6 +57,7 @@ def collect(
     A case is a sample in ragas's field names, with trace id, scores, series and sampling probability. Equal questions are one
     case, which says how many they were. Spans hold content only with [bold]capture.content[/bold]. No judge is asked.
     """
+    typer.echo("Collect: loading what it takes …", err=True)  # that is seconds
     from spanscore.cli._collect_run import CollectRun
 
     CollectRun(

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spanscore.errors import ConfigurationError, writing
+from spanscore.cli._to_be_written import refuse_unwritable
+from spanscore.errors import writing
 
 if TYPE_CHECKING:
     from spanscore.demo.run import Tally
@@ -64,7 +65,7 @@ def demo(
 
     No key, no server, no network. Ctrl-C ends it with what there is.
     """
-    _check_folders(out, report, svg)
+    refuse_unwritable(out, report, svg)
     if sys.stderr.isatty():  # seconds, in which it would be blank
         typer.echo(f"Loading LangChain and OpenTelemetry; then {requests} requests are answered and scored …", err=True)
     from spanscore.codec.otlp import json_line
@@ -116,13 +117,6 @@ def _wait_for_ctrl_c() -> None:
     typer.echo("metrics are served until Ctrl-C", err=True)
     with suppress(KeyboardInterrupt):
         Event().wait()
-
-
-def _check_folders(*paths: Path | None) -> None:
-    """Say at once, and not after minutes with a paid model, that a file cannot be written."""
-    for path in paths:
-        if path is not None and not path.parent.is_dir():
-            raise ConfigurationError(f"{path} cannot be written: the folder {path.parent} does not exist")
 
 
 def _sizes(**written: Path | None) -> dict[str, tuple[str, int]]:

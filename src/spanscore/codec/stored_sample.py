@@ -31,6 +31,8 @@ _LISTS = _TEXTS | {"retrieved_context_ids", "reference_context_ids", "reference_
 _SINGLE, _MULTI = frozenset(SingleTurnSample.model_fields), frozenset(MultiTurnSample.model_fields)
 KNOWN = _SINGLE | _MULTI | _FORMERLY.keys()
 """Every field that is read; others of a record are left alone."""
+_SPANS = "resourceSpans"
+"""What a line of spans holds, which is taken for samples now and then."""
 
 
 def sample_of(record: Any, *, texts: bool = False) -> Sample:
@@ -48,12 +50,15 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     """
     if isinstance(record, SingleTurnSample | MultiTurnSample):
         return record
-    fields = _named(_mapping(record))
+    held = _mapping(record)
+    fields = _named(held)
     if texts:
         fields = {name: _from_text(name, value) for name, value in fields.items()}
     fields = {name: _listed(name, value) for name, value in fields.items() if not _is_missing(value)}
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
     given = {name: value for name, value in fields.items() if name in kind.model_fields}
+    if not given and _SPANS in held:
+        raise SampleError("it holds spans, and no sample; spanscore collect makes samples of them")
     if not given:
         raise SampleError(f"it has none of the fields of a sample; known fields: {', '.join(sorted(KNOWN))}")
     try:

@@ -57,6 +57,15 @@ class QualityBounds:
                 )
         if self.max_drop and self.baseline is None:
             raise ConfigurationError("--max-drop needs a baseline to fall from: --baseline base.jsonl")
+        self._refuse_unscored()
+
+    def _refuse_unscored(self) -> None:
+        scored = dict.fromkeys(row.metric for row in self.baseline or () if row.quality is not None)
+        if self.baseline is not None and (unscored := sorted(self.max_drop.keys() - scored.keys())):
+            raise ConfigurationError(
+                f"--max-drop names {unscored[0]!r}, of which the baseline has no score; it has scores of "
+                f"{', '.join(scored) or 'nothing'}; --update-baseline writes it anew"
+            )
 
     def refuse_cases(self, ids: Sequence[str | int | None]) -> None:
         """Refuse cases that cannot be told apart, or of which none is in the baseline, before they are scored.
@@ -128,12 +137,14 @@ class GateResult:
         metrics: in the run's order.
         changes: cases whose quality fell, the largest fall first, and behind them those that rose.
         not_in_baseline: scored cases of this run that have no score there; ``not_in_run``: the other way round.
+        by_line: whether cases were told apart by their lines, as some have no id.
     """
 
     metrics: tuple[MetricGate, ...]
     changes: tuple[CaseChange, ...] = ()
     not_in_baseline: int = 0
     not_in_run: int = 0
+    by_line: bool = False
 
     @property
     def incomplete(self) -> bool:
@@ -149,7 +160,7 @@ class GateResult:
         """Return it as plain values, for another program."""
         metrics = {one.metric: _plain(one) for one in self.metrics}
         changes = [asdict(change) for change in self.changes]
-        alone = {"not_in_baseline": self.not_in_baseline, "not_in_run": self.not_in_run}
+        alone = {"not_in_baseline": self.not_in_baseline, "not_in_run": self.not_in_run, "by_line": self.by_line}
         return {"passed": self.passed, "incomplete": self.incomplete, **alone, "metrics": metrics, "changes": changes}
 
 
@@ -164,24 +175,26 @@ def checked(gate: QualityBounds, result: Result) -> GateResult:
         ConfigurationError: the gate names a metric that was not scored, or no case of the run is in the baseline.
     """
     gate.refuse_unknown(result.scales)
-    known, now = _compared(gate.baseline, result.rows)
+    by_line = gate.baseline is not None and any(row.id is None for row in (*result.rows, *gate.baseline))
+    known, now = _compared(gate.baseline, result.rows, by_line=by_line)
     pairs = [(row, known[place]) for place, row in now.items() if place in known]
     of_each = {metric: [both for both in pairs if both[0].metric == metric] for metric in result.scales}
     return GateResult(
         tuple(_of_metric(metric, gate, result, own) for metric, own in of_each.items()),
         _changed(pairs),
         *_alone(now, known),
+        by_line,
     )
 
 
-def _compared(baseline: Sequence[Row] | None, rows: Sequence[Row]) -> tuple[_Cases, _Cases]:
+def _compared(baseline: Sequence[Row] | None, rows: Sequence[Row], *, by_line: bool) -> tuple[_Cases, _Cases]:
     """Return the scored cases of the baseline, and of the run; neither where there is nothing to compare with."""
     if baseline is None:
         return {}, {}
-    by_line = any(row.id is None for row in (*rows, *baseline))
     known, now = _scored(baseline, by_line), _scored(rows, by_line)
-    if not known.keys() & now.keys():
-        raise ConfigurationError(_no_overlap(*(next((case for case, _ in cases), "none") for cases in (known, now))))
+    theirs, ours = ([case for case, _ in cases] for cases in (known, now))
+    if theirs and ours and not {*theirs} & {*ours}:  # without a score on either side the metrics are incomplete
+        raise ConfigurationError(_no_overlap(theirs[0], ours[0]))
     return known, now
 
 

@@ -234,9 +234,7 @@ def _read(path: Path, form: _Format) -> Iterator[Row]:
             if row is not None:
                 yield row
     if strange > 1 or (strange and not read):  # one may be cut off, where a run was killed
-        raise ConfigurationError(
-            f"{path} exists and holds no rows written by spanscore; choose another file, or remove it"
-        )
+        raise ConfigurationError(f"{path} holds other lines than rows that spanscore has written; name another file")
 
 
 def _row(found: Mapping[str, Any]) -> Row | None:

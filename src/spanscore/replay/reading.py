@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spanscore import semconv
 from spanscore.codec.wire import UnreadableRequest, WireSpan, span_data_of
 from spanscore.dialects.translations.registry import Translator
 from spanscore.line.options import Options
@@ -37,6 +38,11 @@ class StoredUnit:
     dialect: str
     evaluated: EvaluatedUnit
     spans: Sequence[WireSpan]
+
+    @property
+    def has_content(self) -> bool:
+        """Whether a span of it holds a prompt, an answer or a document."""
+        return any(semconv.is_content(name) for span in self.unit.spans for name in span.attributes)
 
 
 class UnitReader:

@@ -28,7 +28,7 @@ class ReplayTally:
     Attributes:
         lacking: of these keys, units whose root does not have it.
         traces: that were read.
-        units: in them, within the time that was asked for.
+        units: in them, within the time that was asked for; ``with_content``: of these, those whose spans hold some.
         outside: units before or after it.
         dialects: what reads a unit's root → units.
         taken: metric → units that it takes and has not scored.
@@ -44,7 +44,7 @@ class ReplayTally:
     def __init__(self, looked_at: Iterable[str] = ()) -> None:
         self._looked_at = frozenset(looked_at)
         self.lacking: Counter[str] = Counter()
-        self.traces = self.units = self.outside = self.told = self.anew = self.unread_total = 0
+        self.traces = self.units = self.with_content = self.outside = self.told = self.anew = self.unread_total = 0
         self.dialects: Counter[str] = Counter()
         self.taken: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
@@ -62,6 +62,7 @@ class ReplayTally:
     def read(self, stored: StoredUnit, plan: UnitPlan) -> None:
         """Count a unit and what becomes of it."""
         self.units += 1
+        self.with_content += stored.has_content
         root = stored.unit.root
         self.lacking.update(self._looked_at.difference(() if root is None else root.metadata))
         self.dialects[stored.dialect or "no dialect"] += 1
@@ -94,6 +95,7 @@ class ReplayTally:
         return {
             "traces": self.traces,
             "units": self.units,
+            "with_content": self.with_content,
             "outside": self.outside,
             "dialects": dict(self.dialects),
             "taken": dict(self.taken),

@@ -141,7 +141,8 @@ class Registry:
 
     def _unknown(self, name: str) -> str:
         close = get_close_matches(name, [*self.built_in, *self.aliases], n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"built in are {', '.join(sorted(self.built_in))}."
+        known = f"built in are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
+        hint = f"did you mean {' or '.join(close)}?" if close else known
         return f"unknown {self.kind} {name!r}: {hint} One from outside is written {self.outside!r}"
 
     def _check_parameters(self, name: str, maker: Any, given: Mapping[str, Any]) -> None:
