@@ -27,8 +27,8 @@ POINTS: Final[dict[str, int]] = {
     "write": 30,
     "emit": 30,
     "emitted": 30,
-    "delete": 3,
-    "deleted": 3,
+    "delete": 2,
+    "deleted": 2,
 }
 """Point of a unit's way → at which passing of it a life ends, at most. ``-ed``: when that is on the disk, or out."""
 OF_WRITERS: Final = ("accept", "commit", "committed")

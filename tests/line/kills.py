@@ -36,7 +36,7 @@ __all__ = ["KILLED", "Kills", "kills"]
 
 KILLED: Final = ("application", "worker", "both")
 """Who is killed, by seed."""
-_LONGEST_S: Final = 2.5
+_LONGEST_S: Final = 4.0
 """A life that has not passed its point is killed then."""
 _LAST_S: Final = 120.0
 """For what is left at the end."""
