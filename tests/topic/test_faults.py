@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from tests.servers.kafka import PASSWORD, READER, Kafka
-from tests.servers.server import free_port
+from tests.servers.server import free_port, poll
 from tests.topic.applications import committed, send, traces
 from tests.topic.worker import Worker, configured, working
 
 from spanscore.errors import SourceUnavailable
+from spanscore.line.configuration import Configuration
+from spanscore.service.commit_note import CommitNote
+from spanscore.service.confluent_kafka_member import GroupMember, Hearing
+from spanscore.settings.reading import read_settings
 
 pytestmark = pytest.mark.server
 
@@ -86,6 +91,27 @@ def test_nothing_is_lost_while_the_brokers_are_away(kafka: Kafka, topic: str, tm
         worker.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 40)
         worker.until(lambda: worker.source.unready() == "")
     assert (len(set(worker.scored)), worker.outcomes) == (40, {"scored": 40})
+
+
+def test_a_commit_that_no_broker_answers_holds_up_nobody(kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    """The client keeps it until there is one, which may be hours; who polls must go on, or nobody is told of it."""
+    settings = read_settings(configured(tmp_path, kafka, topic), Configuration).settings
+    begun, answers = dict[int, Any](), list[Any]()
+    told = Hearing(begun.update, lambda _: None, lambda _: None, lambda _: None, lambda *told: answers.append(told))
+    member = GroupMember(settings.kafka, told)
+    member.join(10)
+    poll(lambda: [*member.messages()] or len(begun) == 2, deadline_s=30, what="both partitions")
+    kafka.stop()
+
+    asking = Thread(target=member.commit, args=({0: (1, CommitNote(""))},), daemon=True)
+    asking.start()
+    asking.join(20)
+    is_held_up = asking.is_alive()
+    kafka.start()
+
+    assert not is_held_up
+    poll(lambda: [*member.messages()] or answers == [({0: 1}, True)], deadline_s=60, what="an answer")
+    member.close()
 
 
 def test_messages_that_were_deleted_before_they_were_read_are_counted(kafka: Kafka, topic: str, tmp_path: Path) -> None:

@@ -71,12 +71,14 @@ class Hearing(NamedTuple):
         revoked: partitions that go to another worker, once this returns.
         lost: partitions that another worker may have already.
         trouble: something that is of no message.
+        committed: partition → offset, and whether that is committed; if not, a rebalance was faster: it will be read again.
     """
 
     assigned: Callable[[Mapping[int, tuple[int | None, CommitNote]]], None]
     revoked: Callable[[Sequence[int]], None]
     lost: Callable[[Sequence[int]], None]
     trouble: Callable[[Trouble], None]
+    committed: Callable[[Mapping[int, int], bool], None]
 
 
 class GroupMember:
@@ -107,6 +109,7 @@ class GroupMember:
             "fetch.queue.backoff.ms": 20,  # a second where nobody says: a backlog of 20 kB messages came at 1,400 a second
             "topic.metadata.refresh.interval.ms": 10_000,  # a topic that is made, or grows, is found by then
             "error_cb": self._failed,
+            "on_commit": self._was_committed,
         }
         self.protocol = "classic" if kafka.protocol == "classic" else "consumer"
         self.all = 0
@@ -155,15 +158,20 @@ class GroupMember:
                 written_ns = written_ms * _MS if kind else None
                 yield Fetched(partition, offset, written_ns, message.key() is not None, message.value())
 
-    def commit(self, notes: Mapping[int, tuple[int, CommitNote]]) -> bool:
-        """Commit offsets. False: a rebalance was faster, or no broker answers; the messages will be read again. Blocks."""
+    def commit(self, notes: Mapping[int, tuple[int, CommitNote]]) -> None:
+        """Commit offsets; ``committed`` hears whether that was done. Does not block.
+
+        To wait for the answer would hold up who polls until there is a broker, be it for hours. What was asked for when a
+        partition goes, or the group is left, is answered before it does: the client sees to that.
+        """
         from confluent_kafka import KafkaException
 
         offsets = [self._at(partition, offset, note.text(offset)) for partition, (offset, note) in notes.items()]
         try:
-            return not offsets or bool(self._consumer.commit(offsets=offsets, asynchronous=False))
-        except KafkaException:
-            return False
+            if offsets:
+                self._consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            self._was_committed(error.args[0], offsets)
 
     def pause(self, partitions: Iterable[int]) -> None:
         """Fetch no more of these."""
@@ -229,6 +237,10 @@ class GroupMember:
         told = {one.partition: _begun(one) for one in begun}
         consumer.incremental_assign(begun)
         self._hearing.assigned(told)
+
+    def _was_committed(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        is_done = error is None and not any(one.error for one in offsets)
+        self._hearing.committed({one.partition: one.offset for one in offsets}, is_done)
 
     def _failed(self, error: KafkaError) -> None:
         trouble = trouble_of(error, self._kafka)

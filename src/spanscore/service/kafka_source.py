@@ -37,6 +37,8 @@ _JOIN_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 """For the group to be left: a classic one that is just being shared out anew takes until its session ends."""
 _LOOK_S: Final = 0.05
+_ANSWER_S: Final = 60.0
+"""For a broker to say that something is committed; after that it is asked anew."""
 
 
 class KafkaSource:
@@ -67,11 +69,15 @@ class KafkaSource:
         most_bytes = settings.serve.limits.inflated
         self._topic = Topic(self._line, spans, most_bytes=most_bytes, max_pinned_s=self._kafka.max_pinned)
         self._configuration = fingerprint_of(self._line.metrics.values())
-        self._member = GroupMember(self._kafka, Hearing(self._assigned, self._revoked, self._lost, self._hear))
+        self._member = GroupMember(
+            self._kafka, Hearing(self._assigned, self._revoked, self._lost, self._hear, self._answered)
+        )
         self._thread: Thread | None = None
         self._heard, self._over = Event(), Event()
         self._next: dict[int, int | None] = {}  # partition → the offset that comes next; None = any
         self._committed: dict[int, int] = {}
+        self._committing: Mapping[int, int] = {}  # of which no broker has said yet whether it is
+        self._answer_s = 0.0
         self._lag: Mapping[int, int] = {}
         self._pressure = self._wrong = self._refused = ""
         self._away = self._is_old = self._is_new = False
@@ -205,7 +211,7 @@ class KafkaSource:
                 self._topic.go(partition)
 
     def _look_around(self) -> None:
-        if self._asked is None:
+        if self._asked is None and not self._is_committing():
             self._asked = self._topic.settled()
         if self._away and self._member.look_for_topic():
             self._away, self._wrong = False, ""
@@ -232,12 +238,27 @@ class KafkaSource:
     def _commit(self, settled: Mapping[int, int]) -> None:
         note = CommitNote(self._configuration)
         notes = {one: (offset, note) for one, offset in settled.items() if one in self._next}
-        if not self._away and self._member.commit(notes):
-            self._committed.update(settled)
-        else:
+        if self._away or not notes:
             self._topic.not_committed(settled)
+            return
+        self._committing, self._answer_s = settled, monotonic() + _ANSWER_S
+        self._member.commit(notes)
+
+    def _is_committing(self) -> bool:
+        """Return whether an answer is to come: one at a time, as what waits for a broker comes through in any order."""
+        if self._committing and monotonic() > self._answer_s:
+            self._topic.not_committed(self._committing)
+            self._committing = {}
+        return bool(self._committing)
 
     # --- the group, called back while messages are asked for -------------------------------------------------------
+
+    def _answered(self, offsets: Mapping[int, int], is_done: bool) -> None:
+        if is_done:
+            self._committed.update({one: offset for one, offset in offsets.items() if one in self._next})
+        else:
+            self._topic.not_committed(offsets)
+        self._committing = {}
 
     def _assigned(self, begun: Mapping[int, tuple[int | None, CommitNote]]) -> None:
         for partition, (offset, note) in begun.items():

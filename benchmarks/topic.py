@@ -1,0 +1,122 @@
+"""What lasts, on a topic: a broker that is away, a minute of rebalances, a judge's limit, a judge that refuses for eight minutes.
+
+    python -m benchmarks.topic --markdown benchmarks/topic.md             # 16 minutes; --only storm for one
+
+A real broker on the same machine; ``tests/topic/scenes.py`` is what is played, here for as long as it lasts out there. Counts,
+no times: it may run beside others. Exits with 1 where something is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.servers import kafka
+from tests.servers.kafka import Kafka
+from tests.topic.scenes import Came, broker_away, judge_away, limited, most_within, storm
+
+__all__ = ["main"]
+
+AWAY_S, MEMBERS, EVERY_S = 30.0, 30, 2.0
+REFUSED_S, MAX_WAIT_S = 480.0, 600.0
+GROWN_MIB = 32
+PER_S, WINDOW_S, LIMITED_S = 20.0, 20.0, 90.0
+WITHIN = 0.1
+
+
+class Told(NamedTuple):
+    """A line of the page, and whether it is as it must be."""
+
+    text: str
+    is_met: bool
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=SCENES)
+    parser.add_argument("--markdown", type=Path)
+    arguments = parser.parse_args()
+    os.environ.setdefault("OPENAI_API_KEY", "none")
+    lines = [
+        "# What lasts, on a topic",
+        "",
+        "Made by `python -m benchmarks.topic`.",
+        "",
+        "| | seen | |",
+        "|---|---|---|",
+    ]
+    all_met = True
+    for name, scene in SCENES.items():
+        if arguments.only in {None, name}:
+            with tempfile.TemporaryDirectory() as folder, kafka.running(Path(folder)) as broker:
+                told = scene(broker, Path(folder))
+            lines.append(f"| {name} | {told.text} | {'as it must be' if told.is_met else '**not** as it must be'} |")
+            print(lines[-1], flush=True)
+            all_met &= told.is_met
+    if arguments.markdown:
+        arguments.markdown.write_text("\n".join(lines) + "\n")
+    sys.exit(0 if all_met else 1)
+
+
+def _away(broker: Kafka, folder: Path) -> Told:
+    came = broker_away(broker, folder, for_s=AWAY_S)
+    return Told(f"the broker stopped for {AWAY_S:.0f} s under load: {_told(came)}", _is_whole(came))
+
+
+def _storm(broker: Kafka, folder: Path) -> Told:
+    came = storm(broker, folder, members=MEMBERS, every_s=EVERY_S)
+    return Told(f"{MEMBERS} members join, one every {EVERY_S:.0f} s: {_told(came)}", _is_whole(came))
+
+
+def _refused(broker: Kafka, folder: Path) -> Told:
+    came, held = judge_away(broker, folder, for_s=REFUSED_S, max_wait_s=MAX_WAIT_S, per_s=20.0, queue=500)
+    grown = (max(held.resident) - held.resident[len(held.resident) // 4]) / 2**20
+    text = (
+        f"429 for {REFUSED_S:.0f} s, `judge.max_wait` {MAX_WAIT_S:.0f} s: lag {held.lag[0]:,} → {held.lag[-1]:,}, messages "
+        f"read {held.read[0]:,} → {held.read[-1]:,}, resident +{grown:.0f} MiB (with the application that writes); {_told(came)}"
+    )
+    is_held = held.lag[-1] > held.lag[0] and held.read[-1] == held.read[len(held.read) // 4] and grown < GROWN_MIB
+    return Told(text, is_held and _is_whole(came) and [*came.outcomes[0]] == ["scored"])
+
+
+def _limited(broker: Kafka, folder: Path) -> Told:
+    asked_s = limited(broker, folder, per_s=PER_S, for_s=LIMITED_S)
+    most, allowed = most_within(asked_s, WINDOW_S), PER_S * WINDOW_S
+    mean = len(asked_s) / (asked_s[-1] - asked_s[0])
+    text = (
+        f"three workers, one killed, one added, {PER_S * 60:,.0f} judge calls a minute allowed: {len(asked_s):,} in "
+        f"{asked_s[-1] - asked_s[0]:.0f} s, {mean:.1f} a second; most in any {WINDOW_S:.0f} s {most:,} of {allowed:,.0f} "
+        f"({most / allowed - 1:+.1%})"
+    )
+    return Told(text, most <= (1 + WITHIN) * allowed)
+
+
+def _is_whole(came: Came) -> bool:
+    return not came.lost and not came.unequal
+
+
+def _told(came: Came) -> str:
+    ended = sum((Counter(each) for each in came.outcomes), Counter[str]())
+    outcomes = ", ".join(f"{outcome} {units:,}" for outcome, units in ended.items())
+    return (
+        f"{len(came.sent):,} traces written, {len(came.lost)} lost, {came.twice} scores emitted twice with the same id, "
+        f"{came.dropped:,} open traces left to others; outcomes of {len(came.outcomes)} workers: {outcomes}"
+    )
+
+
+SCENES: Mapping[str, Callable[[Kafka, Path], Told]] = {
+    "away": _away,
+    "storm": _storm,
+    "limit": _limited,
+    "refused": _refused,
+}
+
+
+if __name__ == "__main__":
+    main()
