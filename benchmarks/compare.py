@@ -59,8 +59,8 @@ def _spread(draw: Callable[[np.random.Generator, float, int], Floats]) -> Law:
     def law(dice: np.random.Generator, scores: NDArray[np.int64], mean: float) -> tuple[Floats, Floats]:
         y = draw(dice, mean, int(scores.sum()))
         cells = np.repeat(np.arange(scores.size), scores.ravel())
-        sums = [np.bincount(cells, weights, scores.size).reshape(scores.shape) for weights in (y, y * y)]
-        return sums[0], sums[1]
+        first, second = (np.bincount(cells, weights, scores.size).reshape(scores.shape) for weights in (y, y * y))
+        return np.asarray(first, np.float64), np.asarray(second, np.float64)
 
     return law
 
@@ -137,7 +137,7 @@ def _side(
         y, y2 = draw(dice, scores, 1 - (1 - mean) * shortfall)
         w = 1 / rates
         more = (scores, w * scores, w * y, w**2 * scores, w**2 * y, w**2 * y2)
-        total = [so_far + one for so_far, one in zip(total, more, strict=True)]
+        total = [np.asarray(so_far + one, np.float64) for so_far, one in zip(total, more, strict=True)]
     return Sums(*(np.cumsum(one, axis=1) for one in total))
 
 

@@ -208,7 +208,7 @@ def test_with_a_redactor_a_gate_writes_and_tells_no_secret(tmp_path: Path, logge
 
 
 def test_without_one_it_is_where_explanations_and_samples_were_asked_for(tmp_path: Path, logged: io.StringIO) -> None:
-    """The rows of a baseline and of ``--out`` explain, and the page shows; a terminal, a CI's page and JSON have names alone."""
+    """The rows of a baseline and of ``--out`` explain, and the page shows; terminal, JUnit and JSON have names alone."""
     told = gated(tmp_path / "made")
 
     assert SECRET not in told + logged.getvalue()

@@ -12,7 +12,7 @@ from opentelemetry.trace import Tracer
 from spanscore import semconv
 from spanscore.judges.effects.purse import Purse
 from spanscore.judges.suppress import suppressed_context
-from spanscore.line.accounts import Accounts, models_of
+from spanscore.line.accounts import Accounts
 from spanscore.line.boxed import dialects_of
 from spanscore.line.budget import pacer_of, purse_of, shadow_purse_of
 from spanscore.line.canary import CanaryRuns, as_judges_see, canary_runs, points_of
@@ -24,22 +24,19 @@ from spanscore.line.elsewhere import handover_of, left_to_the_other, refusal_of
 from spanscore.line.feedback import feedback_of
 from spanscore.line.gauges import gauges_of
 from spanscore.line.label_desk import label_desk_of
-from spanscore.line.options import Options
-from spanscore.line.recent_preview import listed_metadata
+from spanscore.line.options import Options, listed_metadata
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
 from spanscore.line.shadow import Pairs, checked_shadows
 from spanscore.line.span_thread import SpanThread
 from spanscore.line.spool import delivery_of, queue_of
+from spanscore.line.telemetry import telemetry_of
 from spanscore.model.counted import Counted
 from spanscore.model.job import Job, JobResult
 from spanscore.model.score import Outcome, refuse_taken_name
 from spanscore.model.span import Unit, UnitKey
-from spanscore.otel.declared_sets import refuse_too_many
-from spanscore.otel.instruments import Telemetry
 from spanscore.otel.points import Points
 from spanscore.otel.providers import Providers
-from spanscore.otel.sums import checked_segments
 from spanscore.protocols import Metric, Queue, Receiver
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
@@ -119,18 +116,16 @@ class Line:
         self.shadow_purse = shadow_purse_of(options, self.shadowing)
         self.accounts = self._accounts()
         self.canary: CanaryRuns | None = None
-        self.telemetry: Telemetry | None = None
-        if "instruments" in options.attach:
-            self.telemetry = Telemetry(
-                None,
-                self,
-                gauges_of(self, has_spool=options.spool is not None),
-                points=lambda: {**self.accounts.points(), **points_of(self.canary), **self.points_beside()},
-                waits=self.accounts.tell_waits,
-                segments=options.segments,
-                compared=self.compared,
-            )
-            self._declare(self.telemetry)
+        self.telemetry = telemetry_of(
+            options,
+            self,
+            gauges_of(self, has_spool=options.spool is not None),
+            metrics=self.metrics,
+            shadowing=self.shadowing,
+            accounts=self.accounts,
+            points=lambda: {**self.accounts.points(), **points_of(self.canary), **self.points_beside()},
+            compared=self.compared,
+        )
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
         self.queue: Queue = queue_of(options, lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR))
         self.delivery = delivery_of(self.queue, self.providers)
@@ -193,20 +188,6 @@ class Line:
         self.feedback = feedback_of(self)
         self.label_desk = label_desk_of(self, self.feedback)
         self.receivers.append(self.label_desk)
-
-    def _declare(self, telemetry: Telemetry) -> None:
-        beside = 0 if self.options.feedback_sampling is None else len(self.of_units)
-        refuse_too_many(
-            [*self.metrics.values()],
-            checked_segments(self.options.segments),
-            len(self.shadowing) + beside,
-            compared=self.compared is not None,
-        )
-        telemetry.declare(self.metrics.values())
-        telemetry.declare(self.shadowing.values(), semconv.STRATUM_SHADOW)
-        for name, metric in (*self.metrics.items(), *self.shadowing.items()):
-            for model, price in models_of(metric).items():
-                telemetry.declare_calls(name, model, have_price=price is not None)
 
     def _accounts(self) -> Accounts:
         shadows = self.shadowing.values()

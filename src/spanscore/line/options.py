@@ -6,6 +6,7 @@ a configuration file from this table, and reads its annotations for that: they a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from spanscore.dialects.extract import Extract
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["PLACES", "Key", "Options", "budgets_in", "key_of", "rules_in"]
+__all__ = ["PLACES", "Key", "Options", "budgets_in", "key_of", "listed_metadata", "rules_in"]
 
 PLACES = tuple(AttachSettings.model_fields)
 """Where scores can land."""
@@ -200,3 +201,9 @@ _OBJECTS: Final = {
 def key_of(option: "Field[Any]") -> Key | None:
     """Return where an option stands in a configuration file; None where it is an object, and so for Python alone."""
     return next((note for note in getattr(option.type, "__metadata__", ()) if isinstance(note, Key)), None)
+
+
+def listed_metadata(options: Options) -> tuple[str, ...]:
+    """Return the keys of metadata that a configuration names: of a closed unit no others are kept."""
+    of_rules = chain.from_iterable(rule.metadata or () for rule in options.rules)
+    return tuple(dict.fromkeys([*options.capture_metadata, *options.segments, *of_rules]))

@@ -21,13 +21,7 @@ from spanscore.units.recent import RecentUnit
 if TYPE_CHECKING:
     from spanscore.line.build import Line
 
-__all__ = ["costs_so_far", "listed_metadata", "recent_preview", "tally_of"]
-
-
-def listed_metadata(options: Options) -> tuple[str, ...]:
-    """Return the keys of metadata that a configuration names: of a closed unit no others are kept."""
-    of_rules = chain.from_iterable(rule.metadata or () for rule in options.rules)
-    return tuple(dict.fromkeys([*options.capture_metadata, *options.segments, *of_rules]))
+__all__ = ["costs_so_far", "recent_preview", "tally_of"]
 
 
 def tally_of(

@@ -1,0 +1,51 @@
+"""A line's options and parts → its instruments, with what they are to show from the first collection on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spanscore import semconv
+from spanscore.line.accounts import Accounts, models_of
+from spanscore.line.options import Options
+from spanscore.otel.compared_values import ComparedValues
+from spanscore.otel.declared_sets import refuse_too_many
+from spanscore.otel.instruments import Reading, Telemetry
+from spanscore.otel.points import Points
+from spanscore.otel.sums import checked_segments
+from spanscore.protocols import Counts, Metric
+
+__all__ = ["telemetry_of"]
+
+
+def telemetry_of(
+    options: Options,
+    counts: Counts,
+    gauges: Mapping[str, Reading],
+    *,
+    metrics: Mapping[str, Metric],
+    shadowing: Mapping[str, Metric],
+    accounts: Accounts,
+    points: Points,
+    compared: ComparedValues | None,
+) -> Telemetry | None:
+    """Return the instruments of a line; None where scores are not attached to any.
+
+    Raises:
+        ConfigurationError: metrics and segments are too many, or a segment has the name of an attribute of ours.
+    """
+    if "instruments" not in options.attach:
+        return None
+    segments = options.segments
+    telemetry = Telemetry(
+        None, counts, gauges, points=points, waits=accounts.tell_waits, segments=segments, compared=compared
+    )
+    of_sessions = {metric.name for metric in options.session_metrics}
+    beside = 0 if options.feedback_sampling is None else len(metrics.keys() - of_sessions)
+    declared = checked_segments(segments)
+    refuse_too_many([*metrics.values()], declared, len(shadowing) + beside, compared=compared is not None)
+    telemetry.declare(metrics.values())
+    telemetry.declare(shadowing.values(), semconv.STRATUM_SHADOW)
+    for name, metric in (*metrics.items(), *shadowing.items()):
+        for model, price in models_of(metric).items():
+            telemetry.declare_calls(name, model, have_price=price is not None)
+    return telemetry
