@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import queries as q
+from foreign import of_others
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from panels import (
     BYTES,
@@ -53,6 +54,7 @@ def overview() -> Dashboard:
         "Two releases": two_releases(),
         "What was evaluated": _evaluated(),
         "What people say": _said(),
+        "What others say": of_others(),
         "The judge": _judge(),
         "The judge's accounts": _accounts(),
         "The way": _way(),

@@ -66,7 +66,9 @@ def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, co
     done = checked(folder, collect)
 
     said = f"{done.output} {done.exception}"
-    assert (done.exit_code, told in said) == (code, True), said  # 1: an error that the command line says, with exit code 2
+    assert (done.exit_code, told in said) == (code, True), (
+        said
+    )  # 1: an error that the command line says, with exit code 2
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.live import Failing, Grounded, model, rag
+from tests.receivers.otlp.told import logs, result
 from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
 from tests.servers.prometheus import Prometheus
@@ -45,6 +46,7 @@ from spanscore.metrics import AspectCritic, BaseMetric, Faithfulness, Finding
 from spanscore.model.prompt import Prompt, Reply
 from spanscore.model.score import JudgeCall
 from spanscore.otel.points import Point
+from spanscore.receivers.otlp.evaluations import results_in_logs
 from spanscore.settings.serving import WireUnits
 from spanscore.testing import ScriptedJudge
 
@@ -299,6 +301,10 @@ def _play(scorer: OnlineScorer) -> None:
     )
     model().invoke("What is the capital of France?", config=config, model="answerer-1")
     rag("Berlin is the capital of France.").invoke("What is the capital of France?", config=new)
+    told = logs(result("tone", 0.75, "calm"), result("tone", 0.25))  # as others judge
+    foreign = scorer.otlp_spans(WireUnits()).foreign
+    assert foreign is not None
+    foreign.read_logs(results_in_logs(told))
     scorer.flush(10)
 
 

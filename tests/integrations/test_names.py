@@ -161,8 +161,11 @@ def test_no_alert_record_or_panel_counts_a_unit_twice_that_another_process_score
     assert [asked for instrument, matchers, asked in counts if not _is_once(instrument, matchers, asked)] == []
 
 
-BESIDE = ("shadow", "feedback", "canary")
-"""Strata in which the same units, or none, are judged once more: in no number of the population's."""
+BESIDE = ("shadow", "feedback", "canary", "foreign")
+"""Strata in which the same units, or none, are judged once more, or by others: in no number of the population's."""
+OF_SCORES = r"\b(spanscore_(?:scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
+FOREIGN = re.compile(r'\b(spanscore_(?:scored|weight)\w*)(\{job=~"\$service",spanscore_stratum="foreign"\})')
+"""What the panels of others' scores ask, and they alone: by all of its matchers, so that nothing else passes for it."""
 MATCHER = re.compile(r'spanscore_stratum(=~|!~|!=|=)"([^"]*)"')
 
 
@@ -175,7 +178,7 @@ def _selects(matchers: str, stratum: str) -> bool:
 def test_no_alert_record_or_panel_reads_what_is_judged_beside_the_population() -> None:
     counted = r"\b(spanscore_(?:eligible|evaluations|excluded|scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
 
-    selectors = re.findall(counted, _asked())
+    selectors = [one for one in re.findall(counted, _asked()) if FOREIGN.fullmatch("".join(one)) is None]
 
     assert {name for name, _ in selectors} >= {"spanscore_eligible_total", "spanscore_weight_quality_total"}
     assert [(name, one) for name, one in selectors for stratum in BESIDE if _selects(one, stratum)] == []
@@ -185,8 +188,7 @@ def test_no_alert_record_or_panel_reads_what_is_judged_beside_the_population() -
 def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
     asked = _asked()
 
-    of_scores = r"\b(spanscore_(?:scored|weight|quality)\w*)(\{[^}]*\}|(?!\w))"
-    selectors = re.findall(of_scores, asked)
+    selectors = [one for one in re.findall(OF_SCORES, asked) if FOREIGN.fullmatch("".join(one)) is None]
 
     rules = yaml.safe_load((INTEGRATIONS / "prometheus" / "spanscore.rules.yml").read_text(encoding="utf-8"))["groups"]
     alerts_asked = "\n".join(rule["expr"] for group in rules for rule in group["rules"] if "alert" in rule)
@@ -198,6 +200,19 @@ def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
 
     assert len(selectors) > 100
     assert [name for name, matchers in selectors if 'spanscore_stratum=""' not in matchers] == []
+
+
+def test_scores_of_others_are_asked_for_by_their_own_panels_alone() -> None:
+    asking = {
+        panel["title"]
+        for dashboard in dashboards().values()
+        for panel in panels(dashboard)
+        for target in panel["targets"]
+        for _, matchers in re.findall(OF_SCORES, target.get("expr", ""))
+        if _selects(matchers, "foreign")
+    }
+
+    assert asking == {"Scores of others", "Mean of scores of others"}
 
 
 def test_every_instrument_is_shown_by_a_panel_or_a_rule() -> None:

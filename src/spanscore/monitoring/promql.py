@@ -107,7 +107,7 @@ _OF_UNITS = frozenset(
     {semconv.ELIGIBLE, semconv.EVALUATIONS, semconv.PENDING, semconv.EXCLUDED_WEIGHT, semconv.EXCLUDED_WEIGHT2}
 )
 """Counts of units: of every stratum but those in which the same units, or none, are judged once more."""
-_BESIDE = (semconv.STRATUM_CANARY, semconv.STRATUM_FEEDBACK, semconv.STRATUM_SHADOW)
+_BESIDE = (semconv.STRATUM_CANARY, semconv.STRATUM_FEEDBACK, semconv.STRATUM_FOREIGN, semconv.STRATUM_SHADOW)
 _NOT_BESIDE = f'{label(semconv.STRATUM)}!~"{"|".join(_BESIDE)}"'
 """The matcher of units that came by sampling: the population's, and those of a fallback, which it lacks."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

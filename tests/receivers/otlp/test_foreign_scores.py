@@ -87,7 +87,8 @@ def test_a_name_that_had_a_value_of_another_scale_has_no_mean_any_more(value: fl
 def test_what_has_neither_value_nor_label_is_undefined() -> None:
     heard = Heard()
 
-    heard.said(result("tone", float("nan")), result("tone", "0.5"), result("tone", **{semconv.ERROR_TYPE: "timeout"}))
+    heard.said(result("tone", float("nan")), result("tone", "0.5"))
+    heard.scores.read_logs(results_in_logs(logs(result("tone", **{semconv.ERROR_TYPE: "timeout"}))))
 
     assert heard.scores.counts() == ForeignCounts({}, undefined=3, again=0)
     assert not heard.sums

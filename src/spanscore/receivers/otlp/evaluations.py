@@ -28,8 +28,13 @@ __all__ = ["MARKS", "ForeignResult", "LogResults", "holds", "results_in_logs", "
 
 _EVENT: Final = semconv.EVALUATION_EVENT.encode()
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
-MARKS: Final = (bytes((len(_EVENT),)) + _EVENT, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
-"""A name of an event, and a value of an attribute, as they stand in a span: behind lengths, which texts hardly ever hold."""
+_SCORE: Final = semconv.EVALUATION_SCORE_VALUE.encode()
+_SCORES: Final = _SCORE.removesuffix(b"value")
+MARKS: Final = (bytes((len(_SCORE),)) + _SCORES, bytes((len(_KIND) + 2, 0x0A, len(_KIND))) + _KIND)
+"""The key of an event's or span's value or label, which are of one length, and an evaluator's kind, as they stand in a span.
+
+Each behind its length: bytes that no text holds, and hardly a number (0x18, that of the event's name, begins every integer).
+"""
 _BYTES_PER_LOOK: Final = 128
 _FLAT: Final = re.compile(
     r"((?:trace\.|session\.)?(?:"
@@ -78,9 +83,10 @@ def holds(body: bytes, mark: bytes) -> bool:
 
     A body that is full of that byte is searched for the whole mark: some 0.2 ns a byte, whatever is in it.
     """
-    first, at = mark[:1], body.find(mark[:1])
+    first, size = mark[0], len(mark)
+    at = body.find(first)
     for _ in range(len(body) // _BYTES_PER_LOOK + 1):
-        if at < 0 or body.startswith(mark, at):
+        if at < 0 or body[at : at + size] == mark:
             return at >= 0
         at = body.find(first, at + 1)
     return body.find(mark, at) >= 0
