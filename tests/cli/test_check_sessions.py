@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from spanscore import OnlineScorer
 from spanscore.cli.main import app
 
+ELSEWHERE = "elsewhere: {endpoint: 'http://127.0.0.1:4318', token_file: /dev/null}"
 TALKS = "metrics: [exact_match, {agent_goal_accuracy: {per: session}}]\n"
 
 
@@ -49,6 +50,7 @@ def test_without_a_session_metric_it_says_nothing_of_them(tmp_path: Path) -> Non
         ("metrics: [{agent_goal_accuracy: {per: session, shadow: 'openai:m'}}]", "second judges are asked about units"),
         (f"{TALKS}sessions: {{replicas: many}}", "sessions.replicas"),
         (f"{TALKS}sessions: {{idle: 0}}", "sessions.idle"),
+        (f"{TALKS}{ELSEWHERE}", "session_metrics cannot stand beside elsewhere"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_key_by_check_and_at_the_start(

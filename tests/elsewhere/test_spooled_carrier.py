@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,27 @@ def test_what_a_process_left_another_one_takes_there(tmp_path: Path, other: RawB
 
         assert outcomes(scorer) == {"handed_over": 1}
         assert roots_in(other) == 4
+
+
+def test_what_waited_for_longer_than_max_age_is_counted_and_does_not_go_there(
+    tmp_path: Path, other: RawBackend, spool: Spool
+) -> None:
+    with application(Elsewhere(dead_endpoint(), token_file(tmp_path)), spool=spool, **ALL) as (scorer, _):
+        run(scorer, 3)
+        assert poll(lambda: outcomes(scorer) == {"handed_over": 3})
+        scorer.shutdown(1.0)
+    with sqlite3.connect(spool.path) as file:
+        file.execute("UPDATE rows SET put_ns = put_ns - ?", (int(1.1e9 * spool.max_age),))
+    file.close()
+
+    with application(Elsewhere(other.endpoint, token_file(tmp_path)), spool=spool, seed=24, **ALL) as (scorer, _):
+        run(scorer, 1)
+        assert scorer.flush(20)
+
+        assert poll(lambda: outcomes(scorer) == {"handed_over": 1, "too_late": 3})
+        assert roots_in(other) == 1
+        assert identity_holds(scorer)
+        assert poll(lambda: (state := scorer.status().spool) is not None and state.depth == 0)
 
 
 def test_what_is_refused_for_good_is_counted_once_more(tmp_path: Path, other: RawBackend, spool: Spool) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from spanscore.cli._session_plan import session_metrics_in
 from spanscore.errors import ConfigurationError
 from spanscore.line.configuration import value_at
 from spanscore.line.elsewhere import left_to_the_other
 from spanscore.line.options import Options, rules_in
+from spanscore.protocols import Metric
 from spanscore.settings.bearer import token_in_file
 from spanscore.settings.elsewhere import Elsewhere, elsewhere_in
 from spanscore.settings.feedback import feedback_in
@@ -21,13 +23,18 @@ from spanscore.settings.tree import Settings
 __all__ = ["elsewhere_lines", "elsewhere_problems"]
 
 
-def elsewhere_problems(settings: Settings) -> Iterator[ConfigurationError]:
-    """Yield what keeps units from being handed over; a file that is not here may be where the application will run."""
+def elsewhere_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
+    """Yield what keeps units from being handed over; a file that is not here may be where the application will run.
+
+    Args:
+        made: all metrics of the configuration, in its order; none where one of them could not be made.
+    """
     where = elsewhere_in(value_at(settings, "elsewhere"))
     if where is None:
         return
     options = Options(
         elsewhere=where,
+        session_metrics=_of_sessions(settings, made),
         rules=rules_in(value_at(settings, "sampling.rules")),
         feedback_sampling=feedback_in(value_at(settings, "sampling.feedback")),
         spool=spool_in(value_at(settings, "spool")),
@@ -48,6 +55,13 @@ def elsewhere_lines(where: Elsewhere | None) -> Iterator[str]:
     yield f"units go to {where.shown} to be scored, with their content, after the redactor"
     if where.endpoint is not None and not _is_private(where.endpoint):
         yield "elsewhere.endpoint is no https: content and token travel as plain text"
+
+
+def _of_sessions(settings: Settings, made: Sequence[Metric]) -> Sequence[Metric]:
+    try:
+        return session_metrics_in(settings, made) if made else ()
+    except ConfigurationError:  # told as a problem of them
+        return ()
 
 
 def _secrets(where: Elsewhere) -> object:

@@ -78,7 +78,9 @@ class SpooledCarrier:
             told(why or str(put))
 
     def _take_more(self) -> None:
-        """Ask for copies that nobody has, where there is room for some; one question at a time."""
+        """Ask for copies that nobody has, where there is room for some; one question at a time. Those too old are counted."""
+        if self._spool.state().expired:
+            self._spool.take(_IN_MEMORY, _KIND, self._took_expired, ended_only=True)
         with self._lock:
             self._again = True
             if self._asking or self._closed or len(self._sending) >= _IN_MEMORY:
@@ -97,14 +99,14 @@ class SpooledCarrier:
         if more:
             self._take_more()
 
+    def _took_expired(self, rows: list[SpoolRow]) -> None:
+        for row in rows:
+            self._lost(_copy(row), Outcome.TOO_LATE)
+        self._spool.done([row.key for row in rows])
+
     def _send(self, row: SpoolRow) -> None:
-        trace_id, span_id, revision, _ = row.key
-        copy = UnitCopy(UnitKey(trace_id, span_id), revision, row.body)
-        if row.end is None:
-            self._inner.send(copy, lambda reason: self._answered(row.key, copy, reason))
-        else:
-            self._lost(copy, Outcome.TOO_LATE)
-            self._done(row.key)
+        copy = _copy(row)
+        self._inner.send(copy, lambda reason: self._answered(row.key, copy, reason))
 
     def _answered(self, key: RowKey, copy: UnitCopy, reason: str | None) -> None:
         if reason is not None:
@@ -116,3 +118,8 @@ class SpooledCarrier:
         with self._lock:
             self._sending.discard(key)
         self._take_more()
+
+
+def _copy(row: SpoolRow) -> UnitCopy:
+    trace_id, span_id, revision, _ = row.key
+    return UnitCopy(UnitKey(trace_id, span_id), revision, row.body)

@@ -28,7 +28,7 @@ from spanscore.spool.rows import SpoolState
 __all__ = ["ShadowStatus", "Status"]
 
 _LEFT: Mapping[str, str] = {
-    "done": "left with their scores",
+    "done": "left with their outcomes",
     "deadline": "left before their scores: the wait was over (hold)",
     "overflow": "left before their scores: too many were waiting",
     "shutdown": "left before their scores: it was shut down",
