@@ -301,6 +301,9 @@ class SharedQueue(Queue, Protocol):
     def refusal(self) -> str | None:
         """Return why ``reserve`` refuses, without numbers; None where there is nothing to add. Any thread."""
 
+    def outlives(self, key: UnitKey) -> bool:
+        """Whether a unit, not a revision of it, is scored whatever becomes of this process; never before it is. Any thread."""
+
 
 @runtime_checkable
 class Judge(Protocol):

@@ -21,7 +21,7 @@ from spanscore.codec.jobs import Unreadable, job_of, json_of_job, json_of_scores
 from spanscore.model.job import Job
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
-from spanscore.model.span import Unit
+from spanscore.model.span import Unit, UnitKey
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.spool.rows import Put, RowEnd, RowKey, SpoolRow
@@ -85,6 +85,7 @@ class SpoolQueue:
         """Be as new: in a forked child, where the leases are its parent's."""
         self._passing.reset()
         self._memory.reset()
+        self._kept: set[UnitKey] = set()  # units with a job in memory whose row is on the disk
         self._heard: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._wakes = False
@@ -120,6 +121,10 @@ class SpoolQueue:
     def refusal(self) -> str | None:
         """Return why the spool takes nothing. Any thread."""
         return self.spool.room(1)
+
+    def outlives(self, key: UnitKey) -> bool:
+        """Whether a unit's job is in memory and on the disk: it is scored here, or where this process ends. Any thread."""
+        return key in self._kept
 
     def listen(self, told: Callable[[Job, Outcome | None, str | None], None]) -> None:
         """Say who is told what becomes of each job that is put."""
@@ -161,6 +166,8 @@ class SpoolQueue:
 
     def ack(self, job: Job) -> None:
         """Say that the job is done: its place is free, and what waits on the disk may have it."""
+        if not job.unit.revision:
+            self._kept.discard(job.unit.key)
         self._memory.ack(job)
         if self._more and self._room() >= min(_AT_ONCE, self._memory.capacity // 4):
             self._take()
@@ -179,6 +186,8 @@ class SpoolQueue:
     def _was_put(self, job: Job, own: bool, put: Put, reason: str | None) -> None:
         self.cancel(job.size_bytes)
         if put is Put.KEPT and own and not self._closed:
+            if not job.unit.revision:
+                self._kept.add(job.unit.key)
             self._told(job, None, None)
             self._memory.put(job)
             return

@@ -1,6 +1,7 @@
 """Topic: the partitions that a worker reads, between who reads messages and the scorer: what is taken, settled, handed on.
 
     read ─▶ taken apart ─▶ OtlpSpans, a stream for each partition ─▶ units ─▶ settled ─▶ spans exported ─▶ committed
+                                                                     ├ in a spool: durable ──────────────▶ committed
                                                                      └ the partition goes: handed over, uncommitted
 
 It knows nothing of Kafka: offsets are numbers that grow. One thread reads and calls it; what is open is looked at on the span
@@ -18,6 +19,7 @@ from spanscore.codec.wire import Taken, UnreadableRequest, taken_apart
 from spanscore.line.build import Line
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import UnitKey
+from spanscore.protocols import SharedQueue
 from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.spans import OtlpSpans
 from spanscore.runtime.clock import steady_ns
@@ -60,6 +62,7 @@ class Topic:
     def __init__(self, line: Line, spans: OtlpSpans, *, most_bytes: int, max_pinned_s: float) -> None:
         self._line = line
         self._spans = spans
+        self._outlives = line.queue.outlives if isinstance(line.queue, SharedQueue) else _ends_with_us
         self._most_bytes = most_bytes
         self._max_age_ns = int(max_pinned_s * 1e9)
         self._full = False
@@ -258,12 +261,18 @@ class Topic:
         return stream is not None and stream.holds(trace)
 
     def _traces_at_work(self) -> set[int]:
-        return {key.trace_id for key in self._line.units.waited_for()}
+        return {key.trace_id for key in self._line.units.waited_for(self._outlives)}
 
     def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
         read = [self._offsets[partition] for partition in partitions if partition in self._offsets]
         traces = {trace for offsets in read for trace in offsets.traces()}
-        return [key for key in self._line.units.in_flight if key.trace_id.to_bytes(16) in traces]
+        keys = [key for key in self._line.units.in_flight if key.trace_id.to_bytes(16) in traces]
+        return [key for key in keys if not self._outlives(key)]  # of what does, nothing is lost with the partition
+
+
+def _ends_with_us(_: UnitKey) -> bool:
+    """Say of each unit that waits in memory that it does."""
+    return False
 
 
 def _left(offsets: PartitionOffsets, is_open: Callable[[bytes], bool]) -> Left:

@@ -186,9 +186,14 @@ class Units:
         decided = decisions.first(facts, unit.eligible) if sampled else decisions.submitted(facts)
         self._choose(unit, facts, decided, samples, now_ns)
 
-    def waited_for(self) -> set[UnitKey]:
-        """Return the units whose root has ended and that are not out yet, second judges' scores included."""
-        return {*self.in_flight, *self._keeping.making(), *self._shadows.open_units(), *self._revisions.open_units()}
+    def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
+        """Return the units whose root has ended and that are not out yet, second judges' scores included.
+
+        Args:
+            but: whether one need not be waited for, if nothing but its own scores is to come.
+        """
+        own = [key for key in self.in_flight if not but(key)]
+        return {*own, *self._keeping.making(), *self._shadows.open_units(), *self._revisions.open_units()}
 
     def explain(self, trace_id: str | int) -> list[dict[str, Any]]:
         """Return what was decided on the units of a trace, and what came of it, as ``Decisions`` does. Any thread."""

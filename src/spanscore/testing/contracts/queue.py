@@ -185,6 +185,19 @@ class SharedQueueContract(QueueContract):
             f"question {n}" for n in range(3)
         ]
 
+    def test_a_unit_outlives_the_process_when_its_job_is_told_to_be_there_and_not_before(self) -> None:
+        """What a worker has read is forgotten where it was read from by this word."""
+        queue, job, told = self._shared(), a_job(1), list[bool]()
+
+        async def put() -> None:
+            queue.listen(lambda job, outcome, reason: told.append(queue.outlives(job.unit.key) or outcome is not None))
+            told.append(queue.outlives(job.unit.key))
+            self._put(queue, job)
+            await self._until(lambda: len(told) > 1)
+
+        asyncio.run(put())
+        assert told == [False, True]
+
     def test_scores_are_told_to_be_kept_before_they_are_emitted(self) -> None:
         """Else they would be emitted never, or by two processes."""
         queue, kept = self._shared(), list[bool]()

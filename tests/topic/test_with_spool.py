@@ -1,0 +1,68 @@
+"""A worker that reads a topic and has a spool: what is on its disk is committed, and no longer the topic's to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers.kafka import Kafka
+from tests.servers.otlp import OtlpReceiver
+from tests.servers.server import poll
+from tests.service.metrics import Waits
+from tests.service.process import Serving
+from tests.topic.applications import committed, send, traces
+from tests.topic.worker import configured, working
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on() -> Iterator[None]:
+    Waits.go_on.clear()
+    yield
+    Waits.go_on.set()
+
+
+def with_spool(folder: Path, broker: Kafka, topic: str, metric: str, disk: str = "spool.db", **more: Any) -> Path:
+    metrics = [f"tests.service.metrics:{metric}"]
+    return configured(
+        folder, broker, topic, f"{metric}-{disk}.yaml", metrics=metrics, spool={"path": str(folder / disk)}, **more
+    )
+
+
+def test_a_worker_that_is_killed_when_the_offset_is_committed_and_nothing_is_scored_loses_nothing(
+    kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    messages = traces(20)
+    send(kafka, topic, messages)
+    hangs = with_spool(tmp_path, kafka, topic, "Hangs")
+    with (
+        OtlpReceiver() as backend,
+        Serving(hangs, command="worker", OTEL_EXPORTER_OTLP_ENDPOINT=backend.endpoint) as first,
+    ):
+        first.until("kafka: topic")
+        poll(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 20, deadline_s=90, what="20 commits")
+        first.process.kill()
+
+    with working(with_spool(tmp_path, kafka, topic, "Recovered")) as second:
+        second.until(lambda: second.outcomes == {"scored": 20}, "20 scores")
+
+        assert sorted(second.scored) == sorted({one.trace for one in messages})
+        assert second.scorer.status().received.requests == 0, "none of it was read again"
+
+
+def test_what_is_on_the_disk_stays_here_when_its_partition_goes(kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    at_once = {"revoke_grace": "0s"}
+    file = with_spool(tmp_path, kafka, topic, "Waits", kafka=at_once)
+    other = with_spool(tmp_path, kafka, topic, "Waits", "other.db", kafka=at_once)
+    send(kafka, topic, traces(20))
+    with working(file) as first:
+        first.until(lambda: committed(kafka, topic, 2, f"{topic}-workers") == 20, "20 commits")
+        with working(other) as second:
+            second.until(lambda: len(second.source.state().partitions) == 1, "a partition")
+            Waits.go_on.set()
+            first.until(lambda: first.outcomes == {"scored": 20}, "20 scores")
+
+            assert (second.eligible, len({*first.scored})) == (0, 20)
