@@ -165,6 +165,8 @@ def _tool_call(call: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
+    if value is None:  # most is
+        return None
     kind = type(value)
     if kind is dict or kind is list:
         return value.copy()

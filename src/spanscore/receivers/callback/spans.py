@@ -151,9 +151,11 @@ class RunSpans:
     def finish(self, run: Run, attributes: dict[str, Any], end_ns: int, *, failed: bool) -> None:
         """Make the span of a run that has ended, where they are ``unseen``, and let it leave. One thread. Never raises."""
         assert self._chosen is not None
-        name, sampling = attributes.get(semconv.REQUEST_MODEL) or run.name, None
+        name, sampling = run.name, None
         if run is run.root:
-            name, sampling = run.name, run.root.sampling
+            sampling = run.root.sampling
+        elif run.span is None:  # else what ended below it had to know it before
+            name = attributes.get(semconv.REQUEST_MODEL) or name
         if sampling is not None and sampling.attributes:  # the sampler's own come first
             attributes = {key: own for key, own in sampling.attributes.items() if key not in attributes} | attributes
         above = self._above(run)

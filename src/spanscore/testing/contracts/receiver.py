@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
-from typing import Final
+from typing import Any, Final
 
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome
@@ -174,6 +174,10 @@ class _Port:
 
     def excluded(self, facts: Facts) -> None:
         self.handed_on[facts.key] += 1
+
+    def unfollowed(self, facts: Facts) -> Mapping[str, Any]:
+        self.handed_on[facts.key] += 1
+        return {}
 
     def broken(self, key: UnitKey, now_ns: int) -> None:
         assert key in self.opened_units, "a unit was broken that was not opened"
