@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -23,6 +23,8 @@ __all__ = ["size_bytes_of"]
 _ENTRY: Final = 80  # bytes of a container's entry, roughly
 _MOST: Final = 20_000  # things looked at, 10 ms at worst
 _LONG: Final = 1_000  # a longer text is counted once
+_FIRST: Final = slice(_MOST)
+_SMALL: Final = frozenset({type(None), bool, int, float})  # nothing inside, and not counted
 _MODELS: Final = frozenset({SingleTurnSample, MultiTurnSample, HumanMessage, AIMessage, ToolMessage, ToolCall})
 
 
@@ -49,6 +51,8 @@ def _size_bytes(held: list[Any]) -> int:
             break
         thing = left.pop()
         kind = type(thing)
+        if kind in _SMALL:
+            continue
         if kind is not str and kind is not bytes:
             inside = _inside(thing, kind)
             total += _ENTRY * len(inside)
@@ -61,14 +65,14 @@ def _size_bytes(held: list[Any]) -> int:
     return total
 
 
-def _inside(thing: Any, kind: type) -> Sequence[Any]:
+def _inside(thing: Any, kind: type) -> Collection[Any]:
     """Return what a container holds, as far as it is looked at; nothing for any other thing."""
-    if issubclass(kind, tuple):
-        return tuple.__getitem__(thing, slice(_MOST))
     if kind is list:
-        return thing[:_MOST]  # type: ignore[no-any-return]
+        return thing if len(thing) <= _MOST else thing[:_MOST]  # type: ignore[no-any-return]
     if kind is dict:
-        return list(islice(thing.values(), _MOST))
+        return thing.values() if len(thing) <= _MOST else list(islice(thing.values(), _MOST))
+    if issubclass(kind, tuple):
+        return tuple.__getitem__(thing, _FIRST)
     if kind is partial:
         return thing.args  # type: ignore[no-any-return]
     return list(vars(thing).values()) if kind in _MODELS else ()
