@@ -1,4 +1,4 @@
-"""What lasts, on a topic: a broker that is away, a minute of rebalances, a judge's limit, a judge that refuses for eight minutes.
+"""What lasts, on a topic: a broker that is away, a minute of rebalances, a judge's limit, one that refuses for eight minutes.
 
     python -m benchmarks.topic --markdown benchmarks/topic.md             # 16 minutes; --only storm for one
 
@@ -79,7 +79,7 @@ def _refused(broker: Kafka, folder: Path) -> Told:
     grown = (max(held.resident) - held.resident[len(held.resident) // 4]) / 2**20
     text = (
         f"429 for {REFUSED_S:.0f} s, `judge.max_wait` {MAX_WAIT_S:.0f} s: lag {held.lag[0]:,} → {held.lag[-1]:,}, messages "
-        f"read {held.read[0]:,} → {held.read[-1]:,}, resident +{grown:.0f} MiB (with the application that writes); {_told(came)}"
+        f"read {held.read[0]:,} → {held.read[-1]:,}, resident +{grown:.0f} MiB (with the writing application); {_told(came)}"
     )
     is_held = held.lag[-1] > held.lag[0] and held.read[-1] == held.read[len(held.read) // 4] and grown < GROWN_MIB
     return Told(text, is_held and _is_whole(came) and [*came.outcomes[0]] == ["scored"])
