@@ -2,8 +2,7 @@
 
     Receiver → (Translation) → Recorded → Sampler → Dialect → (Redactor, Filter) → Queue → Metric(Judge, Embedder) → Sink
 
-Each protocol says on which thread it is called. Built-in receivers, dialects, queues, judges and sinks and a user's own pass
-the same contract suites, which ``spanscore.testing`` exports.
+Each says on which thread it is called. What is built in and a user's own pass the contract suites of ``spanscore.testing``.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ class Admission(Protocol):
 
 @runtime_checkable
 class Receiver(Protocol):
-    """Where units come in. It puts events of its own into the inbox, from any thread, and the span thread drives it.
-
-    What it makes of them it hands on to ``Recorded``. Span thread, where nothing else is said.
-    """
+    """Where units come in: it puts events into the inbox, from any thread. What they make goes to ``Recorded``. Span thread."""
 
     def handle(self, event: Any, now_ns: int) -> None:
         """Read one of its events, in the order in which they were put."""

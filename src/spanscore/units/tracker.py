@@ -187,11 +187,7 @@ class Units:
         self._choose(unit, facts, decided, samples, now_ns)
 
     def waited_for(self, but: Callable[[UnitKey], bool] = lambda _: False) -> set[UnitKey]:
-        """Return the units whose root has ended and that are not out yet, second judges' scores included.
-
-        Args:
-            but: whether one need not be waited for, if nothing but its own scores is to come.
-        """
+        """Return the units that have ended and are not out, ``but`` such as wait for their own scores alone."""
         own = [key for key in self.in_flight if not but(key)]
         return {*own, *self._keeping.making(), *self._shadows.open_units(), *self._revisions.open_units()}
 
