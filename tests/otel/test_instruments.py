@@ -621,7 +621,7 @@ def test_every_instrument_of_semconv_is_there_with_its_kind_and_no_other(memory:
     )
     broken = JudgeCall(step="a", input_tokens=1, cost_usd=0.1, error_type="timeout")
     telemetry.declare([Conditional()])
-    telemetry.record(None, score(usage=Usage((broken, JudgeCall(step="b")))))
+    telemetry.record(None, score(usage=Usage((broken, JudgeCall(step="b"))), contradictions=1, applies=True))
     telemetry.record(None, failed())
 
     data = memory.reader.get_metrics_data()
