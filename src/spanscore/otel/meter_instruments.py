@@ -89,14 +89,10 @@ class MeterInstruments:
             semconv.ELIGIBLE: lambda of: of.eligible(),
             semconv.EVALUATIONS: lambda of: of.evaluations(),
             semconv.PENDING: lambda of: of.pending(),
-            semconv.EXCLUDED_WEIGHT: lambda of: {labels: weights.w for labels, weights in of.excluded().items()},
-            semconv.EXCLUDED_WEIGHT2: lambda of: {labels: weights.w2 for labels, weights in of.excluded().items()},
-            semconv.COMPARED_EXCLUDED_WEIGHT: lambda of: {
-                at: weights.w for at, weights in of.compared_excluded().items()
-            },
-            semconv.COMPARED_EXCLUDED_WEIGHT2: lambda of: {
-                at: weights.w2 for at, weights in of.compared_excluded().items()
-            },
+            semconv.EXCLUDED_WEIGHT: lambda of: _weights(of.excluded(), "w"),
+            semconv.EXCLUDED_WEIGHT2: lambda of: _weights(of.excluded(), "w2"),
+            semconv.COMPARED_EXCLUDED_WEIGHT: lambda of: _weights(of.compared_excluded(), "w"),
+            semconv.COMPARED_EXCLUDED_WEIGHT2: lambda of: _weights(of.compared_excluded(), "w2"),
             **{name: methodcaller("sums", name) for name in SUMS},
             **{name: methodcaller("reading", name) for name in READ},
         }
@@ -121,6 +117,10 @@ class MeterInstruments:
             for member in self._members:
                 points |= member.points()
         return [Observation(value, dict(labels)) for labels, value in together(name, points.values()).items()]
+
+
+def _weights(of: Mapping[Labels, Weights], name: str) -> dict[Labels, float]:
+    return {labels: getattr(weights, name) for labels, weights in of.items()}
 
 
 def _is_counter(name: str) -> bool:
