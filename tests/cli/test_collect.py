@@ -135,4 +135,4 @@ def test_a_file_of_other_lines_holds_no_units(tmp_path: Path) -> None:
     file = tmp_path / "samples.jsonl"
     file.write_text('{"user_input": "When?"}\n')
 
-    assert "holds no units" in str(ran("collect", file, "--out", tmp_path / "x.jsonl").exception)
+    assert "holds no spans" in str(ran("collect", file, "--out", tmp_path / "x.jsonl").exception)

@@ -57,14 +57,18 @@ def sample_of(record: Any, *, texts: bool = False) -> Sample:
     fields = {name: _listed(name, value) for name, value in fields.items() if not _is_missing(value)}
     kind = MultiTurnSample if isinstance(fields.get("user_input"), list) else SingleTurnSample
     given = {name: value for name, value in fields.items() if name in kind.model_fields}
-    if not given and _SPANS in held:
-        raise SampleError("it holds spans, and no sample; spanscore collect makes samples of them")
     if not given:
-        raise SampleError(f"it has none of the fields of a sample; known fields: {', '.join(sorted(KNOWN))}")
+        raise SampleError(_lacks(held))
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         raise SampleError(_fault(error)) from None
+
+
+def _lacks(record: Mapping[Any, Any]) -> str:
+    if _SPANS in record:
+        return "it holds spans, and no sample; spanscore collect makes samples of them"
+    return f"it has none of the fields of a sample; known fields: {', '.join(sorted(KNOWN))}"
 
 
 def _mapping(record: Any) -> Mapping[Any, Any]:

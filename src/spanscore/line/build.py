@@ -24,7 +24,7 @@ from spanscore.line.elsewhere import handover_of, left_to_the_other, refusal_of
 from spanscore.line.feedback import feedback_of
 from spanscore.line.gauges import gauges_of
 from spanscore.line.label_desk import label_desk_of
-from spanscore.line.options import Options, listed_metadata
+from spanscore.line.options import Options
 from spanscore.line.screens import check_screens
 from spanscore.line.session_metrics import bounds_of, checked_session_metrics, shown_id
 from spanscore.line.shadow import Pairs, checked_shadows
@@ -174,7 +174,7 @@ class Line:
         )
         self.handover = handover_of(options, pipeline, self.queue, self.providers, self.ledger, self._post)
         self.keeping = Keeping(self.queue)
-        self.known = KnownUnits(RecentUnits(listed_metadata(options)))
+        self.known = KnownUnits(RecentUnits(options.listed_metadata))
         self.assembler = Assembler(remembered=_REMEMBERED)
         self.revisions = self._revisions()
         self.sessions = self._sessions()

@@ -6,7 +6,6 @@ a configuration file from this table, and reads its annotations for that: they a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from spanscore.dialects.extract import Extract
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["PLACES", "Key", "Options", "budgets_in", "key_of", "listed_metadata", "rules_in"]
+__all__ = ["PLACES", "Key", "Options", "budgets_in", "key_of", "rules_in"]
 
 PLACES = tuple(AttachSettings.model_fields)
 """Where scores can land."""
@@ -160,6 +159,12 @@ class Options:
                 f"sinks names {places[0]!r}, which is a place: attach says whether scores land there"
             )
 
+    @property
+    def listed_metadata(self) -> tuple[str, ...]:
+        """Keys of metadata that are named somewhere: of a closed unit no others are kept."""
+        of_rules = (key for rule in self.rules for key in rule.metadata or ())
+        return tuple(dict.fromkeys([*self.capture_metadata, *self.segments, *of_rules]))
+
     def rates_of(self, metric: str) -> tuple[float, float]:
         """Return the least and the most of a metric's sampling rate: rules only raise it."""
         rate = self.rates.get(metric, self.sample_rate)
@@ -201,9 +206,3 @@ _OBJECTS: Final = {
 def key_of(option: "Field[Any]") -> Key | None:
     """Return where an option stands in a configuration file; None where it is an object, and so for Python alone."""
     return next((note for note in getattr(option.type, "__metadata__", ()) if isinstance(note, Key)), None)
-
-
-def listed_metadata(options: Options) -> tuple[str, ...]:
-    """Return the keys of metadata that a configuration names: of a closed unit no others are kept."""
-    of_rules = chain.from_iterable(rule.metadata or () for rule in options.rules)
-    return tuple(dict.fromkeys([*options.capture_metadata, *options.segments, *of_rules]))
