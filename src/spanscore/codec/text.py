@@ -80,9 +80,11 @@ def wire_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes as OTLP can carry them; None, and what it cannot, is left out."""
     carried: dict[str, Any] = {}
     for name, value in attributes.items():
-        if type(value) is float or (type(value) is str and value.isascii()):  # most of a score
+        if value is None:
+            continue
+        if (type(value) is str and value.isascii()) or type(value) is float:  # most of a score
             carried[name] = value
-        elif value is not None and (carriable := wire_value(value)) is not None:
+        elif (carriable := wire_value(value)) is not None:
             carried[name] = carriable
     return carried
 

@@ -49,8 +49,10 @@ def _conversations(
     """Give the conversations that could be, the best first."""
     opened, turn = _opened(view, question), _without_humans(view.turn(), answer)
     history = history_of(view, question, answering)
-    before = [*history, *(sample_messages(opened) if opened else _said(HumanMessage, question))]
     calls = calls_of(view)
+    if not (opened or turn or history or calls or view.tools):
+        return  # a question and an answer
+    before = [*history, *(sample_messages(opened) if opened else _said(HumanMessage, question))]
     shown = [*turn_of(opened), *turn]  # a model alone is asked with the calls of its turn so far
     hidden = hidden_calls(calls, shown)
     if not opened and (calls or history):

@@ -19,7 +19,7 @@ from typing import Any
 
 from spanscore.judges.effects.purse import Purse
 
-__all__ = ["Asker", "Follower", "asked_by", "asker"]
+__all__ = ["Asker", "Follower", "ask_for", "asked_by", "asker"]
 
 
 @dataclass(slots=True, eq=False)
@@ -91,6 +91,11 @@ _asker: ContextVar[Asker | None] = ContextVar("spanscore_asker", default=None)
 def asker() -> Asker:
     """Return for which score a question is asked; one that knows nothing, where a metric is scored by hand."""
     return _asker.get() or Asker()
+
+
+def ask_for(one: Asker) -> None:
+    """Have all questions of this context, which has no end but its task's, asked for this score."""
+    _asker.set(one)
 
 
 @contextmanager

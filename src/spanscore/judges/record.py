@@ -24,6 +24,7 @@ __all__ = [
     "given_up",
     "is_our_cancellation",
     "record",
+    "record_calls",
     "recorded_by",
     "recorded_calls",
 ]
@@ -35,6 +36,13 @@ TOLD = "told of by who gave it up"
 # calls of metrics that run side by side.
 _open: ContextVar[tuple[Callable[[JudgeCall], object], ...]] = ContextVar("spanscore_recorded_calls", default=())
 _complete: ContextVar[Callable[[JudgeCall], JudgeCall] | None] = ContextVar("spanscore_rest_of_calls", default=None)
+
+
+def record_calls() -> list[JudgeCall]:
+    """Collect the calls that are made in this context, which has no end but its task's, as ``recorded_calls`` does."""
+    calls: list[JudgeCall] = []
+    _open.set((*_open.get(), calls.append))
+    return calls
 
 
 @contextmanager

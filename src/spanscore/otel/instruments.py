@@ -191,11 +191,11 @@ class Telemetry:
         if self._compared is not None:
             segment += ((semconv.COMPARED, self._release_of(self._compared, unit, score)),)
         labels = labels_of_score(score.metric, score.label, score.series, segment, score.stratum)
-        self._sums.add(semconv.SCORED, labels, 1)
         if y is None:  # a weight without a quality would pull the mean to 0: missing is not zero
+            self._sums.add(semconv.SCORED, labels, 1)
             return
-        moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
-        self._sums.add_all(labels, zip(MOMENTS, moments, strict=True))
+        told = (1, w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
+        self._sums.add_all(labels, zip(_OF_SCORE, told, strict=True))
         bounded = dict(self._sums.admit(semconv.QUALITY_HISTOGRAM, labels_of_run(unit, score)))
         for instruments in self._exported.values():
             instruments.quality.record(y, bounded, context=context)
@@ -317,6 +317,7 @@ def _is_unmetered(call: JudgeCall) -> bool:
     return not (call.input_tokens or call.output_tokens or call.cached or call.error_type)
 
 
+_OF_SCORE = (semconv.SCORED, *MOMENTS)
 _DECLINED = "declined"
 _LOSSES = tuple(outcome for outcome in Outcome if outcome.lost)
 

@@ -100,8 +100,12 @@ class BoundedSums:
         """Add to several instruments under the same attributes."""
         with self._lock:
             for name, amount in amounts:
-                admitted = self._admit(name, labels)
-                self._sums[name][admitted] += amount
+                sums = self._sums.get(name)
+                if sums is None or (known := sums.get(labels)) is None:
+                    admitted = self._admit(name, labels)
+                    self._sums[name][admitted] += amount
+                else:
+                    sums[labels] = known + amount
 
     def admit(self, name: str, labels: Labels) -> Labels:
         """Return the attributes, or what stands for them where the instrument has too many sets."""

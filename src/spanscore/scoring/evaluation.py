@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from spanscore.judges.asker import Asker, asked_by
+from spanscore.judges.asker import Asker, ask_for, asked_by
 from spanscore.judges.effects.purse import Purse
-from spanscore.judges.record import recorded_calls
+from spanscore.judges.record import record_calls
 from spanscore.judges.suppress import suppressed_context
 from spanscore.model.foreign import type_name
 from spanscore.model.job import Decision, Job
@@ -134,10 +134,11 @@ class Evaluation:
         timeout_s = getattr(metric, "timeout_s", None) or self._timeout_s
         one = self._asker(name, job.taken_s, job.held_until_s, self._purse)
         turn = MetricTurn(self._places[name]) if name in self._places else None
-        with recorded_calls() as calls, asked_by(one):
-            # Whatever a metric asks, and however: it is no run of the application.
-            scoring = self._guarded(metric, sample, turn)
-            task = asyncio.get_running_loop().create_task(scoring, context=suppressed_context())
+        # Whatever a metric asks, and however: it is no run of the application.
+        context = suppressed_context()
+        calls = context.run(_asking_for, one)
+        scoring = self._guarded(metric, sample, turn)
+        task = asyncio.get_running_loop().create_task(scoring, context=context)
         at_work.follow(name, MetricAtWork(metric, sample, timeout_s, calls, one, turn, task))
 
     async def _guarded(self, metric: Metric, sample: Sample, turn: MetricTurn | None) -> Score:
@@ -279,6 +280,12 @@ class JobAtWork:
         except BaseException as error:  # noqa: BLE001  (a metric whose own version raises)
             self.take_in(name, _broken(name, error))
         self._on_change()
+
+
+def _asking_for(one: Asker) -> list[JudgeCall]:
+    """Have all that is asked in this context from now on, which is a task's own, asked for a score; return the calls."""
+    ask_for(one)
+    return record_calls()
 
 
 def _in_turns(turns: int, call: Callable[[], None]) -> None:

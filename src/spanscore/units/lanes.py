@@ -105,7 +105,8 @@ class Lanes:
     def leave(self, key: UnitKey) -> None:
         """Note that a unit has given its place back."""
         if key in self._open:
-            self.settle(key, [*self._open[key][1]])
+            if left := self._open[key][1]:
+                self.settle(key, [*left])
             size_bytes, _ = self._open.pop(key)
             self._all.add(-1, -size_bytes)
 
