@@ -65,3 +65,30 @@ def test_explanations_leave_only_where_content_is_on(memory: Memory) -> None:
     Events(memory.providers, content=True).emit(unit(), [score(explanation="quote")])
 
     assert only(memory).attributes["gen_ai.evaluation.explanation"] == "quote"
+
+
+class Listening:
+    """A logger as an API of before 1.40 has it, or one of whom somebody asks whether anybody takes what it emits."""
+
+    def __init__(self) -> None:
+        self.emitted: list[dict[str, Any]] = []
+
+    def logger(self) -> Any:
+        return self
+
+    def emit(self, **event: Any) -> None:
+        self.emitted.append(event)
+
+
+class Unheard(Listening):
+    def enabled(self, *, event_name: str) -> bool:
+        return event_name != semconv.EVALUATION_EVENT
+
+
+def test_no_event_is_made_that_nobody_takes() -> None:
+    unheard, early = Unheard(), Listening()
+    for one in (unheard, early):
+        Events(one).emit(unit(), [score(), failed()])  # type: ignore[arg-type]
+
+    assert unheard.emitted == []
+    assert [event["event_name"] for event in early.emitted] == [semconv.EVALUATION_EVENT] * 2
