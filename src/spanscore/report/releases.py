@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
 from spanscore import semconv
 from spanscore.codec.text import safe_text
 from spanscore.model.span import SpanData, Unit, UnitKey
+from spanscore.monitoring.estimates import Moments
 from spanscore.monitoring.releases import ReleaseScores
 from spanscore.otel.compared_values import UNTOLD, ComparedValues
 from spanscore.report.population import population_sums
@@ -35,19 +36,19 @@ def release_scores(name: str, rows: Iterable[ReportRow]) -> ReleaseScores:
     of_metric: dict[str, list[ReportRow]] = {}
     for row in rows:
         of_metric.setdefault(row.metric, []).append(row)
-    beside = {name_within(metric, semconv.STRATUM_FALLBACK) for metric in of_metric}
-    times = [row.time_ns for of in of_metric.values() for row in of if row.time_ns is not None]
-    own = {metric: of for metric, of in of_metric.items() if metric not in beside}
-    lost = {metric: of_metric.get(name_within(metric, semconv.STRATUM_FALLBACK), []) for metric in own}
+    fallback = {metric: name_within(metric, semconv.STRATUM_FALLBACK) for metric in of_metric}
+    own = of_metric.keys() - {*fallback.values()}
     return ReleaseScores(
         name,
-        scored={
-            metric: {one: population_sums(of, ()) for one, of in _by_series(rows_of).items()}
-            for metric, rows_of in own.items()
-        },
-        lost={metric: _excluded(own[metric], lost[metric]) for metric in own},
-        seconds=(max(times) - min(times)) / _SECOND_NS if times else 0.0,
+        scored={metric: _by_series(of_metric[metric]) for metric in own},
+        lost={metric: _excluded(of_metric[metric], of_metric.get(fallback[metric], [])) for metric in own},
+        seconds=_seconds_of(of_metric.values()),
     )
+
+
+def _seconds_of(of_metrics: Iterable[Sequence[ReportRow]]) -> float:
+    times = [row.time_ns for rows in of_metrics for row in rows if row.time_ns is not None]
+    return (max(times) - min(times)) / _SECOND_NS if times else 0.0
 
 
 def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple[float, float]:
@@ -55,12 +56,12 @@ def _excluded(rows: Sequence[ReportRow], fallback: Sequence[ReportRow]) -> tuple
     return sums.lost, sums.lost2
 
 
-def _by_series(rows: Sequence[ReportRow]) -> Mapping[str, list[ReportRow]]:
+def _by_series(rows: Sequence[ReportRow]) -> dict[str, Moments]:
     found: dict[str, list[ReportRow]] = {}
     for row in rows:
         if row.quality is not None:
             found.setdefault(row.series or "", []).append(row)
-    return found
+    return {series: population_sums(of, ()) for series, of in found.items()}
 
 
 def _unit_of(spans: Spans, row: ReportRow) -> Unit:
