@@ -355,7 +355,7 @@ def _way() -> list[Any]:
         stacked(
             "Cases collected",
             "Units that met a condition of `collect.when`. *written*: to the file. *folded*: their question is in there."
-            " *lost*: the file could not be written for long, or too many came at once; `status()` and the log say why.",
+            " *lost*: the file could not be written for long, or they came faster than its disk; `status()` says why.",
             over_time(grown(semconv.COLLECTED_CASES, q.RESULT), f"{{{{{q.RESULT}}}}} {{{{{q.SERVICE}}}}}"),
         ),
     ]
