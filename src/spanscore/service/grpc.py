@@ -6,7 +6,6 @@ not inflate, as it has one limit for both sizes of a message.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -20,6 +19,7 @@ from spanscore.service.door import GZIP, LOGS, METRICS, NO_HEADERS, TRACES, Door
 from spanscore.service.guard import BearerToken
 from spanscore.service.http import answered
 from spanscore.service.limits import GZIP_MAGIC, READ_S, STOP_S
+from spanscore.service.read_deadline import ReadDeadline
 
 __all__ = ["GrpcListener"]
 
@@ -117,6 +117,7 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
         self._token = token
         self._pool = pool
         self._read_s = read_s
+        self._deadline = ReadDeadline(read_s)
         self._handlers = {method: self._handler(path) for method, path in _PATHS.items()}
 
     def service(self, handler_call_details: Any) -> Any:
@@ -145,8 +146,7 @@ class _OtlpGrpc(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no ty
 
     async def _read_and_answered(self, path: str, headers: Mapping[str, str], context: Any) -> Answer:
         try:
-            async with asyncio.timeout(self._read_s):
-                body = await context.read()
+            body = await self._deadline.within(context.read())
         except TimeoutError:
             message = f"the message did not come within {self._read_s:g} s"
             return self._door.refuse("slow", HTTPStatus.REQUEST_TIMEOUT, message)
