@@ -146,7 +146,7 @@ class Script:
         """
         dice = self.dice
         root = self.begin(None)
-        below, running = [root], []
+        below, running = [root], list[UUID]()
         for _ in range(dice.choice([0, 1, 3, 8, 30])):
             if running and dice.random() < 0.5:
                 self.end(running.pop(dice.randrange(len(running))))

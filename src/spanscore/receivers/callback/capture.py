@@ -200,12 +200,16 @@ class RunCapture:
             root.expected = context.current_expectation()
         root.task = own_task()
         self.units += 1
+        self._announce(root)
+        return root
+
+    def _announce(self, root: Root) -> None:
+        """Tell the span thread of a root; of one that cannot be scored, and that nobody looks at before, its end tells."""
         if root.record_content or self._turns is not None or self._spans is None or not self._spans.unseen:
             self._inbox.put(self.receiver, (root, 0, None, None), must=True)
-        else:  # nobody needs to know of it before its end
+        else:
             root.told = []
-            self._inbox.rouse()  # to look at it, should that never come
-        return root
+            self._inbox.rouse()  # to look at it, should that end never come
 
     def _facts(self, root: Root, metadata: Mapping[str, Any]) -> Facts:
         """Return what is known of a root that begins, and tell of its conversation."""

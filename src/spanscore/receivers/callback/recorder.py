@@ -123,14 +123,18 @@ class Recorder:
         self._capture.close()
 
     def handle(self, event: Event, now_ns: int) -> None:
-        """Replay one event."""
-        run, end_ns, output, error = event
-        root = run.root
+        """Read one event."""
+        root = event[0].root
         if not root.heard and not root.detached:
             if self._at_once.takes(event):
                 self._let_leave(root, event)
                 return
             self._hear(root, now_ns)
+        self._replay(event, now_ns)
+
+    def _replay(self, event: Event, now_ns: int) -> None:
+        run, end_ns, output, error = event
+        root = run.root
         if root.key is None or root.ignored:
             if end_ns and run is root:
                 self._capture.forget(root)
@@ -261,7 +265,7 @@ class Recorder:
         self._read += 1
         self._safely(self._open_root, root, now_ns)
         for event in each_once(told or []):
-            self._safely(self.handle, event, now_ns)
+            self._safely(self._replay, event, now_ns)
             yield_gil()
 
     def _safely(self, work: Callable[[Any, int], None], what: Any, now_ns: int) -> None:
