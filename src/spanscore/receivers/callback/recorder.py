@@ -105,7 +105,7 @@ class Recorder:
         self.abandoned = 0
         self._read = 0
         self._looked_ns = self._seen_ns = 0
-        self._seen = frozenset[Root]()
+        self._seen: dict[Root, int] = {}
         self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
@@ -277,11 +277,11 @@ class Recorder:
 
     def _look_at_running(self, now_ns: int) -> None:
         """Open what runs for long, or was left behind by its task: it has an age, and is in the books."""
-        running = self._capture.running()
-        for root in running:
-            if root in self._seen or (root.task is not None and is_over(root.task)):
-                self._hear(root, now_ns)
-        self._seen, self._seen_ns = frozenset(running), now_ns
+        self._seen = {root: self._seen.get(root, now_ns) for root in self._capture.running()}
+        self._seen_ns = now_ns
+        for root, since_ns in self._seen.items():
+            if now_ns - since_ns >= _LOOK_NS or (root.task is not None and is_over(root.task)):
+                self._hear(root, since_ns)
 
     def _open_root(self, root: Root, now_ns: int) -> None:
         made = False
