@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spanscore import semconv
@@ -108,8 +108,10 @@ def _run_end(unit: Unit, root: SpanData) -> str:
 
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
-    tools = _of(unit, {semconv.EXECUTE_TOOL})
-    models = [span for span in _of(unit, semconv.MODEL_OPERATIONS) if span.no_content is None]
+    told = [(str(span.operation), span) for span in unit.spans]
+    tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
+    retrievers = [span for operation, span in told if operation == semconv.RETRIEVAL]
+    models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
     callers = sorted(models, key=lambda span: span.end_ns)
     within = by_id(unit)
     read = {span.span_id: _model(span, root, within) for span in callers}
@@ -125,7 +127,7 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
         input=input,
         output=output,
         models=[read[span.span_id] for span in topmost(callers, tools, unit)],
-        retrievals=_documents(_of(unit, {semconv.RETRIEVAL}), unit),
+        retrievals=_documents(retrievers, unit),
         artifacts=_documents(tools, unit),
         tools=[_tool(span) for span in topmost(tools, tools, unit) if span is not root],
         callers=list(read.values()),
@@ -140,10 +142,6 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}
 _OUTPUT_OF = {semconv.EXECUTE_TOOL: semconv.TOOL_CALL_RESULT}
 """A retriever or tool that is called alone is its own root."""
-
-
-def _of(unit: Unit, operations: Set[str]) -> list[SpanData]:
-    return [span for span in unit.spans if str(span.operation) in operations]
 
 
 def _messages(span: SpanData, name: str) -> Sequence[GenAIMessage]:

@@ -47,6 +47,10 @@ __all__ = [
 
 QUESTION_KEYS = ("question", "query", "input", "user_input")
 ANSWER_KEYS = ("answer", "output", "result", "response", "generation", "final_answer")
+_QUESTION_PLACES = (
+    f"root input: messages, keys {', '.join(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
+)
+_ANSWER_PLACES = f"root output: messages of this turn, keys {', '.join(ANSWER_KEYS)}, its one text; model runs"
 _WITH_RAW = {"raw", "parsed", "parsing_error"}
 """What ``with_structured_output(…, include_raw=True)`` answers."""
 
@@ -88,16 +92,12 @@ class _Guess(NamedTuple):
 
 def question_in(view: View, said: Said, answering: ModelRun | None) -> Found:
     """Find the question: a text. ``answering`` is what ``Said.answering`` tells of the answer."""
-    looked_in = (
-        f"root input: messages, keys {', '.join(QUESTION_KEYS)}, its one text; root output: messages, keys; model runs"
-    )
-    return _best(_questions(view, said, answering), looked_in)
+    return _best(_questions(view, said, answering), _QUESTION_PLACES)
 
 
 def answer_in(view: View, said: Said) -> Found:
     """Find the answer: a text. An empty answer is one."""
-    looked_in = f"root output: messages of this turn, keys {', '.join(ANSWER_KEYS)}, its one text; model runs"
-    return _best(_answers(view, said), looked_in)
+    return _best(_answers(view, said), _ANSWER_PLACES)
 
 
 def question_text(value: Any) -> str | None:

@@ -85,6 +85,7 @@ class Providers:
         self._lock = Lock()
         self._chosen: dict[Signal, ResolvedProvider] | None = None
         self._tracers: dict[str, Tracer] = {}
+        self._logger: Logger | None = None
         self._warming: Thread | None = None
         self._parts: OwnParts | None = None
         self._helper = SerialThread("spanscore-flush")
@@ -148,8 +149,9 @@ class Providers:
 
     def logger(self) -> Logger:
         """Return our OpenTelemetry logger; likewise."""
-        logger: Logger = self._provider("logs").get_logger(*scope())
-        return logger
+        if self._logger is None:  # a proxy gives a new one at each call; each finds the provider that is set later
+            self._logger = self._provider("logs").get_logger(*scope())
+        return self._logger
 
     def service_name(self) -> str:
         """Return ``service.name`` of the tracer provider in use, or of the one that would be chosen now; chooses nothing."""

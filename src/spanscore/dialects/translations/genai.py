@@ -131,9 +131,10 @@ def _quoted(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
 
 
 def _newest(held: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in held.items() if name.startswith("gen_ai.") and semconv.is_content(name)}
+    return {name: value for name, value in held.items() if name in _NEWEST}
 
 
+_NEWEST: Final = frozenset(name for name in semconv.CONTENT_ATTRIBUTES if name.startswith("gen_ai."))
 _NO_TALK: Final = frozenset({semconv.TOOL_DEFINITIONS, semconv.SYSTEM_INSTRUCTIONS})
 """Content without which, and nothing else, nothing was asked or said."""
 
