@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from spanscore import semconv
-from spanscore.codec.wire import Taken, UnreadableRequest, WireSpan, kept
+from spanscore.codec.wire import SpanPlace, Taken, UnreadableRequest, WireSpan, kept
 from spanscore.model.received import ForeignCount, ForeignCounts
 from spanscore.otel.instrument_table import MOMENTS
 from spanscore.otel.sums import OTHER, Labels, within
@@ -30,7 +30,6 @@ _MOST: Final = 100
 """Pairs of name and label that are told apart."""
 _LONGEST: Final = 64
 """Characters of a name or a label. A longer one is most likely what was said, and not what it is called."""
-_OURS, _IGNORED = Role.OURS, Role.IGNORED
 
 
 @dataclass(slots=True)
@@ -73,16 +72,13 @@ class ForeignScores:
     def sought(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
         """Return the spans of a request that may hold scores of others; of most requests none, by their bytes."""
         marks = [mark for mark in MARKS if holds(taken.body, mark)]
-        if not marks and _OURS not in roles:
+        if not marks and Role.OURS not in roles:
             return []
-        found, body = list[WireSpan](), taken.body
-        for (origin, places), role in zip(taken.places, roles, strict=True):
-            if role is _OURS and origin.scope_name == semconv.SCOPE:
-                found += [kept(body, place, origin) for place in places]
-            elif role is not _OURS and role is not _IGNORED:
-                marked = (place for place in places if any(body.find(one, place[4], place[5]) >= 0 for one in marks))
-                found += [kept(body, place, origin) for place in marked]
-        return found
+        return [
+            kept(taken.body, place, origin)
+            for (origin, places), role in zip(taken.places, roles, strict=True)
+            for place in _told(taken.body, places, marks, role, of_spanscore=origin.scope_name == semconv.SCOPE)
+        ]
 
     def read(self, spans: Iterable[WireSpan]) -> None:
         """Count what stands on spans; what cannot be read of them is logged, and no fault of the request's."""
@@ -152,6 +148,17 @@ class ForeignScores:
                 return OTHER, None
             self._sets.add((name, label))
         return name, label
+
+
+def _told(
+    body: bytes, places: Sequence[SpanPlace], marks: Sequence[bytes], role: Role, *, of_spanscore: bool
+) -> Iterable[SpanPlace]:
+    """Return the spans of one scope that may hold scores: of the evaluators' own scopes those of ``spanscore`` alone."""
+    if role is Role.OURS:
+        return places if of_spanscore else ()
+    if role is Role.IGNORED or not marks:
+        return ()
+    return [place for place in places if any(body.find(mark, place[4], place[5]) >= 0 for mark in marks)]
 
 
 def _word(text: str) -> str:
