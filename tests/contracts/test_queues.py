@@ -140,6 +140,9 @@ class Mute(MemoryQueue):
     def refusal(self) -> None:
         pass
 
+    def outlives(self, key: Any) -> bool:
+        return True
+
 
 def shared(kind: Any) -> type[SharedQueueContract]:
     class Suite(broken(kind), SharedQueueContract):  # type: ignore[misc]
@@ -152,6 +155,7 @@ def test_every_check_of_what_is_shared_turns_one_away() -> None:
     assert failing(shared(Mute)) == {
         "test_each_job_that_is_put_is_told_of_once",
         "test_scores_are_told_to_be_kept_before_they_are_emitted",
+        "test_a_unit_outlives_the_process_when_its_job_is_told_to_be_there_and_not_before",
     }
     assert "test_it_is_a_shared_queue" in failing(shared(MemoryQueue))
 

@@ -196,8 +196,9 @@ def limited(kafka: Kafka, folder: Path, *, per_s: float, for_s: float) -> Sequen
         until(0.25)
         workers[0].process.kill()
         until(0.5)
-        begin().until("kafka: topic limited")
+        added = begin()
         until(1.0)
+        added.until("kafka: topic limited")
     return sorted(asked_s)
 
 

@@ -125,8 +125,7 @@ def config_report(config: Path, *, judge: bool = True, embeddings: bool = True) 
         problems += [*session_problems(settings, made), *_screen_problems(settings, made)]
         problems += canary_problems(canary_in(value_at(settings, "canary")), made)
         problems += collect_problems(settings, made)
-    whole = made if read.all_metrics and not unmade else ()
-    problems += [*part_problems(settings), *spool_problems(settings), *elsewhere_problems(settings, whole)]
+    problems += [*part_problems(settings), *spool_problems(settings), *elsewhere_problems(settings, made)]
     problems += _alert_problems(settings, made, judge=judge)
     problems += _room_problems(settings, made)
     wrong = (str(one) for one in problems if not isinstance(one, NotReadyError))

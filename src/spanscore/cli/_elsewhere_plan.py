@@ -27,7 +27,7 @@ def elsewhere_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[C
     """Yield what keeps units from being handed over; a file that is not here may be where the application will run.
 
     Args:
-        made: all metrics of the configuration, in its order; none where one of them could not be made.
+        made: the metrics of the configuration, in its order; of those where one could not be made, nothing is said here.
     """
     where = elsewhere_in(value_at(settings, "elsewhere"))
     if where is None:
@@ -59,8 +59,8 @@ def elsewhere_lines(where: Elsewhere | None) -> Iterator[str]:
 
 def _of_sessions(settings: Settings, made: Sequence[Metric]) -> Sequence[Metric]:
     try:
-        return session_metrics_in(settings, made) if made else ()
-    except ConfigurationError:  # told as a problem of them
+        return session_metrics_in(settings, made)
+    except (ConfigurationError, ValueError):  # told as a problem of theirs; or not all are there: which is which?
         return ()
 
 
