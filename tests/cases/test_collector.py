@@ -245,7 +245,7 @@ def test_what_is_left_at_the_end_is_lost_and_counted(tmp_path: Path, caplog: pyt
     stage.scored(2)
 
     assert stage.counted == [("lost", 1), ("lost", 1)]
-    assert "1 cases were not written" in caplog.text
+    assert "1 case (No such file or directory)" in caplog.text
 
 
 def test_in_a_forked_child_what_waits_is_the_parents(tmp_path: Path) -> None:

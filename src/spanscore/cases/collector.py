@@ -128,7 +128,7 @@ class CaseCollector:
         if left:
             self._count(LOST, left)
             why = self._fault or "its disk did not answer in time"
-            log_once("cases lost", f"{left:,} cases were not written to {self._file.path}: {why}")
+            log_once("cases lost", f"not written to {self._file.path}: {left:,} case{'' if left == 1 else 's'} ({why})")
 
     def _choose(self, job: Job, scores: Sequence[Score]) -> None:
         by_name = {score.metric: score for score in scores}

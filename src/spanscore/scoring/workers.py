@@ -314,7 +314,8 @@ class Engine:
 
     def _tell(self, begun: _Begun, result: JobResult) -> None:
         """Post scores: where others may have the job, too, when they are kept."""
-        begun.told += result.scores
+        if self._shared is not None or self._ended is not None:
+            begun.told += result.scores
         if self._shared is None:
             self._publish(begun, result)
             return
@@ -361,7 +362,7 @@ class _Begun:
         worker: what its worker waits for.
         staying: while it does so in any case.
         posting: whether scores that are in are about to be posted.
-        told: the scores so far.
+        told: the scores so far, where anybody wants all of them.
         lost: another process has it.
     """
 
