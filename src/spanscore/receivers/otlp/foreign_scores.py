@@ -33,7 +33,7 @@ _LONGEST: Final = 64
 
 
 @dataclass(slots=True)
-class _Tally:
+class _NameTally:
     """Of one name: what was counted, and whether it ever had a value that is not from 0 to 1."""
 
     scores: int = 0
@@ -66,7 +66,7 @@ class ForeignScores:
         self._lock = Lock()
         self._known = ClosedKeys(_REMEMBERED)
         self._sets: set[tuple[str, str | None]] = set()
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: dict[str, _NameTally] = {}
         self._undefined = self._again = 0
 
     def sought(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
@@ -121,7 +121,7 @@ class ForeignScores:
             self._undefined += 1
             return
         name, label = self._admitted(_word(result.name), None if result.label is None else _word(result.label))
-        tally = self._tallies.setdefault(name, _Tally())
+        tally = self._tallies.setdefault(name, _NameTally())
         tally.scores += 1
         tally.labels.update([] if label is None else [label])
         told = () if label is None else ((semconv.EVALUATION_SCORE_LABEL, label),)
@@ -134,7 +134,7 @@ class ForeignScores:
         if not tally.off_scale:
             self._weigh(tally, labels, value, 1.0 / result.probability)
 
-    def _weigh(self, tally: _Tally, labels: Labels, y: float, w: float) -> None:
+    def _weigh(self, tally: _NameTally, labels: Labels, y: float, w: float) -> None:
         tally.weight += w
         tally.weight_value += w * y
         moments = (w, w * y, w * y * y, w * w, w * w * y, w * w * y * y)
