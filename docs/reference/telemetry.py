@@ -125,6 +125,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str, str]]] = {
     "ANNOTATOR": ("string", f"span of a label, {_EVENT}", ""),
     "FEEDBACK_KEY": ("string", f"{_UNIT}, span of a label, {_EVENT}", ""),
     "STRATUM": ("string", f"{_BOTH}, {_SUMS}", ""),
+    "COMPARED": ("string", _SUMS, ""),
     "PARTITION": ("string", _SUMS, "of a topic: its number"),
     "APPLICABLE": ("boolean; string", f"{_RESULT}", ""),
     "OUTCOME": ("string", _SUMS, "how units ended: [outcomes](outcomes.md)"),
