@@ -12,6 +12,7 @@ from spanscore.monitoring import promql
 from spanscore.monitoring.compare_promql import (
     RELEASE,
     difference,
+    difference_bounds,
     difference_interval,
     excluded_of,
     release_sums,
@@ -35,6 +36,7 @@ def two_releases() -> list[Any]:
     """Return the panels."""
     a, b = (release_sums(name, q.RANGE, q.WHERE, METRIC_ALONE) for name in ("$before", "$after"))
     low, high = difference_interval(a, b)
+    at_worst, at_best = difference_bounds(a, b)
     columns = [
         ("before", promql.mean(a)),
         ("after", promql.mean(b)),
@@ -43,6 +45,8 @@ def two_releases() -> list[Any]:
         ("high", high),
         ("excluded before", excluded_of(a)),
         ("excluded after", excluded_of(b)),
+        ("at worst", at_worst),
+        ("at best", at_best),
     ]
     by_release = (promql.METRIC, RELEASE)
     return [
@@ -50,8 +54,8 @@ def two_releases() -> list[Any]:
             "Two releases over the selected time",
             "Weighted means of the releases chosen above, and their difference with the 95 % interval of one look: choose the"
             " time first, from when both had traffic on, and look once. To watch a release, ask `spanscore compare`, whose"
-            " interval holds at every look. *Excluded*: units without a score; where it differs, the means may, too. Empty:"
-            " `compare` is not configured, or one of them has no scores.",
+            " interval holds at every look. *Excluded*: units without a score; *at worst* and *at best* bound the difference,"
+            " whatever they would have got. Empty: `compare` is not configured, or one of them has no scores.",
             columns,
         ),
         lines(

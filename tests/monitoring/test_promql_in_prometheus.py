@@ -19,6 +19,7 @@ from spanscore.monitoring import estimates, names, promql
 from spanscore.monitoring.compare_promql import (
     RELEASE,
     difference,
+    difference_bounds,
     difference_interval,
     excluded_of,
     release_sums,
@@ -156,6 +157,9 @@ def test_two_releases_differ_by_the_same_in_both(releases: Any) -> None:
     found = [value(server, one) for one in (difference(a, b), low, high)]
 
     assert found == pytest.approx(list(expected), rel=1e-7)
+    worst, best = ([of(side) for side in sides.values()] for of in (estimates.if_worst, estimates.if_best))
+    bounds = at_one_look(best[0], worst[1]).low, at_one_look(worst[0], best[1]).high
+    assert [value(server, one) for one in difference_bounds(a, b)] == pytest.approx(bounds, rel=1e-7)
     assert value(server, excluded_of(b)) == pytest.approx(estimates.excluded_share(sides["1.5"]), rel=1e-8)
 
 

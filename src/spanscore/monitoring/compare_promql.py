@@ -13,7 +13,7 @@ from spanscore import semconv
 from spanscore.monitoring import promql
 from spanscore.monitoring.names import label
 
-__all__ = ["RELEASE", "difference", "difference_interval", "excluded_of", "release_sums"]
+__all__ = ["RELEASE", "difference", "difference_bounds", "difference_interval", "excluded_of", "release_sums"]
 
 RELEASE: Final = label(semconv.COMPARED)
 """The label of the compared value."""
@@ -28,7 +28,15 @@ def release_sums(value: str, window: str, where: str = "", by: Iterable[str] = p
         where: further matchers.
         by: the labels that are told apart.
     """
-    return promql.increases(window, ",".join(filter(None, (where, f'{RELEASE}="{value}"'))), by)
+    of_release = promql.increases(window, ",".join(filter(None, (where, f'{RELEASE}="{value}"'))), by)
+    return lambda instrument: of_release(_OF_RELEASES.get(instrument, instrument))
+
+
+_OF_RELEASES: Final = {
+    semconv.EXCLUDED_WEIGHT: semconv.COMPARED_EXCLUDED_WEIGHT,
+    semconv.EXCLUDED_WEIGHT2: semconv.COMPARED_EXCLUDED_WEIGHT2,
+}
+"""What is lost is of no release in the sums of all."""
 
 
 def difference(a: promql.Sums, b: promql.Sums) -> str:
@@ -45,7 +53,14 @@ def difference_interval(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) 
     return f"clamp_min({middle} - sqrt({below}), -1)", f"clamp_max({middle} + sqrt({above}), 1)"
 
 
+def difference_bounds(a: promql.Sums, b: promql.Sums, *, level: float = 0.95) -> tuple[str, str]:
+    """Return where the difference lies, at one look, whatever the lost units of both would have scored."""
+    low, _ = difference_interval(promql.if_best(a), promql.if_worst(b), level=level)
+    _, high = difference_interval(promql.if_worst(a), promql.if_best(b), level=level)
+    return low, high
+
+
 def excluded_of(of: promql.Sums) -> str:
     """Return the share of a release's chosen units that have no score of the configured judge, [0, 1]."""
-    lost = of(semconv.COMPARED_EXCLUDED_WEIGHT)
+    lost = of(semconv.EXCLUDED_WEIGHT)
     return f"({lost} / ({lost} + {of(semconv.WEIGHT)}))"

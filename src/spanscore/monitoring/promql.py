@@ -49,6 +49,8 @@ __all__ = [
     "failed_share",
     "failures",
     "grown",
+    "if_best",
+    "if_worst",
     "increase",
     "increases",
     "interval",
@@ -219,7 +221,17 @@ def _end(sums: Sums, unseen: str, sign: str, level: float) -> str:
 
 def excluded_bounds(sums: Sums, *, level: float = 0.95) -> tuple[str, str]:
     """Return where the mean lies whatever the lost units would have scored. Not for segments: what is lost has none."""
-    return interval(_with_lost(sums, _IF_WORST), level=level)[0], interval(_with_lost(sums, _IF_BEST), level=level)[1]
+    return interval(if_worst(sums), level=level)[0], interval(if_best(sums), level=level)[1]
+
+
+def if_worst(sums: Sums) -> Sums:
+    """Return the sums if every lost unit had the worst score."""
+    return _with_lost(sums, _IF_WORST)
+
+
+def if_best(sums: Sums) -> Sums:
+    """Return the sums if every lost unit had the best score."""
+    return _with_lost(sums, _IF_BEST)
 
 
 _IF_WORST = {semconv.WEIGHT: semconv.EXCLUDED_WEIGHT, semconv.WEIGHT2: semconv.EXCLUDED_WEIGHT2}
@@ -238,7 +250,7 @@ def _with_lost(sums: Sums, added: Mapping[str, str]) -> Sums:
 
 def mean_if_worst(sums: Sums) -> str:
     """Return what the mean would be if every lost unit had the worst score."""
-    return mean(_with_lost(sums, _IF_WORST))
+    return mean(if_worst(sums))
 
 
 def excluded_share(window: str, where: str = "", *, weighted: bool = True) -> str:
