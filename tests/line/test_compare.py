@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
+from tests.line.test_received import Answered, agent, send
 from tests.live import QUESTION, Failing, Grounded, Held, a_line, a_trace, rag
 
 from spanscore import Compare, ConfigurationError, OnlineScorer, SingleTurnSample, semconv
@@ -142,3 +143,16 @@ def test_a_redactor_that_fails_leaves_nothing_of_a_value() -> None:
     scorer = scored(reader, Grounded(), compare=Compare("tier"), redactor=broken)
 
     assert {value for _, value in collected(scorer, reader, semconv.SCORED)} == {"other"}
+
+
+def test_over_the_wire_the_release_is_that_of_the_resource_that_came() -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
+    with a_line(Answered(), meter_provider=meters, compare=Compare("service.version")) as (scorer, _):
+        for version in ("1.4", "1.5", "1.5", None):
+            resource = {"service.name": "shop", **({} if version is None else {"service.version": version})}
+            send(scorer, agent(resource=resource))
+        assert scorer.flush(10)
+
+    sums = collected(scorer, reader, semconv.SCORED)
+    assert {value: n for (_, value), n in sums.items() if n} == {"1.4": 1, "1.5": 2, "unknown": 1}
