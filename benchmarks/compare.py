@@ -51,7 +51,7 @@ class Sums(NamedTuple):
 
 
 def _passing(dice: np.random.Generator, scores: NDArray[np.int64], mean: float) -> tuple[Floats, Floats]:
-    passed = dice.binomial(scores, mean).astype(np.float64)
+    passed: Floats = np.asarray(dice.binomial(scores, mean), dtype=np.float64)
     return passed, passed
 
 
@@ -130,7 +130,7 @@ def _side(
     dice: np.random.Generator, runs: int, draw: Law, mean: float, weighting: Weighting, per_minute: Floats
 ) -> Sums:
     per_unit = 1 / sum(share * rate for share, rate, _, _ in weighting.groups)
-    total = [np.zeros((runs, LOOKS)) for _ in Sums._fields]
+    total: list[Floats] = [np.zeros((runs, LOOKS)) for _ in Sums._fields]
     for share, rate, later, shortfall in weighting.groups:
         rates = np.where(_minutes < _PACED, rate, later)
         scores = dice.poisson(per_minute * per_unit * share * rates, (runs, LOOKS))
