@@ -77,13 +77,18 @@ class Kafka:
         Args:
             configuration: of the topic, ``retention_ms="1000"``: a dot for each underline.
         """
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic
 
         told = {name.replace("_", "."): value for name, value in configuration.items()}
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=told)
         admin = self._admin()  # what it was asked ends with it
         for created in admin.create_topics([wanted]).values():
-            created.result(30)
+            try:
+                created.result(30)
+            except KafkaException as error:  # asked again by the client, as the first answer was late
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
 
     def delete_all(self, topic: str, partitions: int) -> None:
         """Delete what a topic holds, as its retention would."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from confluent_kafka import Producer
 from tests.servers.kafka import Kafka
@@ -93,9 +94,9 @@ class Came(NamedTuple):
 
 def broker_away(kafka: Kafka, folder: Path, *, for_s: float, per_s: float = 40.0) -> Came:
     """Stop the broker while it is written to and read from, and start it again."""
-    kafka.create("away", 4)
-    with working(configured(folder, kafka, "away")) as worker:
-        with Load(kafka, "away", per_s=per_s, most=int(per_s * (for_s + _WITHIN_S))) as load:
+    topic = _created(kafka, "away", 4)
+    with working(configured(folder, kafka, topic)) as worker:
+        with Load(kafka, topic, per_s=per_s, most=int(per_s * (for_s + _WITHIN_S))) as load:
             worker.until(lambda: len(worker.scored) > per_s, "scores")
             kafka.stop()
             worker.until(lambda: "no broker" in worker.source.unready(), "it to notice", _WITHIN_S)
@@ -104,18 +105,18 @@ def broker_away(kafka: Kafka, folder: Path, *, for_s: float, per_s: float = 40.0
             behind = len(load.sent)
             worker.until(lambda: len({*worker.scored}) > behind, "what was written meanwhile", _WITHIN_S)
             load.end()
-        _until_committed(kafka, "away", 4, len(load.sent))
+        _until_committed(kafka, topic, 4, len(load.sent))
     return _came(load, [worker])
 
 
 def storm(kafka: Kafka, folder: Path, *, members: int, every_s: float, per_s: float = 40.0) -> Came:
     """Have a member join every so often while the topic is written to and read from."""
-    kafka.create("storm", 12)
-    file = configured(folder, kafka, "storm")
+    topic = _created(kafka, "storm", 12)
+    file = configured(folder, kafka, topic)
     workers = [Worker(file)]
     try:
         workers[0].source.start(30)
-        with Load(kafka, "storm", per_s=per_s, most=int(per_s * (members * every_s + _WITHIN_S))) as load:
+        with Load(kafka, topic, per_s=per_s, most=int(per_s * (members * every_s + _WITHIN_S))) as load:
             for _ in range(members):
                 workers.append(Worker(file))
                 Thread(target=workers[-1].source.start, args=(30.0,), daemon=True).start()
@@ -124,7 +125,7 @@ def storm(kafka: Kafka, folder: Path, *, members: int, every_s: float, per_s: fl
                 lambda: sum(len(one.source.state().partitions) for one in workers) == 12, "calm", _WITHIN_S
             )
             load.end()
-        _until_committed(kafka, "storm", 12, len(load.sent))
+        _until_committed(kafka, topic, 12, len(load.sent))
     finally:
         with ThreadPoolExecutor(len(workers)) as ending:
             list(ending.map(Worker.end, workers))
@@ -143,14 +144,14 @@ def judge_away(
     kafka: Kafka, folder: Path, *, for_s: float, max_wait_s: float, per_s: float, queue: int
 ) -> tuple[Came, Held]:
     """Have the judge answer 429 for less than ``judge.max_wait``, which is longer than a metric may work."""
-    kafka.create("held", 2)
+    topic = _created(kafka, "held", 2)
     refuses, seen = Event(), Held([], [], [])
     refuses.set()
     with OpenAIServer(lambda body: (429, {}) if refuses.is_set() else judged(body)) as model:
         judge = {"model": "openai:gpt-x", "base_url": model.url, "max_wait": f"{max_wait_s:g}s"}
         limits = {"queue": queue, "timeout": f"{for_s * 180 / 480:g}s"}  # of eight minutes: what it is by default
-        with working(configured(folder, kafka, "held", metrics=[CRITIC], judge=judge, limits=limits)) as worker:
-            with Load(kafka, "held", per_s=per_s, most=int(per_s * (for_s + _WITHIN_S))) as load:
+        with working(configured(folder, kafka, topic, metrics=[CRITIC], judge=judge, limits=limits)) as worker:
+            with Load(kafka, topic, per_s=per_s, most=int(per_s * (for_s + _WITHIN_S))) as load:
                 worker.until(lambda: worker.source._pressure, "pressure", _WITHIN_S)
                 until = monotonic() + for_s
                 while monotonic() < until:
@@ -161,7 +162,7 @@ def judge_away(
                 refuses.clear()
                 load.end()
             worker.until(lambda: sum(worker.outcomes.values()) == len(load.sent), "scores", for_s + _WITHIN_S)
-            _until_committed(kafka, "held", 2, len(load.sent))
+            _until_committed(kafka, topic, 2, len(load.sent))
     return _came(load, [worker]), seen
 
 
@@ -170,7 +171,7 @@ def limited(kafka: Kafka, folder: Path, *, per_s: float, for_s: float) -> Sequen
 
     There is more to be asked about than the limit lets through, from the first moment on.
     """
-    kafka.create("limited", 12)
+    topic = _created(kafka, "limited", 12)
     asked_s = list[float]()
 
     def answer(body: dict[str, Any]) -> str:
@@ -182,7 +183,7 @@ def limited(kafka: Kafka, folder: Path, *, per_s: float, for_s: float) -> Sequen
 
     with OpenAIServer(answer) as model, OtlpReceiver() as backend, ExitStack() as stack:
         judge = {"model": "openai:gpt-x", "base_url": model.url, "requests_per_minute": per_s * 60}
-        file = configured(folder, kafka, "limited", metrics=[CRITIC], judge=judge)
+        file = configured(folder, kafka, topic, metrics=[CRITIC], judge=judge)
 
         def begin() -> Serving:
             return stack.enter_context(
@@ -192,7 +193,7 @@ def limited(kafka: Kafka, folder: Path, *, per_s: float, for_s: float) -> Sequen
         workers = [begin() for _ in range(3)]
         for worker in workers:
             worker.until("kafka: topic limited")
-        send(kafka, "limited", traces(int(2 * per_s * for_s)))
+        send(kafka, topic, traces(int(2 * per_s * for_s)))
         until(0.25)
         workers[0].process.kill()
         until(0.5)
@@ -231,3 +232,10 @@ def _until_committed(kafka: Kafka, topic: str, partitions: int, messages: int) -
 def _resident() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * 4_096
+
+
+def _created(kafka: Kafka, scene: str, partitions: int) -> str:
+    """Return a topic of a scene that is played now: it may be played again."""
+    topic = f"{scene}-{uuid4().hex[:8]}"
+    kafka.create(topic, partitions)
+    return topic

@@ -8,7 +8,11 @@ import pytest
 from tests.servers.kafka import Kafka
 from tests.topic.scenes import broker_away, judge_away, storm
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.timeout(300),
+    pytest.mark.flaky(reruns=2),  # scenes with deadlines, on a machine that others may use too
+]
 
 
 def test_nothing_is_lost_while_the_brokers_are_away_and_applications_go_on(kafka: Kafka, tmp_path: Path) -> None:

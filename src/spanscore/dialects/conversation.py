@@ -50,9 +50,9 @@ def _conversations(
     opened, turn = _opened(view, question), _without_humans(view.turn(), answer)
     history = history_of(view, question, answering)
     calls = calls_of(view)
-    if not (opened or turn or history or calls or view.tools):
+    if not any((opened, turn, history, calls, view.tools)):
         return  # a question and an answer
-    before = [*history, *(sample_messages(opened) if opened else _said(HumanMessage, question))]
+    before = [*history, *_asked(opened, question)]
     shown = [*turn_of(opened), *turn]  # a model alone is asked with the calls of its turn so far
     hidden = hidden_calls(calls, shown)
     if not opened and (calls or history):
@@ -64,6 +64,10 @@ def _conversations(
     elif view.tools and not calls:
         called = AIMessage(tool_calls=list(map(call_of, view.tools)))
         yield [*before, called, *map(result_of, view.tools), *_said(AIMessage, answer)]
+
+
+def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message]:
+    return sample_messages(opened) if opened else _said(HumanMessage, question)
 
 
 def _opened(view: View, question: str | None) -> Sequence[GenAIMessage]:

@@ -108,10 +108,7 @@ def _run_end(unit: Unit, root: SpanData) -> str:
 
 
 def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
-    told = [(str(span.operation), span) for span in unit.spans]
-    tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
-    retrievers = [span for operation, span in told if operation == semconv.RETRIEVAL]
-    models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
+    tools, retrievers, models = _by_operation(unit)
     callers = sorted(models, key=lambda span: span.end_ns)
     within = by_id(unit)
     read = {span.span_id: _model(span, root, within) for span in callers}
@@ -137,6 +134,15 @@ def _view(unit: Unit, root: SpanData, *, score_failed: bool) -> View:
         failed=root.status == "error",
         score_failed=score_failed,
     )
+
+
+def _by_operation(unit: Unit) -> tuple[list[SpanData], list[SpanData], list[SpanData]]:
+    """Return the tools, the retrievers, and the models whose content is known."""
+    told = [(str(span.operation), span) for span in unit.spans]
+    tools = [span for operation, span in told if operation == semconv.EXECUTE_TOOL]
+    retrievers = [span for operation, span in told if operation == semconv.RETRIEVAL]
+    models = [span for operation, span in told if operation in semconv.MODEL_OPERATIONS and span.no_content is None]
+    return tools, retrievers, models
 
 
 _INPUT_OF = {semconv.RETRIEVAL: semconv.RETRIEVAL_QUERY, semconv.EXECUTE_TOOL: semconv.TOOL_CALL_ARGUMENTS}

@@ -216,8 +216,6 @@ class Status:
             yield from spool_rows(self.spool, self.since_s)
         if self.collected is not None:
             yield from collect_rows(self.collected)
-        if self.replay is not None:
-            yield str(self.replay)
         if self.sources:
             yield f"samples by where question and answer stood: {', '.join(map(_source, sorted(self.sources.items())))}"
         yield from self._beside()
@@ -227,6 +225,8 @@ class Status:
 
     def _beside(self) -> Iterator[str]:
         """Yield what stands beside the scores of units."""
+        if self.replay is not None:
+            yield str(self.replay)
         yield from applies_rows(self.applies)
         yield from map(str, [*self.shadows, *([] if self.sessions is None else [self.sessions]), *self.canary])
         if self.labels:
