@@ -7,18 +7,13 @@ from typing import Annotated
 
 import typer
 
+from spanscore.cli._source_options import SourceOfReplay
+
 __all__ = ["collect"]
 
 
 def collect(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Where the spans are, as of 'replay': a file or folder of OTLP-JSON lines, "
-            "'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
-        ),
-    ],
+    source: SourceOfReplay,
     *,
     out: Annotated[
         Path, typer.Option(help="The file to write, .jsonl, readable by its owner alone: it holds content.")

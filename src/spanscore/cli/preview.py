@@ -8,27 +8,16 @@ from typing import Annotated
 import typer
 
 from spanscore.cli._interrupted import INTERRUPTED
+from spanscore.cli._source_options import SourceOfReplay, UnitsSince, UnitsUntil
 
 __all__ = ["preview"]
 
 
 def preview(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration to try.")],
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Where the spans are, as of 'replay': a file or folder of OTLP-JSON lines, "
-            "'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
-        ),
-    ],
-    since: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Units that began since: 7d, 12h, or 2026-07-01T12:00Z. Of a store 7d if not given."
-        ),
-    ] = "",
-    until: Annotated[str, typer.Option(metavar="TIME", help="Units that began before; likewise.")] = "",
+    source: SourceOfReplay,
+    since: UnitsSince = "",
+    until: UnitsUntil = "",
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Stop when so many units would be scored.")
     ] = None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spanscore.cli._interrupted import INTERRUPTED
+from spanscore.cli._source_options import UnitsSince, UnitsUntil
 
 __all__ = ["replay"]
 
@@ -22,13 +23,8 @@ def replay(
             "exporter), 'jaeger:http://host:16686?service=NAME' or 'tempo:http://host:3200?q={…}'.",
         ),
     ],
-    since: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Units that began since: 7d, 12h, or 2026-07-01T12:00Z. Of a store 7d if not given."
-        ),
-    ] = "",
-    until: Annotated[str, typer.Option(metavar="TIME", help="Units that began before; likewise.")] = "",
+    since: UnitsSince = "",
+    until: UnitsUntil = "",
     rate: Annotated[str, typer.Option(metavar="RATE", help="Units at most: 50/s, 700/min.")] = "",
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Score so many units at most.")] = None,
     dry_run: Annotated[
