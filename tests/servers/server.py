@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -21,8 +22,10 @@ from typing import Any, TypeVar
 __all__ = ["Server", "cache_dir", "children", "fetch_json", "free_port", "listening", "poll"]
 
 T = TypeVar("T")
+_PORTS = random.SystemRandom()  # tests seed the other one
 
 LEASH = Path(__file__).with_name("leash.py")
+BELOW_EPHEMERAL = 15_000, 32_768  # a server that is told its port may begin seconds after the port was looked for
 STOP_WITHIN_S = 15.0  # the leash itself waits 5 s before it kills
 LISTENING = "0A"  # a socket's state in /proc/net/tcp
 LOG_TAIL = 3_000  # characters quoted when a server does not come up
@@ -95,10 +98,12 @@ def cache_dir() -> Path:
 
 
 def free_port() -> int:
-    """Return a TCP port on loopback that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port on loopback that was free just now, and that no system gives to whoever asks for any port."""
+    while True:
+        port = _PORTS.randrange(*BELOW_EPHEMERAL)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def fetch_json(url: str, parameters: Mapping[str, str] | None = None) -> Any:
