@@ -10,7 +10,6 @@ It can stand in front of a real server (``forward_to``), to count what that one 
 from __future__ import annotations
 
 import gzip
-import socket
 import threading
 import urllib.request
 import zlib
@@ -37,6 +36,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from tests.servers.server import free_port
 
 Signal = Literal["traces", "metrics", "logs"]
 Answer = int | Literal["hang"]
@@ -225,9 +225,7 @@ class OtlpReceiver:
 
 def dead_endpoint() -> str:
     """Return an endpoint where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def _parse(path: str, body: bytes, headers: Mapping[str, str]) -> Any:
