@@ -28,7 +28,9 @@ __all__ = [
     "Instant",
     "NullExporter",
     "Variant",
+    "no_op",
     "openinference",
+    "openllmetry",
     "scored_openinference",
     "spanscore",
     "variants",
@@ -115,14 +117,19 @@ def variants(workload: Workload) -> list[Variant]:
     return [
         Variant("none"),
         Variant("application again (A/A)"),
-        Variant("no-op", (NoOp(),)),
+        no_op(),
         Variant("bare SDK", after=Bare(provider, workload), settle=provider.force_flush, close=provider.shutdown),
         spanscore(),
         spanscore(name="spanscore, head-unsampled", sampler=ALWAYS_OFF),
         openinference(),
-        _openllmetry(),
+        openllmetry(),
         _langfuse(),
     ]
+
+
+def no_op() -> Variant:
+    """Return a handler that does nothing."""
+    return Variant("no-op", (NoOp(),))
 
 
 def spanscore(
@@ -187,7 +194,8 @@ def _openinference(provider: TracerProvider) -> BaseCallbackHandler:
     return OpenInferenceTracer(tracer, False)  # type: ignore[arg-type]  # a tracer but for its type
 
 
-def _openllmetry() -> Variant:
+def openllmetry() -> Variant:
+    """Return OpenLLMetry alone."""
     from opentelemetry.instrumentation.langchain.callback_handler import TraceloopCallbackHandler
     from opentelemetry.metrics import NoOpMeter
 

@@ -1,0 +1,149 @@
+"""What a handler costs, told by many processes: two of the same code may differ by more than two versions of it.
+
+    python -m benchmarks.processes --markdown benchmarks/processes.md     # half an hour; --rounds 1 --only chain for a look
+    python -m benchmarks.processes --before ../earlier/src                # beside an earlier spanscore
+
+Each contestant is started in a process of its own, several times, in random order. A process runs one workload with and
+without one handler, in turn (`benchmarks.measure`), and says what the handler adds. So whatever a process got by chance (its
+memory, its hashes) meets both sides of its difference; what differs from process to process shows between two contestants of
+the same code, A/A. A workload whose A/A lie further apart than `TOLD` has told nothing. Ratios are to OpenLLMetry's median.
+Exits with 1 where a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import random
+import statistics
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import spanscore as library
+from benchmarks.measure import measure
+from benchmarks.variants import Variant, no_op, openllmetry, spanscore
+from benchmarks.verdicts import added
+from benchmarks.workloads import workloads
+
+__all__ = ["main"]
+
+SEED = 25
+BLOCKS = 4
+"""Of each side in one process, and as many pairs as half a workload's length."""
+SCALE = 0.5
+OURS, AGAIN, BEFORE, NO_OP, YARDSTICK = "spanscore", "spanscore again (A/A)", "spanscore before", "no-op", "OpenLLMetry"
+CONTESTANTS = {OURS: spanscore, AGAIN: spanscore, BEFORE: spanscore, NO_OP: no_op, YARDSTICK: openllmetry}
+TARGETS = {"p50": 0.10, "cpu": 0.20}
+TOLD = {"p50": 0.02, "cpu": 0.03}
+"""How far the medians of equal code may lie apart, as a ratio to OpenLLMetry's."""
+_WORDS = {True: "met", False: "missed"}
+
+
+class OfHandler(NamedTuple):
+    """What a handler added to an invoke in one process, µs: median of the pairs, and CPU of all threads."""
+
+    p50: float
+    cpu: float
+
+
+def main() -> None:
+    """Run, print, write; exit with 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=6, help="processes of each contestant and workload")
+    parser.add_argument("--only", action="append", default=[], metavar="WORKLOAD", help="may be given several times")
+    parser.add_argument("--before", type=Path, metavar="SRC", help="the src folder of an earlier tree, to compare with")
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--one", nargs=2, metavar=("CONTESTANT", "WORKLOAD"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(_one(*arguments.one)))
+        return
+    names = arguments.only or [work.name for work in workloads(asyncio.new_event_loop())]
+    seen = {name: _measured(name, arguments.rounds, arguments.before) for name in names}
+    page = "\n".join(_page(seen, arguments.rounds))
+    print(page)
+    if arguments.markdown:
+        arguments.markdown.write_text(page + "\n")
+    sys.exit(
+        0 if all(_ratio(costs, OURS, what) <= most for costs in seen.values() for what, most in TARGETS.items()) else 1
+    )
+
+
+def _measured(workload: str, rounds: int, before: Path | None) -> dict[str, list[OfHandler]]:
+    dice, costs = random.Random(SEED), dict[str, list[OfHandler]]()
+    names = [name for name in CONTESTANTS if before or name != BEFORE]
+    for turn in range(rounds):
+        for name in dice.sample(names, len(names)):
+            source = before if name == BEFORE else Path(library.__file__).parents[1]
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.processes", "--one", name, workload],
+                env={**os.environ, "PYTHONPATH": str(source)},
+                check=True,
+                stdout=subprocess.PIPE,
+            )
+            costs.setdefault(name, []).append(OfHandler(**json.loads(done.stdout)))
+        print(f"{workload}: {turn + 1} of {rounds}", file=sys.stderr)
+    return costs
+
+
+def _one(name: str, workload: str) -> dict[str, Any]:
+    os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.ERROR)
+    [work] = [one for one in workloads(asyncio.new_event_loop()) if one.name == workload]
+    contestant = CONTESTANTS[name]()
+    raw = measure(work, [Variant("none"), contestant], scale=SCALE, rounds=BLOCKS, seed=os.getpid())
+    contestant.close()
+    cost = added(raw)[contestant.name]
+    return OfHandler(cost.p50, cost.cpu)._asdict()
+
+
+def _ratio(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> float:
+    mine, yardstick = (statistics.median(getattr(one, what) for one in costs[of]) for of in (name, YARDSTICK))
+    return float(mine / yardstick)
+
+
+def _spread(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> str:
+    """A ratio with its standard error, from the processes of both (bootstrap)."""
+    dice = random.Random(SEED)
+    drawn = [{of: dice.choices(costs[of], k=len(costs[of])) for of in (name, YARDSTICK)} for _ in range(1_000)]
+    return f"{_ratio(costs, name, what):.3f} ± {statistics.stdev(_ratio(one, name, what) for one in drawn):.3f}"
+
+
+def _page(seen: Mapping[str, Mapping[str, list[OfHandler]]], rounds: int) -> Iterator[str]:
+    yield "# What a handler costs, by many processes\n"
+    yield f"Each contestant in {rounds} processes of its own a workload, in random order; medians of what it adds to an invoke,"
+    yield "as a ratio to OpenLLMetry's, with the standard error by processes (bootstrap). CPU is of the whole process."
+    yield "5 % of the units are scored by an instant judge. Written by `python -m benchmarks.processes --markdown"
+    yield f"benchmarks/processes.md`, at a load of {os.getloadavg()[2]:.1f} on {os.cpu_count()} cores.\n"
+    yield "| workload | | p50, µs | ÷ OpenLLMetry | CPU, µs | ÷ OpenLLMetry |"
+    yield "|---|---|---|---|---|---|"
+    for workload, costs in seen.items():
+        for name in (name for name in CONTESTANTS if name in costs):
+            p50, cpu = (statistics.median(column) for column in zip(*costs[name], strict=True))
+            ratios = [_spread(costs, name, what) for what in OfHandler._fields]
+            yield f"| {workload} | {name} | {p50:,.0f} | {ratios[0]} | {cpu:,.0f} | {ratios[1]} |"
+    yield (
+        "\n| workload | " + " | ".join(f"{what} at most {most}" for what, most in TARGETS.items()) + " | A/A p50, CPU |"
+    )
+    yield "|---|---|---|---|"
+    for workload, costs in seen.items():
+        told = [
+            f"{_ratio(costs, OURS, what):.2f}, {_WORDS[_ratio(costs, OURS, what) <= most]}"
+            for what, most in TARGETS.items()
+        ]
+        apart = {what: abs(_ratio(costs, OURS, what) - _ratio(costs, AGAIN, what)) for what in TARGETS}
+        tells = all(apart[what] <= most for what, most in TOLD.items())
+        differs = ", ".join(f"{one:.3f}" for one in apart.values()) + ("" if tells else ": told nothing")
+        yield f"| {workload} | {' | '.join(told)} | {differs} |"
+
+
+if __name__ == "__main__":
+    main()
