@@ -8,10 +8,13 @@ import yaml
 
 __all__ = ["as_yaml"]
 
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""libyaml's writes the same in a tenth of the time; a PyYAML that was built without it has none."""
+
 _MADE = "# Made by `spanscore rules`: change the configuration and make it again.\n"
 
 
-class _Literal(yaml.SafeDumper):
+class _Literal(_Dumper):  # type: ignore[misc, valid-type]  # one of two classes
     """Writes texts of several lines as they are."""
 
     def ignore_aliases(self, data: Any) -> bool:
