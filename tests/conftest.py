@@ -35,6 +35,8 @@ settings.load_profile("untimed")
 
 HOW = "is not installed: python -m tests.servers install"
 SHARE_SERVERS = {"end_to_end", "integrations", "servers"}
+LONGEST = ("servers", "monitoring", "topic", "safety", "line", "settings")
+"""Folders, by the minutes that they take: a worker that begins one of them last has the other one wait."""
 
 
 @pytest.hookimpl(optionalhook=True)  # a run without pytest-xdist knows no such hook
@@ -46,6 +48,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             folder = nodeid.split("/")[1]
             return "servers" if folder in SHARE_SERVERS else folder
+
+        def _assign_work_unit(self, node: Any) -> None:
+            for folder in reversed(LONGEST):
+                if folder in self.workqueue:
+                    self.workqueue.move_to_end(folder, last=False)
+            super()._assign_work_unit(node)
 
     return ByFolder(config, log)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.yaml_files import read_yaml
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
@@ -99,7 +100,7 @@ def test_a_program_reads_the_same(tmp_path: Path) -> None:
 def objects(folder: Path, *arguments: str) -> dict[str, dict[str, Any]]:
     file = config(folder, "metrics: [exact_match]\nalerts: {exact_match: {baseline: 0.85}}")
     assert ran(file, "--out", folder / "out", "--format", "operator", *arguments).exit_code == 0
-    return {path.name: yaml.safe_load(path.read_text()) for path in (folder / "out").rglob("*.*")}
+    return {path.name: read_yaml(path.read_text()) for path in (folder / "out").rglob("*.*")}
 
 
 def test_a_cluster_gets_objects_that_kubernetes_takes_and_a_prometheus_selects(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_the_rules_of_a_cluster_are_those_of_a_file(prometheus: ModuleType, tmp_
 
     ran(tmp_path / "spanscore.yaml", "--out", tmp_path / "plain")
 
-    assert groups == yaml.safe_load((tmp_path / "plain" / RULES).read_text())
+    assert groups == read_yaml((tmp_path / "plain" / RULES).read_text())
     assert "SUCCESS" in prometheus.promtool("check", "rules", tmp_path / "extracted.yml")
 
 

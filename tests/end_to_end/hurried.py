@@ -18,6 +18,7 @@ from tests.end_to_end.webhook import Webhook
 from tests.integrations.stage import carrying
 from tests.servers.prometheus import Prometheus
 from tests.servers.server import poll
+from tests.yaml_files import read_yaml
 
 from spanscore.monitoring.rules import ALERTMANAGER, RULES, rule_files
 from spanscore.settings.alerting import AlertSettings
@@ -121,7 +122,7 @@ def rules() -> str:
 
 def _route(url: str) -> str:
     """Return the operator's route, with waits of a minute of the stage and our webhook."""
-    tree = yaml.safe_load(rule_files({}, [harmless()])[ALERTMANAGER])
+    tree = read_yaml(rule_files({}, [harmless()])[ALERTMANAGER])
     tree["route"] |= {"group_wait": "1s", "group_interval": "1s"}
     tree["receivers"][0]["webhook_configs"][0]["url"] = url
     return yaml.safe_dump(tree)

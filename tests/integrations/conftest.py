@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import ExitStack
 from types import ModuleType
 
 import pytest
@@ -8,6 +8,15 @@ from tests.integrations.stage import Stage, staged
 from tests.servers.jaeger import Jaeger
 from tests.servers.phoenix import Phoenix
 from tests.servers.zipkin import Zipkin
+
+_running = ExitStack()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End the stage with the last test of this folder: its rules, every second, would slow down all that comes after."""
+    if nextitem is None or nextitem.path.parent.name != "integrations":
+        _running.close()
 
 
 @pytest.fixture(scope="session")
@@ -18,9 +27,8 @@ def stage(
     phoenix: Phoenix,
     jaeger: Jaeger,
     zipkin: Zipkin,
-) -> Iterator[Stage]:
+) -> Stage:
     """Real traffic, scored, in real stores."""
     folder = tmp_path_factory.mktemp("stage")
     stores = {"phoenix": phoenix, "jaeger": jaeger, "zipkin": zipkin}
-    with staged(folder, prometheus=prometheus, collector=collector, **stores) as stage:
-        yield stage
+    return _running.enter_context(staged(folder, prometheus=prometheus, collector=collector, **stores))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.integrations.stage import INTEGRATIONS
+from tests.yaml_files import read_yaml
 from typer.testing import CliRunner
 
 from spanscore.cli.main import app
@@ -46,7 +47,7 @@ def container(file: str = APPLICATION) -> dict[str, Any]:
 
 
 def configuration(file: str = APPLICATION) -> Any:
-    return Configuration(**yaml.safe_load(of_kind("ConfigMap", file)["data"]["spanscore.yaml"]))
+    return Configuration(**read_yaml(of_kind("ConfigMap", file)["data"]["spanscore.yaml"]))
 
 
 @pytest.mark.server

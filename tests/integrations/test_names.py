@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
 from tests.integrations.stage import INTEGRATIONS, dashboards, panels
+from tests.yaml_files import read_yaml
 
 import spanscore
 from spanscore import semconv
@@ -45,13 +45,13 @@ def _expressions() -> Iterator[str]:
     for dashboard in dashboards().values():
         yield from (target["expr"] for panel in panels(dashboard) for target in panel["targets"] if "expr" in target)
     for file in sorted((INTEGRATIONS / "prometheus").glob("*.yml")):
-        for group in yaml.safe_load(file.read_text(encoding="utf-8")).get("groups", []):
+        for group in read_yaml(file.read_text(encoding="utf-8")).get("groups", []):
             yield from (rule["expr"] for rule in group["rules"])
 
 
 def _groups() -> set[str]:
     files = (INTEGRATIONS / "prometheus").glob("*.yml")
-    trees = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    trees = [read_yaml(file.read_text(encoding="utf-8")) for file in files]
     return {group["name"] for tree in trees for group in tree.get("groups", [])}
 
 
@@ -135,7 +135,7 @@ def test_every_label_that_is_asked_for_exists() -> None:
 
 
 def _asked() -> str:
-    alerts = yaml.safe_load((INTEGRATIONS / "grafana" / "alerting" / "spanscore.yaml").read_text(encoding="utf-8"))
+    alerts = read_yaml((INTEGRATIONS / "grafana" / "alerting" / "spanscore.yaml").read_text(encoding="utf-8"))
     models = [data["model"] for group in alerts["groups"] for rule in group["rules"] for data in rule["data"]]
     return "\n".join([*_expressions(), *(model["expr"] for model in models if "expr" in model)])
 
@@ -190,7 +190,7 @@ def test_no_alert_record_or_panel_reads_what_a_fallback_judged() -> None:
 
     selectors = [one for one in re.findall(OF_SCORES, asked) if FOREIGN.fullmatch("".join(one)) is None]
 
-    rules = yaml.safe_load((INTEGRATIONS / "prometheus" / "spanscore.rules.yml").read_text(encoding="utf-8"))["groups"]
+    rules = read_yaml((INTEGRATIONS / "prometheus" / "spanscore.rules.yml").read_text(encoding="utf-8"))["groups"]
     alerts_asked = "\n".join(rule["expr"] for group in rules for rule in group["rules"] if "alert" in rule)
     selectors += [
         one

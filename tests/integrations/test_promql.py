@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.integrations.stage import INTEGRATIONS, SERVICE, Stage, dashboards, expressions, panels
+from tests.yaml_files import read_yaml
 
 from spanscore import semconv
 from spanscore.monitoring.names import label
@@ -69,7 +69,7 @@ def _of_grafana() -> list[Asked]:
     return [
         Asked(f"grafana/{rule['title']}", query["model"]["expr"], alert=True)
         for file in sorted((INTEGRATIONS / "grafana" / "alerting").glob("*.yaml"))
-        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+        for group in read_yaml(file.read_text(encoding="utf-8"))["groups"]
         for rule in group["rules"]
         for query in rule["data"]
         if "expr" in query["model"]
@@ -80,7 +80,7 @@ def _of_rules() -> list[Asked]:
     return [
         Asked(f"{file.name}/{rule.get('record') or rule['alert']}", rule["expr"], "alert" in rule)
         for file in sorted((INTEGRATIONS / "prometheus").glob("*.yml"))
-        for group in yaml.safe_load(file.read_text(encoding="utf-8")).get("groups", [])
+        for group in read_yaml(file.read_text(encoding="utf-8")).get("groups", [])
         for rule in group["rules"]
     ]
 

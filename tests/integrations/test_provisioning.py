@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from tests.integrations.stage import INTEGRATIONS, Stage, dashboards
+from tests.yaml_files import read_yaml
 
 PROVISIONING = INTEGRATIONS / "grafana" / "provisioning"
 
@@ -15,7 +15,7 @@ def _sources() -> dict[str, dict[str, Any]]:
     text = (
         (PROVISIONING / "datasources" / "spanscore.yaml").read_text(encoding="utf-8").replace("${TRACES_TYPE}", "tempo")
     )
-    return {source["uid"]: source for source in yaml.safe_load(text)["datasources"]}
+    return {source["uid"]: source for source in read_yaml(text)["datasources"]}
 
 
 def test_every_kind_of_source_that_a_dashboard_asks_is_provided() -> None:

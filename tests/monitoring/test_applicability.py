@@ -12,6 +12,7 @@ import yaml
 from tests.monitoring import backfill
 from tests.sinks.builders import score
 from tests.sinks.memory import FixedCounts
+from tests.yaml_files import read_yaml
 
 from spanscore import semconv
 from spanscore.model.counted import Weights
@@ -108,7 +109,7 @@ SHARED = MonitoringSettings()
 def ruled(folder: Path, *cases: RuleTest, metrics: tuple[object, ...] = (Conditional(), Plain())) -> Path:
     """Write the rules, with these tests in the place of those that come with them."""
     files = rule_files({}, metrics, SHARED)  # type: ignore[arg-type]
-    tests = yaml.safe_load(files[RULES_TEST])
+    tests = read_yaml(files[RULES_TEST])
     (folder / "prometheus").mkdir()
     (folder / RULES).write_text(files[RULES], encoding="utf-8")
     tests["tests"] = [unit_test(case, SHARED) for case in cases]

@@ -12,6 +12,7 @@ import yaml
 from tests.monitoring import backfill
 from tests.sinks.builders import score
 from tests.sinks.memory import FixedCounts
+from tests.yaml_files import read_yaml
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
@@ -120,7 +121,7 @@ def test_a_judge_that_has_passed_nothing_yet_has_a_rate(
 
 
 def records(shared: MonitoringSettings) -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load(rule_files({}, [METRIC, StringPresence()], shared)[RULES])["groups"]
+    (group,) = read_yaml(rule_files({}, [METRIC, StringPresence()], shared)[RULES])["groups"]
     return [rule for rule in group["rules"] if str(rule.get("record", "")).startswith(rules.CORRECTED)]
 
 

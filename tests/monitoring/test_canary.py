@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.monitoring.test_rules import FAITHFUL, METRICS, write
+from tests.yaml_files import read_yaml
 
 from spanscore.errors import ConfigurationError
 from spanscore.monitoring.canary import canary_plans
@@ -24,7 +25,7 @@ P = 'spanscore_canary_p{{job="bot",gen_ai_evaluation_name="faithfulness",spansco
 
 def described(file: str) -> list[str]:
     files = rule_files(DROPS, METRICS, SHORT, CANARY)
-    rules = yaml.safe_load(files[file])["groups"][0]["rules"]
+    rules = read_yaml(files[file])["groups"][0]["rules"]
     drops = (rule for rule in rules if "SpanscoreQualityDrop" in (rule.get("alert") or rule.get("title") or ""))
     return [rule["annotations"]["description"] for rule in drops]
 
@@ -70,7 +71,7 @@ def test_what_no_canary_can_watch_is_refused(metrics: list[str]) -> None:
 def test_another_metrics_drop_says_nothing_of_the_canary() -> None:
     alerts = {"harmless": AlertSettings(baseline=0.97)}
     files = rule_files(alerts, METRICS, SHORT, Canary("labelled.jsonl", metrics=[FAITHFUL.name]))
-    drops = [rule for rule in yaml.safe_load(files[RULES])["groups"][0]["rules"] if "Drop" in rule.get("alert", "")]
+    drops = [rule for rule in read_yaml(files[RULES])["groups"][0]["rules"] if "Drop" in rule.get("alert", "")]
 
     assert drops
     assert "canary" not in str(drops)
@@ -82,7 +83,7 @@ def test_another_metrics_drop_says_nothing_of_the_canary() -> None:
 )
 def test_a_drop_says_whether_the_judge_has_changed(prometheus: ModuleType, tmp_path: Any, p: str, said: str) -> None:
     files = rule_files(DROPS, METRICS, SHORT, CANARY)
-    tests = yaml.safe_load(files[RULES_TEST])
+    tests = read_yaml(files[RULES_TEST])
     (drop,) = [one for one in tests["tests"] if one["name"] == "a drop is seen in every window and segment"]
     drop["input_series"].append({"series": P.format("1"), "values": f"{p}x100"})
     drop["promql_expr_test"] = []

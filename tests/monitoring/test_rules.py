@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.monitoring.needed_rules import needed_for
+from tests.yaml_files import read_yaml
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.score import BINARY, UNIT_INTERVAL, Scale
@@ -62,7 +64,7 @@ def made(shared: MonitoringSettings = QUICK, alerts: Mapping[str, AlertSettings]
 
 
 def alerts_in(files: Mapping[str, str]) -> list[dict[str, Any]]:
-    groups = yaml.safe_load(files[RULES])["groups"]
+    groups = read_yaml(files[RULES])["groups"]
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
@@ -174,7 +176,7 @@ def test_segments_that_cannot_all_be_told_apart_are_refused() -> None:
 
 def test_grafana_gets_the_same_alerts_with_ids_of_their_own() -> None:
     files = made()
-    rules = yaml.safe_load(files[GRAFANA])["groups"][0]["rules"]
+    rules = read_yaml(files[GRAFANA])["groups"][0]["rules"]
 
     assert [rule["data"][0]["model"]["expr"] for rule in rules] == [one["expr"] for one in alerts_in(files)]
     assert len({rule["uid"] for rule in rules}) == len({rule["title"] for rule in rules}) == len(rules)
@@ -191,9 +193,8 @@ def test_grafana_gets_the_same_alerts_with_ids_of_their_own() -> None:
     "shared",
     [
         QUICK,
-        MonitoringSettings(interval=5, windows=[60], no_scores_after=60),
         MonitoringSettings(interval=60, windows=[600], no_scores_after=600),
-    ],
+    ],  # and those that are shipped: tests/cli
 )
 def test_every_alert_fires_on_what_it_is_for_and_none_on_good_traffic(
     prometheus: ModuleType, tmp_path: Path, shared: MonitoringSettings
@@ -207,7 +208,10 @@ def test_every_alert_fires_on_what_it_is_for_and_none_on_good_traffic(
 @pytest.mark.server
 def test_rules_that_see_no_drop_fail_their_unit_tests(prometheus: ModuleType, tmp_path: Path) -> None:
     blind = {name: one.model_copy(update={"z": 1_000.0}) for name, one in ALERTS.items()}
-    folder = write(tmp_path, {**made(), RULES: made(alerts=blind)[RULES]})
+    tests = read_yaml(made()[RULES_TEST])
+    tests["tests"] = [one for one in tests["tests"] if one["name"].startswith("a drop is seen")]
+    rules = needed_for({"SpanscoreQualityDrop"}, made(alerts=blind)[RULES])
+    folder = write(tmp_path, {RULES_TEST: yaml.safe_dump(tests), RULES: rules})
 
     with pytest.raises(ValueError, match=r"a drop is seen|SpanscoreQualityDrop"):
         prometheus.promtool("test", "rules", folder / RULES_TEST)
@@ -216,7 +220,7 @@ def test_rules_that_see_no_drop_fail_their_unit_tests(prometheus: ModuleType, tm
 @pytest.mark.server
 def test_an_alert_says_how_far_from_how_many_scores_and_whose(prometheus: ModuleType, tmp_path: Path) -> None:
     files = made()
-    tests = yaml.safe_load(files[RULES_TEST])
+    tests = read_yaml(files[RULES_TEST])
     (drop,) = [one for one in tests["tests"] if one["name"].startswith("a drop")]
     nothing = {"eval_time": drop.pop("promql_expr_test")[0]["eval_time"], "alertname": "SpanscoreQualityDrop"}
     tests["tests"] = [

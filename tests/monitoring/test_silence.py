@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.monitoring import backfill
+from tests.monitoring.needed_rules import needed_for
 
 from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring import promql
@@ -53,7 +54,7 @@ def check(
 ) -> None:
     """Check which services are silent after so many hours."""
     settings = MonitoringSettings(interval=STEP_S, windows=[3_600], **shared)
-    (folder / "r.yml").write_text(rule_files({}, [Metric()], settings)[RULES])
+    (folder / "r.yml").write_text(needed_for({"SpanscoreNoScores"}, rule_files({}, [Metric()], settings)[RULES]))
     fires = 'ALERTS{alertname="SpanscoreNoScores",alertstate="firing",reason!="unscored"}'
     asked = [
         {

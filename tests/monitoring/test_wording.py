@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 import yaml
 from pydantic import ValidationError
+from tests.yaml_files import read_yaml
 
 from spanscore.model.score import BINARY, Scale
 from spanscore.monitoring.rules import GRAFANA, RULES, RULES_TEST, rule_files
@@ -55,7 +56,7 @@ def told(
     case: str = "a drop",
 ) -> list[str]:
     """Return the annotations that promtool got of an alert in one of the written test cases."""
-    tests = yaml.safe_load(files[RULES_TEST])
+    tests = read_yaml(files[RULES_TEST])
     (drop,) = [one for one in tests["tests"] if one["name"].startswith(case)]
     nothing = {"eval_time": drop.pop("promql_expr_test")[0]["eval_time"], "alertname": alert, "exp_alerts": []}
     tests["tests"] = [{**drop, "alert_rule_test": [nothing]}]
@@ -85,7 +86,7 @@ def test_a_mean_of_which_much_is_missing_says_so(prometheus: ModuleType, tmp_pat
         "series": 'spanscore_excluded_weight_total{gen_ai_evaluation_name="passed",job="bot"}',
         "values": "0+250x40",
     }
-    tests = yaml.safe_load(files[RULES_TEST])
+    tests = read_yaml(files[RULES_TEST])
     for case in tests["tests"]:
         case["input_series"].append(lost)
 
@@ -100,7 +101,7 @@ def test_no_place_is_left_open_in_what_an_alert_says(file: str) -> None:
 
     written = rule_files(alerts, [PASSED], MonitoringSettings(segments={"tier": ["gold"]}))[file]
 
-    rules = yaml.safe_load(written)["groups"][0]["rules"]
+    rules = read_yaml(written)["groups"][0]["rules"]
     said = " ".join(text for rule in rules for text in rule.get("annotations", {}).values())
     assert "for tier=gold" in said
     assert re.findall(r"\{\w+\}", said) == []
@@ -108,7 +109,7 @@ def test_no_place_is_left_open_in_what_an_alert_says(file: str) -> None:
 
 @pytest.mark.parametrize("reason", ["unscored", "queue_full"])
 def test_units_are_told_as_whole_numbers(reason: str) -> None:
-    rules = yaml.safe_load(files_of([PASSED])[RULES])["groups"][0]["rules"]
+    rules = read_yaml(files_of([PASSED])[RULES])["groups"][0]["rules"]
 
     (text,) = [one["annotations"]["description"] for one in rules if one.get("labels", {}).get("reason") == reason]
 
@@ -147,7 +148,7 @@ def test_names_and_segments_with_signs_of_templates_are_told_as_they_are(
 
     for value in HOSTILE:
         assert f"Mean quality of {name} for tier={value} is 0.775 over 20s" in " ".join(said)
-    tests = yaml.safe_load(files[RULES_TEST])
+    tests = read_yaml(files[RULES_TEST])
     tests["tests"] = [
         one for one in tests["tests"] if one["promql_expr_test"][0]["eval_time"] == "22s"
     ]  # the short ones
@@ -159,7 +160,7 @@ def test_names_and_segments_with_signs_of_templates_are_told_as_they_are(
 def test_in_grafanas_file_a_dollar_is_no_variable_and_a_brace_opens_no_template(value: str) -> None:
     files = files_of([Metric(f"m {value}", BINARY)], segments={"tier": [value]})
 
-    for rule in yaml.safe_load(files[GRAFANA])["groups"][0]["rules"]:
+    for rule in read_yaml(files[GRAFANA])["groups"][0]["rules"]:
         assert "$" not in rule["title"].replace("$$", "")
         assert "$" not in "".join(rule["labels"].values())
         assert "{value}" not in rule["annotations"]["description"]
@@ -167,7 +168,7 @@ def test_in_grafanas_file_a_dollar_is_no_variable_and_a_brace_opens_no_template(
 
 def test_severity_labels_and_runbook_are_those_of_the_metric() -> None:
     settings = AlertSettings(baseline=0.9, severity="page", labels={"team": "rag"}, runbook="https://wiki/{x}")
-    rules = yaml.safe_load(rule_files({"passed": settings}, [PASSED])[RULES])["groups"][0]["rules"]
+    rules = read_yaml(rule_files({"passed": settings}, [PASSED])[RULES])["groups"][0]["rules"]
 
     own = [one for one in rules if "alert" in one and one["labels"].get("metric") == "passed"]
     severities = {one["alert"]: one["labels"]["severity"] for one in own}
