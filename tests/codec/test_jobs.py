@@ -160,6 +160,14 @@ def test_a_job_written_and_read_is_the_job_that_was_written(job: Job) -> None:
     assert job_of(json_of_job(job)) == job
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(JOBS, ATTRIBUTES)
+def test_a_span_that_names_no_resource_takes_that_of_its_process_along(job: Job, resource: dict[str, Any]) -> None:
+    spans = tuple(replace(one, resource=resource) if one.resource is None else one for one in job.unit.spans)
+
+    assert job_of(json_of_job(job, resource)) == replace(job, unit=replace(job.unit, spans=spans))
+
+
 @given(st.lists(st.builds(Score, outcome=st.sampled_from(sorted({*Outcome} - {Outcome.SCORED}))), max_size=3))
 def test_scores_written_and_read_are_the_scores_that_were_written(scores: list[Score]) -> None:
     assert scores_of(json_of_scores(scores)) == tuple(scores)

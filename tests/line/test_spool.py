@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 from tests.live import QUESTION, Grounded, Held, a_line, a_trace, identity_holds, rag
 from tests.servers.server import poll
 
-from spanscore import Elsewhere, Rule, Sessions, Spool, session
+from spanscore import Compare, Elsewhere, Rule, Sessions, Spool, session
 from spanscore.errors import ConfigurationError
 from spanscore.scoring.memory_queue import MemoryQueue
 from spanscore.testing import MemorySink
@@ -84,6 +85,20 @@ def test_who_only_writes_hands_over_and_another_scores_what_was_chosen(path):
     assert told == {"scored": 5}, "the dice are not thrown again"
     assert {span.attributes["spanscore.sampling.threshold"] for span in scored.evaluations} == {"004189374bc6a8"}
     assert {span.parent.span_id for span in scored.evaluations} == {root.context.span_id for root in written.roots}
+
+
+def test_a_unit_is_counted_and_shown_under_the_release_that_made_it(path):
+    old, new = (a_trace(resource=Resource({"service.name": "shop", "service.version": it})) for it in ("1.4", "1.5"))
+    options = {"compare": Compare("service.version")}
+    handed_over(path, 1, trace=old, **options)
+
+    with a_worker(path, trace=new, **options) as (worker, scored):
+        ended(worker, 1)
+        assert worker.flush(10)
+        known = worker._line.compared.known("grounded")
+
+    assert known == ("1.4",)
+    assert [dict(span.resource.attributes) for span in scored.evaluations] == [dict(old.roots[0].resource.attributes)]
 
 
 def test_scores_that_were_not_exported_are_emitted_again_and_no_judge_is_asked_again(path):

@@ -62,15 +62,18 @@ class Unreadable:
     because: str
 
 
-def json_of_job(job: Job) -> bytes:
+def json_of_job(job: Job, resource: Mapping[str, Any] | None = None) -> bytes:
     """Return a job as one JSON object; when it was taken, and what waits for it, are this process's own and left out.
 
     What a sample that was made by hand holds and JSON cannot carry is written as ``codec/text.py`` renders it.
+
+    Args:
+        resource: of this process, whose spans name none: who scores them may be of another release, or another service.
     """
     return _dumped(
         {
             "version": VERSION,
-            "unit": _told_unit(job.unit),
+            "unit": _told_unit(job.unit, resource),
             "samples": _told_samples(job.samples),
             "decisions": {name: _told_decision(one) for name, one in job.decisions.items()},
             "size_bytes": job.size_bytes,
@@ -143,11 +146,11 @@ def _key(given: Sequence[str]) -> UnitKey:
     return UnitKey(int(trace_id, 16), int(span_id, 16))
 
 
-def _told_unit(unit: Unit) -> dict[str, Any]:
+def _told_unit(unit: Unit, resource: _Given | None) -> dict[str, Any]:
     return fields_told(
         unit,
         key=_told_key(unit.key),
-        spans=[_told_span(span) for span in unit.spans],
+        spans=[_told_span(span, resource) for span in unit.spans],
         session=None if unit.session is None else _told_session(unit.session),
     )
 
@@ -174,7 +177,8 @@ def _session(given: _Given) -> Session:
     return session
 
 
-def _told_span(span: SpanData) -> dict[str, Any]:
+def _told_span(span: SpanData, resource: _Given | None) -> dict[str, Any]:
+    whose = resource if span.resource is None else span.resource
     return fields_told(
         span,
         trace_id=hex_of(span.trace_id, _TRACE_ID),
@@ -182,7 +186,7 @@ def _told_span(span: SpanData) -> dict[str, Any]:
         parent_id=hex_of(span.parent_id, _SPAN_ID),
         attributes=dict(span.attributes) or None,
         metadata=jsonable(dict(span.metadata)) or None,  # the application's own objects
-        resource=None if span.resource is None else dict(span.resource),
+        resource=None if whose is None else dict(whose),
         events=[[name, dict(attributes)] for name, attributes in span.events] or None,
         no_content=None if span.no_content is None else [*span.no_content],
         decided=_told_decided(span.decided),

@@ -127,7 +127,9 @@ class Line:
             compared=self.compared,
         )
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
-        self.queue: Queue = queue_of(options, lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR))
+        self.queue: Queue = queue_of(
+            options, lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR), self.providers.resource
+        )
         self.delivery = delivery_of(self.queue, self.providers)
         rates = {name: options.rates_of(name)[0] for name in self.of_units}
         check_screens(options.rules, [*self.of_units.values()], rates)

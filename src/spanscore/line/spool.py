@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from spanscore.errors import ConfigurationError
 from spanscore.line.delivery import Delivery
@@ -21,10 +21,11 @@ if TYPE_CHECKING:  # SQLite is loaded where there is a spool
 __all__ = ["delivery_of", "leave_spool", "queue_of", "spool_of"]
 
 
-def queue_of(options: Options, unreadable: Callable[[], None]) -> Queue:
+def queue_of(options: Options, unreadable: Callable[[], None], resource: Callable[[], Mapping[str, Any]]) -> Queue:
     """Return where units wait for their scores.
 
     Args:
+        resource: gives that of the application.
         unreadable: called for each row of a spool of which no job can be made.
 
     Raises:
@@ -51,6 +52,7 @@ def queue_of(options: Options, unreadable: Callable[[], None]) -> Queue:
         max_bytes=options.queue_bytes,
         scores_here=options.spool.score_here,
         unreadable=told,
+        resource=resource,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -60,6 +60,7 @@ class SpoolQueue:
         max_bytes: of content in memory, roughly: one half for these, one for what is on its way to the disk.
         scores_here: whether jobs come out here at all; else each is handed over.
         unreadable: told of a row of which no job can be made, and why. It stays in the file until it is too old.
+        resource: gives that of this process, which a job takes along.
         passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
     """
 
@@ -71,9 +72,11 @@ class SpoolQueue:
         max_bytes: int = 256_000_000,
         scores_here: bool = True,
         unreadable: Callable[[str], None] = lambda because: None,
+        resource: Callable[[], Mapping[str, Any]] = dict,
         passing: int | None = None,
     ) -> None:
         self.spool = spool
+        self._resource = resource
         self.scores_here = scores_here
         self._unreadable = unreadable
         self._passing = MemoryQueue(passing or _PASSING * in_memory, max_bytes // 2)
@@ -138,7 +141,7 @@ class SpoolQueue:
 
     def put(self, job: Job) -> None:
         """Have a job written; its place is free when that is done."""
-        body = json_of_job(job)
+        body = json_of_job(job, self._resource() or None)
         self._loop = asyncio.get_running_loop()
         own = self.scores_here and not self._closed and not self._more and self._memory.reserve(job.size_bytes)
         self.spool.put(row_key(job.unit), body, self._soon(partial(self._was_put, job, own)), own=own)
