@@ -24,6 +24,7 @@ STEP_S = 240
 HOUR = 3_600 // STEP_S
 SCORES = "spanscore_scored_total"
 ALIVE = "spanscore_eligible_total"
+ENDED = "spanscore_evaluations_total"
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,13 @@ def check(
     folder: Path,
     series: list[dict[str, str]],
     expected: Mapping[float, list[dict[str, str]]],
+    why: str = 'reason!="unscored"',
     **shared: Any,
 ) -> None:
     """Check which services are silent after so many hours."""
     settings = MonitoringSettings(interval=STEP_S, windows=[3_600], **shared)
     (folder / "r.yml").write_text(needed_for({"SpanscoreNoScores"}, rule_files({}, [Metric()], settings)[RULES]))
-    fires = 'ALERTS{alertname="SpanscoreNoScores",alertstate="firing",reason!="unscored"}'
+    fires = f'ALERTS{{alertname="SpanscoreNoScores",alertstate="firing",{why}}}'
     asked = [
         {
             "expr": f"count by (job, instance) ({fires})",
@@ -90,6 +92,31 @@ def test_a_replica_is_silent_only_while_it_is_there_and_its_service_scores(
 
     told = silent("bot", instance="stuck")
     check(prometheus, tmp_path, series, {12: [], 20: [], 21.2: told, 29.8: told, 31: [], 39: []})
+
+
+def test_a_replica_to_which_nothing_comes_or_which_hands_it_over_is_not_silent(
+    prometheus: ModuleType, tmp_path: Path
+) -> None:
+    """A worker that has no partition any more, and an application that has begun to leave its units to others."""
+    scores, idle, leaves = ({"job": "bot", "instance": name} for name in ("scores", "idle", "leaves"))
+    then_none = f"{growing(20)} 1200x{20 * HOUR}"
+    series = [counter(name, growing(40), **scores) for name in (SCORES, ALIVE)]
+    series += [counter(name, then_none, **idle) for name in (SCORES, ALIVE)]
+    series += [counter(SCORES, then_none, **leaves), counter(ALIVE, growing(40), **leaves)]
+    series += [counter(ENDED, f"0x{20 * HOUR} {growing(20)}", **leaves, spanscore_outcome="handed_over")]
+
+    check(prometheus, tmp_path, series, {12: [], 20: [], 21.2: [], 29.8: [], 39: []})
+
+
+def test_what_ends_before_it_is_handed_over_is_no_silence_where_nothing_is_scored(
+    prometheus: ModuleType, tmp_path: Path
+) -> None:
+    front, worker = {"job": "front", "instance": "a"}, {"job": "worker", "instance": "b"}
+    series = [counter(SCORES, f"0x{10 * HOUR}", **one) for one in (front, worker)]
+    series += [counter(ENDED, growing(10), **one, spanscore_outcome="no_sample") for one in (front, worker)]
+    series += [counter(ENDED, growing(10, per_hour=6_000), **front, spanscore_outcome="handed_over")]
+
+    check(prometheus, tmp_path, series, {5: silent("worker")}, why='reason="unscored"')
 
 
 def test_replicas_that_end_with_their_service_are_told_once(prometheus: ModuleType, tmp_path: Path) -> None:

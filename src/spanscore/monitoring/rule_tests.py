@@ -145,25 +145,25 @@ class _Traffic:
         return RuleTest("a budget that binds is seen", budgets, [fires, *absent], steps)
 
     def _silence(self) -> RuleTest:
-        """Of two services one scores no more, and its counters go; of the other, one replica no more, while it is up."""
+        """Of two services one scores no more, and its counters go; of the other, one replica no more, while units come."""
         interval = self._shared.interval
         due = max(
             shortest(self._shared), EXPECTED * DAY_S / (UNITS * STEPS)
         )  # a replica's, by its few scores of the last day
         steps = STEPS + ceil((due + looked_back(self._shared)) / interval) + PATIENCE
         grows, ends = f"0+{UNITS}x{steps}", f"0+{UNITS}x{STEPS}"
-        replicas = {
-            ("lives", "a"): grows,
-            ("lives", "b"): f"{ends} {STEPS * UNITS}x{steps}",
-            ("dies", "c"): f"{ends} stale",
+        replicas = {  # units, and scores
+            ("lives", "a"): (grows, grows),
+            ("lives", "b"): (grows, f"{ends} {STEPS * UNITS}x{steps}"),
+            ("dies", "c"): (f"{ends} stale", f"{ends} stale"),
         }
         traffic = [
             {
                 "series": series_of(counter, {promql.METRIC: metric.name, "job": job, promql.INSTANCE: instance}),
                 "values": values,
             }
-            for metric, ((job, instance), values) in product(self._metrics, replicas.items())
-            for counter in (semconv.SCORED, semconv.ELIGIBLE)
+            for metric, ((job, instance), told) in product(self._metrics, replicas.items())
+            for counter, values in zip((semconv.ELIGIBLE, semconv.SCORED), told, strict=True)
         ]
         window = promql.duration(shortest(self._shared))
         fires = [one for why in (SILENT, REPLICA) for one in self._each("SpanscoreNoScores", window=window, reason=why)]

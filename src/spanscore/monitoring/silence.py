@@ -90,10 +90,11 @@ def _unscored(metric: Metric, where: str, shared: MonitoringSettings) -> Alert:
     # what a condition leaves out is no silence: it has an alert of its own
     nothing = f"{promql.TURNED_AWAY}|{Outcome.UNDEFINED}" if is_conditional(metric) else promql.TURNED_AWAY
     asked = f'{where},{outcome}!~"{nothing}",{promql.POPULATION}'
-    chosen = promql.increase(semconv.EVALUATIONS, window, asked)
+    chosen = f"{promql.increase(semconv.EVALUATIONS, window, asked, REPLICAS)}\nunless {_hands_over(window, where)}"
+    to_be_scored = f"sum by ({', '.join(promql.GROUP)}) ({chosen}) >= {EVALUATED}"
     return Alert(
         name="SpanscoreNoScores",
-        expression=f"{chosen} >= {EVALUATED}\nand {promql.increase(semconv.SCORED, window, where)} == 0",
+        expression=f"{to_be_scored}\nand {promql.increase(semconv.SCORED, window, where)} == 0",
         labels={**labels_of("critical", metric.name, window), "reason": UNSCORED},
         summary=f"{literal(metric.name)} has no scores",
         text=f"{{count}} units were to be evaluated by {literal(metric.name)} over {window}, and none got a score "
@@ -117,14 +118,25 @@ def _silent_replica(metric: Metric, where: str, shared: MonitoringSettings) -> A
     least = shortest(shared)
     due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}{{{where}}}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
+    window = promql.duration(
+        least
+    )  # not longer than it is due: a worker whose partitions are others' now is given nothing
+    units = f"{promql.increase(semconv.ELIGIBLE, window, where, REPLICAS)} > 0\nunless {_hands_over(window, where)}"
     return Alert(
         name="SpanscoreNoScores",
-        expression=f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}\nunless {service} ({_is_silent(where, shared)})",
+        expression=f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}\nand ({units})\n"
+        f"unless {service} ({_is_silent(where, shared)})",
         labels={**labels_of("critical", metric.name, promql.duration(least)), "reason": REPLICA},
         summary=f"{literal(metric.name)} has no scores of a replica",
-        text=f"No score of {literal(metric.name)} for {{lasting}} from {{{{ $labels.{promql.INSTANCE} }}}}, which is up, while "
-        "others of its service score ({service}).",
+        text=f"No score of {literal(metric.name)} for {{lasting}} from {{{{ $labels.{promql.INSTANCE} }}}}, to which units "
+        "come, while others of its service score ({service}).",
     )
+
+
+def _hands_over(window: str, where: str) -> str:
+    """Return the replicas that leave units to other processes: what ends with them is no sign of whether these score."""
+    left = f"{where},{promql.matching({label(semconv.OUTCOME): Outcome.HANDED_OVER})}"
+    return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
 
 
 def _is_silent(where: str, shared: MonitoringSettings) -> str:
