@@ -14,6 +14,7 @@ from tests.servers.server import poll
 from spanscore import Compare, Elsewhere, Rule, Sessions, Spool, session
 from spanscore.errors import ConfigurationError
 from spanscore.scoring.memory_queue import MemoryQueue
+from spanscore.spool.inspection import retry_poison
 from spanscore.testing import MemorySink
 
 
@@ -60,6 +61,11 @@ def ended(scorer, units, metric="grounded"):
 def rows(path):
     with sqlite3.connect(path) as file:
         return [(bytes(key), scores) for key, scores in file.execute("SELECT key, scores FROM rows")]
+
+
+def aside(path):
+    with sqlite3.connect(path) as file:
+        return [aside for (aside,) in file.execute("SELECT aside FROM rows")]
 
 
 def test_a_unit_is_scored_by_who_wrote_it_and_its_row_is_gone_when_that_is_exported(path):
@@ -199,6 +205,20 @@ def test_poison_is_counted_once_and_stays_in_the_file(path):
     assert told == {"metric_error": 1}
     assert another.status().outcomes == {"grounded": {}}
     assert "three processes crashed" in worker.status().reasons["grounded metric_error"]
+
+
+def test_poison_that_is_tried_again_is_scored(path):
+    handed_over(path, 1)
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE rows SET aside = 1, attempts = 3")
+    with a_worker(path) as (worker, _):
+        ended(worker, 1)
+        until("it to be put aside for good", lambda: aside(path) == [2])
+        assert retry_poison(path) == 1
+        told = ended(worker, 2)
+
+    assert told == {"metric_error": 1, "scored": 1}
+    assert identity_holds(worker)
 
 
 def test_a_job_of_a_newer_version_is_left_in_the_file_and_counted(path, caplog):

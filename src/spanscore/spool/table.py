@@ -113,9 +113,13 @@ class SpoolTable:
         self._change("UPDATE rows SET begun = 1", keys)
 
     def keep_scores(self, key: RowKey, scores: bytes) -> bool:
-        """Keep what a row was given; False: it is not this holder's any more. Crashes do not count from here on."""
+        """Keep what a row was given; False: it is not this holder's any more. Crashes do not count from here on.
+
+        Of poison nothing is kept: that it was given no scores must not stand when it is tried again.
+        """
         held = self._run(
-            "UPDATE rows SET scores = ?, begun = 0 WHERE key = ? AND owner = ?", (scores, key.to_bytes(), self._me)
+            "UPDATE rows SET scores = CASE WHEN aside THEN scores ELSE ? END, begun = 0 WHERE key = ? AND owner = ?",
+            (scores, key.to_bytes(), self._me),
         )
         return bool(held.rowcount) or (self._anew and not self._is_there(key))
 
