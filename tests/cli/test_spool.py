@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
-from tests.spool.asked import Asked
+from tests.spool.asked import Asked, key
 from tests.spool.other import other
 from typer.testing import CliRunner, Result
 
@@ -41,9 +42,21 @@ def test_poison_is_told_by_its_ids_and_tried_again_when_asked_to(tmp_path: Path)
     page, again = shown(path).stdout, shown(path, "--retry-poison").stdout
 
     assert [(row["trace_id"], row["span_id"], row["crashes"]) for row in before] == [(f"{1:032x}", f"{2:016x}", 3)]
-    assert f"trace {1:032x}  span {2:016x}" in page
+    assert re.search(f"trace {1:032x}  span {2:016x}  .* old  3 crashes", page)
     assert again.startswith("1 will be tried again\n1 wait or are in work")
     assert Asked(path).taken() == [1]
+
+
+def test_what_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
+    one = Asked(tmp_path / "spool.db")
+    one.put(1, own=True)
+    one.file.put_aside([key(1)])
+    one.file.close(10)
+
+    told = shown(one.file.path).stdout
+
+    assert "1 put aside" in told
+    assert "could not be read" in told
 
 
 def test_what_is_older_is_deleted_unless_a_running_process_holds_it(tmp_path: Path) -> None:

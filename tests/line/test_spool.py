@@ -221,7 +221,7 @@ def test_poison_that_is_tried_again_is_scored(path):
     assert identity_holds(worker)
 
 
-def test_a_job_of_a_newer_version_is_left_in_the_file_and_counted(path, caplog):
+def test_a_job_of_a_newer_version_is_put_aside_in_the_file_and_counted(path, caplog):
     handed_over(path, 1)
     with sqlite3.connect(path) as file:
         (body,) = file.execute("SELECT body FROM bodies").fetchone()
@@ -229,9 +229,12 @@ def test_a_job_of_a_newer_version_is_left_in_the_file_and_counted(path, caplog):
 
     with a_worker(path) as (worker, _):
         told = ended(worker, 1)
+        until("it to be put aside", lambda: aside(path) == [2])
+    with a_worker(path) as (another, _):
+        until("it to be seen", lambda: another.status().spool.poison == 1)
 
     assert told == {"metric_error": 1}
-    assert len(rows(path)) == 1
+    assert another.status().outcomes == {"grounded": {}}, "it is counted once"
     assert "it is of version 2, and this spanscore reads 1" in caplog.text
 
 

@@ -25,9 +25,7 @@ def spool(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="What [bold]spool.path[/bold] of the configuration names.")
     ],
-    again: Annotated[
-        bool, typer.Option("--retry-poison", help="Have rows that were put aside after three crashes scored again.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--retry-poison", help="Have rows that were put aside scored again.")] = False,
     older: Annotated[
         str | None,
         typer.Option(
@@ -78,9 +76,11 @@ def _show(found: SpoolInspection, notes: list[str]) -> None:
             table.add_row(str(one.pid), f"{one.rows:,}", f"{one.in_work:,}", _lease(one))
         terminal.print(table)
     if found.poison:
-        terminal.print(f"{len(found.poison):,} put aside after three crashes; --retry-poison has them tried again")
-        for key, _, age_s in found.poison[:_SHOWN]:
-            terminal.print(f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {_age(age_s)} old", soft_wrap=True)
+        terminal.print(f"{len(found.poison):,} put aside; --retry-poison has them tried again")
+        for key, crashes, age_s in found.poison[:_SHOWN]:
+            why = f"{crashes} crashes" if crashes else "could not be read"
+            row = f"  trace {key.trace_id:032x}  span {key.span_id:016x}  {_age(age_s)} old  {why}"
+            terminal.print(row, soft_wrap=True)
 
 
 def _lease(held: HeldRows) -> str:

@@ -43,7 +43,7 @@ def queue_of(options: Options, unreadable: Callable[[], None], resource: Callabl
     file = _opened(options.spool)
 
     def told(because: str) -> None:
-        log_once(f"spool row {because}", f"a row of the spool {file.path} was left alone: {because}")
+        log_once(f"spool row {because}", f"a row of the spool {file.path} was put aside: {because}")
         unreadable()
 
     return SpoolQueue(

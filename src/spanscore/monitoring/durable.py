@@ -74,9 +74,9 @@ def _poison() -> Alert:
         expression=f"max by ({_OF_SERVICE}) ({series(semconv.SPOOL_POISON)}) > 0",
         labels=labels_of("warning", ALL, promql.duration(BRIEF_S)),
         summary="jobs were put aside",
-        text="{count} jobs of the spool are put aside ({service}): while each was in work, three processes ended. They are "
-        "counted as metric_error. Find out what ends them, in the worker's log of that time; then `spanscore spool FILE "
-        "--retry-poison`, or --drop-older-than.",
+        text="{count} jobs of the spool are put aside ({service}): while each was in work, three processes ended, or it cannot "
+        "be read. They are counted as metric_error; the worker's log of that time says more. When that is mended, `spanscore "
+        "spool FILE --retry-poison`, or --drop-older-than.",
     )
 
 

@@ -89,7 +89,9 @@ READ: Mapping[str, Instrument] = {
     semconv.SPOOL_DEPTH: Instrument("gauge", "{job}", "Jobs in the spool, of all processes that share its file"),
     semconv.SPOOL_BYTES: Instrument("gauge", "By", "What they hold"),
     semconv.SPOOL_OLDEST: Instrument("gauge", "s", "For how long the oldest of them has waited"),
-    semconv.SPOOL_POISON: Instrument("gauge", "{job}", "Jobs that were put aside, as each ended several processes"),
+    semconv.SPOOL_POISON: Instrument(
+        "gauge", "{job}", "Jobs that were put aside: each ended several processes, or cannot be read"
+    ),
     semconv.QUEUE_SIZE: Instrument("gauge", "{job}", "Jobs waiting or in work"),
     semconv.QUEUE_CAPACITY: Instrument("gauge", "{job}", "Places in the job queue"),
     semconv.HOLD_UNITS: Instrument("gauge", "{unit}", "Units in the waiting room"),

@@ -59,7 +59,7 @@ class SpoolQueue:
         in_memory: jobs of which this process holds the lease: they wait in memory, or are in work.
         max_bytes: of content in memory, roughly: one half for these, one for what is on its way to the disk.
         scores_here: whether jobs come out here at all; else each is handed over.
-        unreadable: told of a row of which no job can be made, and why. It stays in the file until it is too old.
+        unreadable: told of a row of which no job can be made, and why. It is put aside in the file.
         resource: gives that of this process, which a job takes along.
         passing: units on their way to the disk; None = some twenty for each of ``in_memory``.
     """
@@ -240,9 +240,7 @@ class SpoolQueue:
     def _took_ended(self, rows: list[SpoolRow]) -> None:
         for row in rows:
             job = self._job(row)
-            if job is None:
-                self.spool.done([row.key])
-            elif row.end is not None:
+            if job is not None and row.end is not None:
                 outcome, reason = _ENDS[row.end]
                 self._take_in(row.key, replace(job, samples=Samples(outcome=outcome, reason=reason)))
 
@@ -257,6 +255,7 @@ class SpoolQueue:
         job = job_of(row.body)
         if isinstance(job, Unreadable):
             self._unreadable(job.because)
+            (self.spool.put_aside if row.end is None else self.spool.done)([row.key])
             return None
         scored = () if row.scores is None else scores_of(row.scores)
         known = () if isinstance(scored, Unreadable) else scored  # else they are asked for again

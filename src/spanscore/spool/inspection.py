@@ -44,7 +44,7 @@ class HeldRows(NamedTuple):
 
 
 class PoisonRow(NamedTuple):
-    """A row that was put aside."""
+    """A row that was put aside: after three crashes; with fewer, as it could not be read."""
 
     key: RowKey
     attempts: int

@@ -14,8 +14,7 @@ __all__ = [
     "Answer",
     "Operation",
     "begin_rows",
-    "delete_rows",
-    "give_back_rows",
+    "change_rows",
     "keep_scores",
     "put_row",
     "take_rows",
@@ -93,21 +92,11 @@ def keep_scores(key: RowKey, scores: bytes, told: Callable[[bool], None]) -> Ope
     return Operation(do, lambda _, held: told(held), size_bytes=len(scores))
 
 
-def delete_rows(keys: Sequence[RowKey]) -> Operation:
-    """Delete what is done."""
+def change_rows(change: Callable[[SpoolTable, Sequence[RowKey]], None], keys: Sequence[RowKey]) -> Operation:
+    """Have rows deleted, put aside or given back."""
 
     def do(table: SpoolTable) -> Answer:
-        table.delete(keys)
-        return _nothing
-
-    return Operation(do, lasting=True)
-
-
-def give_back_rows(keys: Sequence[RowKey]) -> Operation:
-    """Let others have rows."""
-
-    def do(table: SpoolTable) -> Answer:
-        table.give_back(keys)
+        change(table, keys)
         return _nothing
 
     return Operation(do, lasting=True)

@@ -87,7 +87,7 @@ class SpoolState(NamedTuple):
         bytes: of the file that are in use.
         oldest_s: age of the oldest of them, by the wall clock; 0 where there is none.
         owners: processes that hold leases.
-        poison: rows put aside after three crashes.
+        poison: rows put aside, after three crashes or as nobody could read them.
         expired: rows that nobody works on, and which are past ``max_age``.
         fault: what an operator must know, in one line; None = all is well.
     """

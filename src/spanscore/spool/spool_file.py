@@ -25,15 +25,14 @@ from spanscore.spool.operations import (
     Answer,
     Operation,
     begin_rows,
-    delete_rows,
-    give_back_rows,
+    change_rows,
     keep_scores,
     put_row,
     take_rows,
 )
 from spanscore.spool.owners import LeaseOfOurs, boot_ns
 from spanscore.spool.rows import Put, RowKey, SpoolRow, SpoolState
-from spanscore.spool.table import SpoolBounds
+from spanscore.spool.table import SpoolBounds, SpoolTable
 from spanscore.spool.writer import SpoolWriter
 
 __all__ = ["SpoolFile"]
@@ -162,12 +161,17 @@ class SpoolFile:
     def done(self, keys: Iterable[RowKey]) -> None:
         """Delete rows: what they were given has arrived. Poison that was counted is put aside for good instead."""
         for some in _portions(keys):
-            self._submit(delete_rows(some))
+            self._submit(change_rows(SpoolTable.delete, some))
+
+    def put_aside(self, keys: Iterable[RowKey]) -> None:
+        """Leave rows in the file that nobody can read: whoever can has them tried again (``inspection.py``)."""
+        for some in _portions(keys):
+            self._submit(change_rows(SpoolTable.put_aside, some))
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
         """Let others have rows at once, as a drain does."""
         for some in _portions(keys):
-            self._submit(give_back_rows(some))
+            self._submit(change_rows(SpoolTable.give_back, some))
 
     def room(self, size_bytes: int) -> str | None:
         """Return why a row of that size would not be kept; None: it would, as far as is known. Cheap, any thread."""

@@ -25,7 +25,8 @@ SCHEMA: Final = (
     "CREATE INDEX put_aside ON rows (id) WHERE aside > 0",
     "CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )
-"""``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = poison that nobody has counted yet, 2 = that was counted."""
+"""``owner`` NULL: nobody's. ``begun``: in work. ``aside``: 1 = poison that nobody has counted yet, 2 = that was counted,
+or cannot be read."""
 _MOST_CRASHES: Final = 3
 _UNTOLD, _TOLD = 1, 2
 _FREE: Final = "UPDATE rows SET owner = NULL, begun = 0"
@@ -129,6 +130,10 @@ class SpoolTable:
         self._run_each(f"UPDATE rows SET aside = {_TOLD}, owner = NULL WHERE key = ? AND owner = ? AND aside", mine)
         self._run_each("DELETE FROM bodies WHERE id = (SELECT id FROM rows WHERE key = ? AND owner = ?)", mine)
         self._run_each("DELETE FROM rows WHERE key = ? AND owner = ?", mine)
+
+    def put_aside(self, keys: Iterable[RowKey]) -> None:
+        """Put rows of this holder aside, as counted."""
+        self._change(f"UPDATE rows SET aside = {_TOLD}, owner = NULL", keys)
 
     def give_back(self, keys: Iterable[RowKey]) -> None:
         """Let others have rows of this holder at once."""
