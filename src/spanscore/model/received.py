@@ -31,7 +31,7 @@ class ForeignCounts(NamedTuple):
     Attributes:
         names: name → what was counted.
         undefined: results without a value or label that can be read.
-        again: spans and log records that had come before.
+        again: spans and log records that had come before, and results that had come in another way.
     """
 
     names: Mapping[str, ForeignCount]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -127,6 +128,41 @@ def test_what_comes_again_is_counted_once() -> None:
     counts = heard.scores.counts()
     assert counts is not None
     assert counts.again == 3
+
+
+@pytest.mark.parametrize("ways", [*permutations(["event", "span", "record"])])
+def test_what_is_told_of_one_span_in_several_ways_is_counted_once_and_several_of_one_way_are_several(
+    ways: tuple[str, ...],
+) -> None:
+    heard, score = Heard(), result("tone", 0.5)
+    scored = a_span({}, score, score)
+    evaluators = [a_span({**EVALUATOR, **score}), a_span({**EVALUATOR, **score})]
+    for span in evaluators:
+        span.trace_id, span.parent_span_id = scored.trace_id, scored.span_id
+    records = logs(score, score, of=scored)
+    tell = {
+        "event": lambda: heard.send(scored, a_span({}, score)),
+        "span": lambda: heard.send(*evaluators, a_span({**EVALUATOR, **score})),
+        "record": lambda: heard.scores.read_logs(results_in_logs(records)),
+    }
+
+    for way in ways:
+        tell[way]()
+
+    assert heard.of(semconv.SCORED) == {"tone": 2 + 2}
+    counts = heard.scores.counts()
+    assert counts is not None
+    assert counts.again == 2 + 2
+
+
+def test_an_evaluator_in_a_trace_of_its_own_tells_of_the_span_that_it_links_to() -> None:
+    heard = Heard()
+    scored, evaluator = a_span({}, result("tone", 0.5)), a_span({**EVALUATOR, **result("tone", 0.5)})
+    evaluator.links.add(trace_id=scored.trace_id, span_id=scored.span_id)
+
+    heard.send(scored, evaluator)
+
+    assert heard.of(semconv.SCORED) == {"tone": 1}
 
 
 def test_ours_that_come_back_add_nothing_and_those_of_another_spanscore_do() -> None:

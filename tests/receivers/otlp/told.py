@@ -45,13 +45,17 @@ def taken_of(*spans: Span, scope: str = "an.app") -> Taken:
     return sent((span, scope, {"service.name": "shop"}) for span in spans)
 
 
-def logs(*records: Mapping[str, Any], event: str = semconv.EVALUATION_EVENT, scope: str = "an.app") -> bytes:
-    """Return a request of log records; each of another span."""
+def logs(
+    *records: Mapping[str, Any], event: str = semconv.EVALUATION_EVENT, scope: str = "an.app", of: Span | None = None
+) -> bytes:
+    """Return a request of log records; all of one span, or each of another."""
     request = ExportLogsServiceRequest()
     within = request.resource_logs.add().scope_logs.add()
     within.scope.name = scope
-    for held in records:
-        record = within.log_records.add(event_name=event, time_unix_nano=1, span_id=next(_ids).to_bytes(8))
+    for when, held in enumerate(records, 1):
+        record = within.log_records.add(event_name=event, time_unix_nano=when, span_id=next(_ids).to_bytes(8))
+        if of is not None:
+            record.trace_id, record.span_id = of.trace_id, of.span_id
         put(record, held)
     return request.SerializeToString()
 

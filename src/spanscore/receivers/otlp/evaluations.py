@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -24,7 +24,7 @@ from spanscore.codec.wire_json import logs_from_json
 from spanscore.model.foreign import type_name
 from spanscore.sampling.threshold import decode_threshold, probability, upstream_of
 
-__all__ = ["MARKS", "ForeignResult", "LogResults", "holds", "results_in_logs", "results_on"]
+__all__ = ["MARKS", "ForeignResult", "LogResults", "Told", "holds", "results_in_logs", "results_on"]
 
 _EVENT: Final = semconv.EVALUATION_EVENT.encode()
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
@@ -47,6 +47,19 @@ _NAMELESS: Final = "an evaluation that has no name"
 _UNREADABLE: Final = "a log record that cannot be read"
 
 
+class Told(NamedTuple):
+    """Of what a result is, and how it was told.
+
+    Attributes:
+        span_id: of what was scored: the span of an event or a record; of an evaluator's, what it links to, else its parent.
+        way: the form in which it came.
+    """
+
+    trace_id: bytes
+    span_id: bytes
+    way: Literal["event", "span", "record"]
+
+
 class ForeignResult(NamedTuple):
     """What somebody says of something.
 
@@ -56,6 +69,7 @@ class ForeignResult(NamedTuple):
         label: as it is given; None where there is none.
         probability: with which what is scored was chosen, (0, 1]; 1 where nobody says.
         series: of spanscore's own; None of all others.
+        told: of what and how; None where a record does not say of what.
     """
 
     name: str
@@ -63,6 +77,7 @@ class ForeignResult(NamedTuple):
     label: str | None
     probability: float
     series: str | None = None
+    told: Told | None = None
 
 
 class LogResults(NamedTuple):
@@ -107,11 +122,19 @@ def results_on(span: WireSpan) -> list[ForeignResult]:
         raise UnreadableRequest(type_name(error)) from None
     held = attributes_of(message.attributes)
     if span.origin.scope_name == semconv.SCOPE:
-        return [*_of_spanscore(held, message.trace_state)]
-    told = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
-    if not told and held.get(semconv.OPENINFERENCE_KIND) == semconv.OPENINFERENCE_EVALUATOR:
-        return [*_results(_of_evaluator(held, message.name), message.trace_state)]
-    return [*_results(told, message.trace_state)]
+        return [*_of_spanscore(held, message.trace_state, _beside(message, "span"))]
+    events = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
+    if held.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
+        return [*_results(events, Told(message.trace_id, message.span_id, "event"), message.trace_state)]
+    if events:
+        return [*_results(events, _beside(message, "event"), message.trace_state)]
+    return [*_results(_of_evaluator(held, message.name), _beside(message, "span"), message.trace_state)]
+
+
+def _beside(evaluator: Span, way: Literal["event", "span"]) -> Told:
+    for link in evaluator.links:
+        return Told(link.trace_id, link.span_id, way)
+    return Told(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, way)
 
 
 def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
@@ -132,7 +155,8 @@ def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
         elif semconv.EVALUATION_EVENT in (record.event_name, held.get(semconv.EVENT_NAME)):
-            results = [*_results([held])]
+            of = Told(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
+            results = [*_results([held], of)]
             rejected[_NAMELESS] += not results
             told += [(_known_by(record), result) for result in results]
     return LogResults(told, {why: records for why, records in rejected.items() if records})
@@ -151,11 +175,11 @@ def _known_by(record: Any) -> bytes:
     return bytes(record.SerializeToString()) if told else b""
 
 
-def _of_spanscore(held: Mapping[str, Any], trace_state: str) -> Iterator[ForeignResult]:
+def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: Told) -> Iterator[ForeignResult]:
     beside = held.get(semconv.STRATUM) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
     if beside or held.get(semconv.SESSION_END) == "open":
         return
-    for result in _results([held], trace_state):
+    for result in _results([held], of, trace_state):
         yield result._replace(value=_number(held.get(semconv.QUALITY)), series=_text(held.get(semconv.SERIES)) or "")
 
 
@@ -178,13 +202,13 @@ def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[s
         }
 
 
-def _results(told: Iterable[Mapping[str, Any]], trace_state: str = "") -> Iterator[ForeignResult]:
+def _results(told: Iterable[Mapping[str, Any]], of: Told | None, trace_state: str = "") -> Iterator[ForeignResult]:
     for held in told:
         name = _text(held.get(semconv.EVALUATION_NAME))
         if name is not None:
             value = _number(held.get(semconv.EVALUATION_SCORE_VALUE))
             label = _text(held.get(semconv.EVALUATION_SCORE_LABEL))
-            yield ForeignResult(name, value, label, _probability(held, trace_state))
+            yield ForeignResult(name, value, label, _probability(held, trace_state), told=of)
 
 
 def _probability(held: Mapping[str, Any], trace_state: str) -> float:

@@ -26,6 +26,7 @@ __all__ = ["ForeignScores"]
 
 _REMEMBERED: Final = 100_000
 """Spans and records whose scores were counted: whoever had no answer sends them again."""
+_WAYS: Final = ("event", "span", "record")
 _MOST: Final = 100
 """Pairs of name and label that are told apart."""
 _LONGEST: Final = 64
@@ -65,6 +66,7 @@ class ForeignScores:
         """Forget what came: in a forked child."""
         self._lock = Lock()
         self._known = ClosedKeys(_REMEMBERED)
+        self._told = ClosedKeys(_REMEMBERED)
         self._sets: set[tuple[str, str | None]] = set()
         self._tallies: dict[str, _NameTally] = {}
         self._undefined = self._again = 0
@@ -114,7 +116,21 @@ class ForeignScores:
             if trace_id:
                 self._known.add(trace_id, span_id)
             for result in others:
-                self._take(result)
+                if self._was_told(result):
+                    self._again += 1
+                else:
+                    self._take(result)
+
+    def _was_told(self, result: ForeignResult) -> bool:
+        """Whether it came in another way before, under that name of that span; one way may tell several, one a document."""
+        if result.told is None:
+            return False
+        trace_id, span_id, way = result.told
+        told = {one: span_id + one.encode() + result.name.encode() for one in _WAYS}
+        if any(self._told.has(trace_id, told[one]) for one in _WAYS if one != way):
+            return True
+        self._told.add(trace_id, told[way])
+        return False
 
     def _take(self, result: ForeignResult) -> None:
         if result.value is None and result.label is None:
