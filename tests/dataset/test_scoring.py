@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,26 @@ async def test_every_sample_has_a_row_per_metric_in_their_order() -> None:
 
 async def test_it_can_be_called_within_a_running_loop_and_without_one() -> None:
     assert evaluate_sync([TRUE], ["exact_match"]).mean("exact_match") == 1.0
+
+
+async def test_rows_are_for_their_owner_alone_as_explanations_quote(tmp_path: Path) -> None:
+    class Looking(Grounded):
+        """Looks at the file while a run writes it."""
+
+        async def measure(self, sample: Any) -> Any:
+            modes.append(mode(out))
+            return await super().measure(sample)
+
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    modes, out, baseline = list[int](), tmp_path / "scores.csv", tmp_path / "base.jsonl"
+    baseline.touch(0o644)
+
+    result = await evaluate([TRUE], [Looking()], out=out)
+    result.to_jsonl(baseline)
+
+    assert (modes, mode(out), mode(baseline)) == ([0o600], 0o600, 0o600)
 
 
 async def test_a_failure_is_a_row_and_in_no_mean() -> None:

@@ -151,7 +151,7 @@ def _format(path: Path, ending: str | None = None) -> _Format:
 
 
 def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = None) -> None:
-    """Write rows, as JSON lines or CSV. Whole or not at all: a file that is there stays until then.
+    """Write rows, as JSON lines or CSV, for their owner alone. Whole or not at all: a file that is there stays until then.
 
     Args:
         path: the file.
@@ -163,7 +163,7 @@ def write_rows(path: str | Path, rows: Iterable[Row], *, ending: str | None = No
     """
     file = Path(path)
     form = _format(file, ending)
-    with writing(path), whole_file(file) as stream:
+    with writing(path), whole_file(file, mode=0o600) as stream:
         write = form.writer(stream, opening=True)
         for row in rows:
             write(row)
