@@ -1,4 +1,4 @@
-"""What ``collect``, ``score`` and ``preview`` say of wrong input: one clear sentence, the right exit code, and nothing lost."""
+"""What commands on files say of wrong input: one clear sentence, the right exit code, and nothing lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanscore.testing import ScriptedJudge
 
 FACT = "The ferry to Oslo sails at nine."
 CONFIG = "metrics: [faithfulness]\njudge: {model: lexical}\nsampling: {rate: 0.5}\n"
-COLLECT, PREVIEW = ("collect",), ("preview", "config.yaml")
+COLLECT, PREVIEW, REPLAY = ("collect",), ("preview", "config.yaml"), ("replay", "config.yaml", "--dry-run")
 SCORE = ("score", "samples.jsonl", "-m", "faithfulness")
 
 
@@ -138,10 +138,13 @@ REFUSED: dict[tuple[str, ...], str] = {
     (*PREVIEW, "empty.jsonl"): "empty.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*PREVIEW, "samples.jsonl"): "samples.jsonl holds no spans: a file has lines of OTLP-JSON",
     (*PREVIEW, "folder"): "folder holds no file that ends with .jsonl",
-    (*PREVIEW, "broken.jsonl"): "nothing in it could be read; the first: no OTLP trace request",
+    (*PREVIEW, "broken.jsonl"): "nothing in it could be read; the first: broken.jsonl line 1: no OTLP trace request",
     (*PREVIEW, "spans.jsonl", "--since", "1h", "--until", "7d"): "--until 7d is not after --since 1h",
     (*PREVIEW, "spans.jsonl", "--until", "2001-01-01"): "none of its 12 units began between --since and --until",
     (*PREVIEW, "jaeger:http://127.0.0.1:9"): "does not say service; write jaeger:http://127.0.0.1:9?service=",
+    (*REPLAY, "empty.jsonl"): "empty.jsonl holds no spans: a file has lines of OTLP-JSON",
+    (*REPLAY, "samples.jsonl", "--json"): "samples.jsonl holds no spans: a file has lines of OTLP-JSON",
+    (*REPLAY, "broken.jsonl", "--since", "1h"): "nothing in it could be read; the first: broken.jsonl line 1: no OTLP",
     ("preview", "none.yaml", "spans.jsonl"): "there is no configuration file none.yaml",
     ("preview", "misspelt.yaml", "spans.jsonl"): "unknown metric 'faithfulnes': did you mean faithfulness",
     ("preview", "torn.yaml", "spans.jsonl"): "is no YAML: a list that [ begins is not closed",
@@ -202,13 +205,14 @@ def test_wrong_input_is_refused_in_a_sentence_before_anything_is_asked_or_writte
 
 
 TOLD: dict[tuple[str, ...], tuple[int, str]] = {
-    (*COLLECT, "half_spans.jsonl", "--out", "{tmp}/x.jsonl"): (0, "not read, half_spans.jsonl line"),
+    (*COLLECT, "half_spans.jsonl", "--out", "{tmp}/x.jsonl"): (0, "not read: half_spans.jsonl line"),
     (*COLLECT, "spans.jsonl", "--when", "truth<1", "--when", "faithfulness>=0", "--out", "{tmp}/x.jsonl"): (
         0,
         "no unit has a score of truth; there are scores of",
     ),
     (*COLLECT, "spans.jsonl", "--sample", "1", "--out", "{tmp}/x.jsonl"): (0, "1 case is in"),
     (*PREVIEW, "half_spans.jsonl"): (0, "not read: half_spans.jsonl line"),
+    (*REPLAY, "spans.jsonl", "--until", "2001-01-01"): (0, "12 traces with 0 units; 12 more outside the time"),
     (*PREVIEW, "bare.jsonl"): (0, "12 units, none with content: capture_content was off"),
     ("score", "half.jsonl", "-m", "faithfulness"): (0, "Not read, line 1: not valid JSON"),
     ("score", "questions.jsonl", "-m", "faithfulness", "--min", "faithfulness=0.5"): (3, "not known"),

@@ -13,7 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spanscore.cases.case import CollectedCase
 from spanscore.cli._between import between
-from spanscore.cli._replay_told import no_units
+from spanscore.cli._source_told import not_read, nothing_in
 from spanscore.cli._to_be_written import refuse_overwriting, refuse_unwritable
 from spanscore.errors import ConfigurationError, writing
 from spanscore.judges.suppress import suppressed_context
@@ -140,10 +140,8 @@ def _shown(case: CollectedCase, bar: Progress, task: Any, counts: CaseCounts) ->
 
 
 def _nothing(source: str, conditions: Sequence[CaseCondition], counts: CaseCounts, unread: Sequence[Unread]) -> str:
-    if unread and not counts.traces:
-        return f"{source} holds no spans: {unread[0].name}: {unread[0].because}; {len(unread):,} such in all"
     if not counts.units:
-        return no_units(source, counts.traces)
+        return nothing_in(source, counts.traces, unread)
     units = f"{source}: {counts.units:,} unit{'' if counts.units == 1 else 's'}"
     return f"{units}, {_none_of_them(conditions, counts)}"
 
@@ -172,8 +170,5 @@ def _lines(out: Path, cases: Sequence[CollectedCase], counts: CaseCounts, unread
     yield f"{are} in {out}{of}; {counts.matched:,} of {counts.units:,} units were wanted"
     for reason, times in (counts.without_content + counts.unusable).most_common(_REASONS):
         yield f"{times:,} left out: {reason}"
-    for one in unread[:_REASONS]:
-        yield f"not read, {one.name}: {one.because}"
-    if len(unread) > _REASONS:
-        yield f"not read: {len(unread) - _REASONS:,} more"
+    yield from not_read(unread, len(unread))
     yield f"Score them: spanscore score {out} --metrics … --baseline base.jsonl"

@@ -13,9 +13,10 @@ import typer
 from spanscore.cases.case import FoundScore
 from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
-from spanscore.cli._replay_told import found, no_units, of_store, shown, unit_costs
+from spanscore.cli._replay_told import found, of_store, shown, unit_costs
 from spanscore.cli._session_plan import session_metrics_in
 from spanscore.cli._sizes import Sizes
+from spanscore.cli._source_told import nothing_in
 from spanscore.errors import ConfigurationError
 from spanscore.line.preview import Preview, UnitCost, preview_of
 from spanscore.line.recent_preview import tally_of
@@ -66,7 +67,7 @@ class PreviewRun:
             units = units_between(store, reader, ReplayBounds.of(since_s, until_s), read, told)
             interrupted = self._count(units, tally, read, metrics)
         if not read.units and not interrupted:
-            raise ConfigurationError(_nothing(self.source, read))
+            raise ConfigurationError(nothing_in(self.source, read.traces, read.unread, read.outside))
         costs = unit_costs(report, Sizes(self.context_tokens))
         notes = [*self._on_costs(costs), *_notes(report)]
         preview = preview_of(tally, rates=rates, rules=options.rules, costs=costs, notes=notes)
@@ -128,14 +129,6 @@ def _qualities(found: Mapping[str, FoundScore], metrics: Mapping[str, Metric]) -
 
 def _so_far(read: ReplayTally, tally: PreviewTally) -> str:
     return f"{read.traces:,} traces · {read.units:,} units · {tally.taken:,} would be scored"
-
-
-def _nothing(source: str, read: ReplayTally) -> str:
-    if read.unread_total and not read.traces:
-        return f"{source}: nothing in it could be read; the first: {read.unread[0].because}"
-    if read.outside:
-        return f"{source}: none of its {read.outside:,} units began between --since and --until"
-    return no_units(source, read.traces)
 
 
 def _notes(report: ConfigReport) -> Iterator[str]:

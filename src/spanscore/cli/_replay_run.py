@@ -16,6 +16,7 @@ from spanscore.cli._between import between
 from spanscore.cli._config_report import ConfigReport, valid
 from spanscore.cli._replay_told import planned, shown, summary
 from spanscore.cli._session_plan import session_metrics_in
+from spanscore.cli._source_told import nothing_in
 from spanscore.cli._traffic import requests_per_day_in
 from spanscore.errors import ConfigurationError, writing
 from spanscore.line.terminal import Terminal
@@ -79,6 +80,8 @@ class ReplayRun:
         with shown(tally, notes, lambda tally: str(tally.state())) as told:
             replay = Replay(store, reader, made.scorer.stored_units(), bounds, tally=tally, journal=journal, told=told)
             interrupted, arrived = self._done(replay, made, journal)
+        if not (tally.units or interrupted or self._may_be_empty(tally)):
+            raise ConfigurationError(nothing_in(self.source, tally.traces, tally.unread, tally.outside))
         self._tell(report, tally, made, store, reader, interrupted=interrupted)
         for note in self._afterwards(tally, file, interrupted=interrupted, arrived=arrived):
             notes.print(note, soft_wrap=True)
@@ -88,6 +91,10 @@ class ReplayRun:
                 "arrived is no second score; with --resume FILE no judge is asked twice"
             )
         return interrupted
+
+    def _may_be_empty(self, tally: ReplayTally) -> bool:
+        """Whether it is no mistake that there are no units: of each hour's an hourly replay may find none."""
+        return bool(self.since or self.until) and not (tally.unread_total and not tally.traces)
 
     def _bounds(self, since_s: float | None, until_s: float | None) -> ReplayBounds:
         try:
@@ -171,10 +178,6 @@ class ReplayRun:
             )
 
     def _afterwards(self, tally: ReplayTally, file: Path | None, *, interrupted: bool, arrived: bool) -> Iterator[str]:
-        if tally.unread_total and not tally.traces:
-            raise ConfigurationError(
-                f"{self.source}: nothing in it could be read; the first: {tally.unread[0].because}"
-            )
         if self.dry_run:
             yield from ["Interrupted: the counts are of what was read until then."] * interrupted
             return

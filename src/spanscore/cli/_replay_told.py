@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from spanscore.cli._config_report import ConfigReport
 from spanscore.cli._cost_plan import costs_of, usd_told
 from spanscore.cli._sizes import Sizes
+from spanscore.cli._source_told import not_read
 from spanscore.line.preview import UnitCost
 from spanscore.line.tables import Fitting
 from spanscore.line.terminal import Terminal
@@ -21,7 +22,7 @@ from spanscore.replay.scorer import ReplayScorer
 from spanscore.replay.tally import ReplayTally
 from spanscore.sources.stored import TraceStore
 
-__all__ = ["PlannedCost", "found", "no_units", "of_store", "planned", "shown", "summary", "unit_costs"]
+__all__ = ["PlannedCost", "found", "of_store", "planned", "shown", "summary", "unit_costs"]
 
 _NOT_TOLD: Final = ("scored", "not_sampled")
 
@@ -59,13 +60,6 @@ def planned(report: ConfigReport, taken: Counter[str]) -> Sequence[PlannedCost]:
     known = unit_costs(report, Sizes())
     names = (metric.name for metric in report.metrics)
     return [PlannedCost(name, taken[name], *known.get(name, UnitCost()).times(taken[name])) for name in names]
-
-
-def no_units(source: str, traces: int) -> str:
-    """Return why a source that could be read has nothing to look at."""
-    if traces:
-        return f"{source} holds no units: no root of a chain, agent or model call is in {traces:,} traces"
-    return f"{source} holds no spans: a file has lines of OTLP-JSON, as the Collector's 'file' exporter writes them"
 
 
 @contextmanager
@@ -113,9 +107,7 @@ def of_store(tally: ReplayTally, store: TraceStore, reader: UnitReader) -> Itera
     if reader.orphans:
         yield f"{reader.orphans:,} spans belong to units whose root is not there"
     yield from (f"{spans:,} of the spans have {what}: it is read as its start" for what, spans in reader.mended.items())
-    yield from (f"not read: {one.name}: {one.because}" for one in tally.unread)
-    if tally.unread_total > len(tally.unread):
-        yield f"not read: {tally.unread_total - len(tally.unread):,} more"
+    yield from not_read(tally.unread, tally.unread_total)
 
 
 def found(tally: ReplayTally) -> str:
