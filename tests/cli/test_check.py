@@ -104,7 +104,7 @@ def test_each_alert_says_from_how_many_scores_it_speaks(tmp_path: Path) -> None:
 
 LETTERS = [*"abcdefghijklmnopqrstuvwxyzäöüß"]
 WRONG: dict[str, list[str]] = {
-    "metrics: [faithfullness]": ["metrics:", "'faithfullness'", "did you mean faithfulness"],
+    "metrics: [faithfullness]": ["metrics:", "'faithfullness'", "did you mean 'faithfulness'"],
     "metrics: [{faithfulness: {strictness: 3}}]": ["faithfulness", "'strictness'", "it takes"],
     "metrics: [exact_match, exact_match]": ["2 are called 'exact_match'", "a name of its own"],
     "metrics: [exact_match]\nsampling: {rates: {exact: 0.1}}": ["sampling.rates.exact", "'exact_match'"],
@@ -256,7 +256,7 @@ def test_faults_of_every_kind_are_told_in_one_run(tmp_path: Path) -> None:
         "judge.model",
         "metrics",
     ]
-    for words in ("given: 5", "did you mean 'rate'", "'opnai:gpt-4o-mini'", "did you mean faithfulness"):
+    for words in ("given: 5", "did you mean 'rate'", "'opnai:gpt-4o-mini'", "did you mean 'faithfulness'"):
         assert words in told.stderr
     assert "did you mean 'openai:gpt-4o-mini'? Write 'lexical' or 'provider:model', with one of " in told.stderr
     assert "openai, openrouter" in faults[2]

@@ -54,7 +54,7 @@ def test_a_file_that_others_can_read_is_told_to_become_its_owners_alone(folder: 
 @pytest.mark.parametrize(
     ("collect", "code", "told"),
     [
-        ("{when: [exact_mach<1], out: a.jsonl}", 2, "exact_mach, which is no metric here: did you mean exact_match"),
+        ("{when: [exact_mach<1], out: a.jsonl}", 2, "exact_mach, which is no metric here: did you mean 'exact_match'"),
         ("{when: [exact_match], out: a.jsonl}", 1, "'exact_match' is no condition; write for example"),
         ("{when: [], out: a.jsonl}", 1, "collect.when"),
         ("{when: [exact_match<1], out: .}", 2, "is there, and is no file"),
@@ -74,11 +74,11 @@ def test_what_keeps_cases_from_their_file_is_told(folder: Path, collect: str, co
 @pytest.mark.parametrize(
     ("redactor", "told"),
     [
-        ("tests.cli.test_collect:without_fairies", "did you mean without_ferries?"),
+        ("tests.cli.test_collect:without_fairies", "did you mean 'without_ferries'?"),
         ("no_such_pkg:redact", "there is no module 'no_such_pkg'"),
         ("redact", "One from outside is written 'my_pkg.privacy:redact'"),
         ("tests.cli.test_collect:Path.home", "has no Path.home"),
-        ("{tests.settings.test_arrival:Unusual: {instaed: x}}", "has no parameter 'instaed': did you mean instead?"),
+        ("{tests.settings.test_arrival:Unusual: {instaed: x}}", "has no parameter 'instaed': did you mean 'instead'?"),
     ],
 )
 def test_a_redactor_that_is_none_is_wrong(folder: Path, redactor: str, told: str) -> None:

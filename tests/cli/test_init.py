@@ -70,7 +70,7 @@ def test_a_file_that_is_there_stays_unless_it_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answers", "told"),
     [
-        (["-m", "faithfullness"], "did you mean faithfulness"),
+        (["-m", "faithfullness"], "did you mean 'faithfulness'"),
         (["-m", "aspect_critic"], "definition"),
         (["--judge", "nonsense"], "provider:model"),
     ],

@@ -133,4 +133,4 @@ def test_an_unknown_name_is_answered_with_close_ones() -> None:
     told = ran("--metric", "faithfulnes")
 
     assert isinstance(told.exception, ConfigurationError)
-    assert "did you mean faithfulness" in str(told.exception)
+    assert "did you mean 'faithfulness'" in str(told.exception)

@@ -123,7 +123,7 @@ def test_a_page_is_written_with_the_worst_samples(samples: Path, tmp_path: Path)
     ("arguments", "words"),
     [
         ([], "say what to score"),
-        (["-m", "faithfullness"], "did you mean faithfulness"),
+        (["-m", "faithfullness"], "did you mean 'faithfulness'"),
         (["-m", "exact_match", "--judge", "nonesuch:x"], "nonesuch"),
         (["-m", "exact_match", "--judge", "opnai:x"], "--judge: 'opnai:x' .*did you mean 'openai:x'"),
         (["-m", "exact_match", "--judge", "openai:x"], "OPENAI_API_KEY is not set; --judge 'openai:x' needs it"),

@@ -263,7 +263,7 @@ def test_on_a_full_and_on_a_read_only_disk_cases_wait_and_the_application_goes_o
 
 
 def test_a_condition_of_no_metric_is_refused_when_the_scorer_is_made(out: Path) -> None:
-    with pytest.raises(ConfigurationError, match="names groundd, which is no metric here: did you mean grounded"):
+    with pytest.raises(ConfigurationError, match="names groundd, which is no metric here: did you mean 'grounded'"):
         OnlineScorer([Grounded()], collect=Collect(["groundd<0.5"], out))
     with pytest.raises(ConfigurationError, match=r"write collect=spanscore.Collect"):
         OnlineScorer([Grounded()], collect={"when": []})  # type: ignore[arg-type]

@@ -136,7 +136,7 @@ def test_a_dialect_that_hangs_is_the_outcome_of_its_unit() -> None:
 @pytest.mark.parametrize(
     ("option", "wrong", "message"),
     [
-        ("sinks", ["evnt"], "unknown sink 'evnt': did you mean event"),
+        ("sinks", ["evnt"], "unknown sink 'evnt': did you mean 'event'"),
         ("sinks", ["event"], "'event', which is a place"),
         ("sinks", [{"my_parts:Labelled": {"lable": "x"}}], "sink 'my_parts:Labelled' has no parameter 'lable'.*label"),
         ("sinks", ["my_parts:Labelled"], "missing a required argument: 'label'"),

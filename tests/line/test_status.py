@@ -258,7 +258,7 @@ def test_metrics_that_leave_as_differences_are_told(monkeypatch, caplog, preferr
     [
         ("faithfulness", r"write Faithfulness\(llm\), or spanscore.metrics.create\('faithfulness', judge=…\)"),
         ("bleu_score", r"write \w+\(\), or spanscore.metrics.create\('bleu_score'\)"),
-        ("faithfullness", "did you mean faithfulness"),
+        ("faithfullness", "did you mean 'faithfulness'"),
     ],
 )
 def test_a_name_instead_of_a_metric_is_answered_with_how_to_make_one(name, says):

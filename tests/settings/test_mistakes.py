@@ -65,8 +65,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "metrics without one": ("metrics:", f"metrics: is empty; {A_LIST}"),
     "a metric and no list": ("metrics: faithfulness", f"metrics: is no list (given: 'faithfulness'); {A_LIST}"),
     "metrics as keys": ("metrics: {faithfulness: {}}", f"metrics: is no list (given: {{'faithfulness': {{}}}}); {A_LIST}"),
-    "an unknown metric": ("metrics: [faithfullness]", "metrics: unknown metric 'faithfullness': did you mean faithfulness"),
-    "a class's name": ("metrics: [Faithfulness]", "metrics: unknown metric 'Faithfulness': did you mean faithfulness"),
+    "an unknown metric": ("metrics: [faithfullness]", "metrics: unknown metric 'faithfullness': did you mean 'faithfulness'"),
+    "a class's name": ("metrics: [Faithfulness]", "metrics: unknown metric 'Faithfulness': did you mean 'faithfulness'"),
     "a parameter not indented": (
         "metrics:\n  - faithfulness:\n    pass_at: 0.7",
         "metrics.0: pass_at stands beside faithfulness; indent it further: faithfulness: {pass_at: …}",
@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "an unknown parameter": (
         "metrics: [{faithfulness: {passat: 0.7}}]",
-        "metrics: metric 'faithfulness' has no parameter 'passat': did you mean pass_at?",
+        "metrics: metric 'faithfulness' has no parameter 'passat': did you mean 'pass_at'?",
     ),
     "a pass mark in per cent": (
         "metrics: [{faithfulness: {pass_at: 70}}]",

@@ -28,6 +28,7 @@ from spanscore.judges.prices import price_of, prices_of
 from spanscore.line.configuration import Configuration, given_in, value_at
 from spanscore.line.options import Options, rules_in
 from spanscore.line.screens import check_screens
+from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import SHADOW, asked_judge, entries, judge_of, prices_in
 from spanscore.metrics.catalog.registry import create, current_name, under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_settings
@@ -207,9 +208,8 @@ def _unknown(given: Iterable[str], names: Sequence[str], unmade: Sequence[str]) 
     known = [*names, *unmade]
     for name in given:
         if name not in known and not get_close_matches(name, unmade, n=1):  # meant with the one that is misspelt
-            near = get_close_matches(name, names, n=1)
-            meant = f"did you mean {near[0]!r}? " if near else ""
-            yield f"{name}: no metric has this name; {meant}There are {', '.join(known) or 'none'}"
+            meant = did_you_mean(name, names)
+            yield f"{name}: no metric has this name; {meant and f'{meant} '}There are {', '.join(known) or 'none'}"
 
 
 def _screen_problems(settings: Settings, made: Sequence[Metric]) -> Iterator[ConfigurationError]:
@@ -352,9 +352,11 @@ def _why(named: str, error: ConfigurationError) -> str:
         return " ".join(str(error).split())
     known = _known(listed[1])
     near = get_close_matches(provider, ["lexical", *known] if not colon else known, n=1)
-    meant = "" if not near else f"; did you mean {near[0] + named[len(provider) :]!r}?"
+    meant = did_you_mean(named, (), likely=[one + named[len(provider) :] for one in near])
     wrong = f"{named!r} is of no known provider" if colon else f"{named!r} names no provider"
-    return f"{wrong}{meant or '.'} Write 'lexical' or 'provider:model', with one of {', '.join(known)}"
+    return (
+        f"{wrong}{f'; {meant}' if meant else '.'} Write 'lexical' or 'provider:model', with one of {', '.join(known)}"
+    )
 
 
 def _known(text: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +21,7 @@ from spanscore.fitting.run import warnings_for
 from spanscore.judges import judge as make_judge
 from spanscore.line.accounts import Accounts
 from spanscore.line.terminal import Terminal
+from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import metrics_of
 from spanscore.metrics.catalog.registry import own_name
 from spanscore.metrics.kit.judged import JudgedMetric
@@ -104,8 +104,7 @@ def _metric(configured: ConfigReport, name: str) -> JudgedMetric:
         made = {one.name: one for one in metrics_of(configured.settings)}
     asked = made.get(name) or made.get(own_name(name))
     if asked is None:
-        close = get_close_matches(name, made, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(made)}."
+        hint = did_you_mean(name, made) or f"it has {', '.join(made)}."
         raise ConfigurationError(f"--metric {name}: the configuration has no such metric; {hint}")
     if not isinstance(asked, JudgedMetric):
         raise ConfigurationError(f"--metric {name}: it asks no judge by steps of its own, so there is nothing to teach")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, get_args
@@ -17,6 +16,7 @@ from typing import Any, NoReturn, TypeAlias, get_args
 from spanscore.codec.ragas_annotations import annotations_of
 from spanscore.codec.stored_sample import KNOWN, sample_of
 from spanscore.errors import ConfigurationError, SampleError
+from spanscore.meant import did_you_mean
 from spanscore.model.label import HumanLabel, HumanValue, Judged, LabelledSample
 from spanscore.model.score import Label, Scale
 from spanscore.model.span import UnitKey
@@ -221,9 +221,9 @@ def _record(given: Any) -> _Record:
 
 def _meant(unknown: list[str]) -> str:
     """Return the first key that nobody knows with what is near it, or with all keys; how many more there are."""
-    near = get_close_matches(unknown[0], sorted(_KEYS), n=1)
+    near = did_you_mean(unknown[0], sorted(_KEYS))
     more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-    meant = f"; did you mean {near[0]!r}?" if near else f". Keys are {', '.join(_OWN)}, id, a sample's fields"
+    meant = f"; {near}" if near else f". Keys are {', '.join(_OWN)}, id, a sample's fields"
     return f"{unknown[0]!r}{more}{meant}"
 
 

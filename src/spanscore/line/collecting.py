@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from spanscore import semconv
 from spanscore.cases.collector import FOLDED, LOST, WRITTEN, CaseCollector, CollectState
 from spanscore.errors import ConfigurationError
+from spanscore.meant import did_you_mean
 from spanscore.otel.instruments import Telemetry
 from spanscore.protocols import Metric
 from spanscore.settings.collect import Collect
@@ -46,8 +46,7 @@ def check_conditions(collect: Collect, metrics: Mapping[str, Metric]) -> None:
     """
     for condition in collect.conditions:
         if condition.metric not in metrics:
-            close = get_close_matches(condition.metric, metrics, n=1)
-            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(metrics)}"
+            meant = did_you_mean(condition.metric, metrics) or f"there are {', '.join(metrics)}"
             raise ConfigurationError(f"collect.when names {condition.metric}, which is no metric here: {meant}")
 
 

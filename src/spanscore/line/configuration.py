@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import create_model
 
 from spanscore.errors import ConfigurationError
 from spanscore.line.options import Key, Options, key_of
+from spanscore.meant import did_you_mean
 from spanscore.metrics.catalog.configured import metrics_of, per_session
 from spanscore.metrics.catalog.registry import under_current_names
 from spanscore.metrics.catalog.shadowed import shadow_budget_of, shadows_of
@@ -171,5 +171,5 @@ def _check_names(overrides: Mapping[str, Any]) -> None:
 
 def _meant(name: str, names: list[str]) -> str:
     by_leaf = {key.path.rpartition(".")[2]: option for option, key in KEYS.items()}
-    near = [by_leaf[name]] if name in by_leaf else difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else "."
+    meant = did_you_mean(name, names, likely=[by_leaf[name]] if name in by_leaf else ())
+    return f"; {meant}" if meant else "."

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from spanscore.errors import ConfigurationError
+from spanscore.meant import did_you_mean
 
 __all__ = ["Entry", "Registry", "entries"]
 
@@ -140,9 +140,8 @@ class Registry:
         return isinstance(thing, self.protocol) and not isinstance(thing, type)
 
     def _unknown(self, name: str) -> str:
-        close = get_close_matches(name, [*self.built_in, *self.aliases], n=3)
         known = f"built in are {', '.join(sorted(self.built_in))}." if self.built_in else "none is built in."
-        hint = f"did you mean {' or '.join(close)}?" if close else known
+        hint = did_you_mean(name, [*self.built_in, *self.aliases], most=3) or known
         return f"unknown {self.kind} {name!r}: {hint} One from outside is written {self.outside!r}"
 
     def _check_parameters(self, name: str, maker: Any, given: Mapping[str, Any]) -> None:
@@ -150,8 +149,7 @@ class Registry:
         known = [one for one in signature.parameters if one != "self"]
         for one in given:
             if one not in known and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-                close = get_close_matches(one, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
+                hint = did_you_mean(one, known) or f"it takes {', '.join(known)}"
                 raise ConfigurationError(f"{self.kind} {name!r} has no parameter {one!r}: {hint}")
         try:
             signature.bind(**given)
@@ -180,8 +178,8 @@ def _why(module: str, error: Exception) -> str:
 
 
 def _lacks(module: ModuleType, attribute: str) -> str:
-    close = get_close_matches(attribute, [name for name in vars(module) if name[0] != "_"], n=1)
-    return f"module {module.__name__} has no {attribute}{f'; did you mean {close[0]}?' if close else ''}"
+    meant = did_you_mean(attribute, [name for name in vars(module) if name[0] != "_"])
+    return f"module {module.__name__} has no {attribute}{meant and f'; {meant}'}"
 
 
 def _members(protocol: Any) -> str:

@@ -6,7 +6,6 @@ what it is, and whoever mistypes ``api_key`` has typed the key behind it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, get_args, get_origin
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeAlias, get_args, get_origin
 from pydantic import BaseModel
 
 from spanscore.errors import ConfigurationError
+from spanscore.meant import did_you_mean
 from spanscore.settings.credentials import HOW_TO_GIVE, may_be_credential, without_credentials
 from spanscore.settings.printable import printable
 
@@ -174,9 +174,8 @@ def _meant(name: str, tree: type[BaseModel], allowed: Sequence[str]) -> str:
     if name in _RENAMED:
         return f"; write {_RENAMED[name]}"
     elsewhere = [path for path in _paths(tree) if path.endswith(f".{name}")]
-    likely = elsewhere or difflib.get_close_matches(name, allowed, n=1)
-    meant = f"; did you mean {' or '.join(map(repr, likely))}?" if likely else "."
-    return f"{meant} Allowed here: {', '.join(allowed)}"
+    meant = did_you_mean(name, allowed, likely=elsewhere)
+    return f"{f'; {meant}' if meant else '.'} Allowed here: {', '.join(allowed)}"
 
 
 def _shown(entry: Any, as_written: Callable[[str], str]) -> str:

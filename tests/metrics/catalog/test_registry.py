@@ -83,7 +83,7 @@ def test_what_is_said_of_metrics_is_said_under_their_current_names() -> None:
 
 
 def test_an_alias_nearly_hit_is_proposed() -> None:
-    with pytest.raises(ConfigurationError, match="did you mean context_relevance"):
+    with pytest.raises(ConfigurationError, match="did you mean 'context_relevance'"):
         create("context_relevanc")
 
 
@@ -101,13 +101,13 @@ def test_a_ready_made_metric_from_outside_is_found() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-        ("faithfullness", {}, "did you mean faithfulness?"),
+        ("faithfullness", {}, "did you mean 'faithfulness'?"),
         ("zzz", {}, "built in are .*aspect_critic, .*exact_match, .*faithfulness"),
         ("no_such_package.metrics:X", {}, "there is no module 'no_such_package' where Python looks"),
         ("my_metrics:Nope", {}, "has no Nope"),
         ("my_metrics:seven", {}, "is a int, which is no metric"),
         ("my_metrics:brief", {"strict": True}, "takes no parameters"),
-        ("faithfulness", {"pass_att": 1}, "did you mean pass_at?"),
+        ("faithfulness", {"pass_att": 1}, "did you mean 'pass_at'?"),
         ("faithfulness", {}, "faithfulness needs a judge"),
         ("aspect_critic", {"judge": ScriptedJudge()}, "missing a required argument: 'definition'"),
     ],
@@ -128,7 +128,7 @@ OWN = {
     "def nope(": "importing my_own raised SyntaxError: ",
     "1 / 0": "importing my_own raised ZeroDivisionError: division by zero",
     "import nonesuch_of_it": "No module named 'nonesuch_of_it'",
-    "brief = 1": "module my_own has no breif; did you mean brief?",
+    "brief = 1": "module my_own has no breif; did you mean 'brief'?",
 }
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from spanscore.errors import ConfigurationError, MissingExtraError
 from spanscore.judges.langchain.provider_errors import without_input
+from spanscore.meant import did_you_mean
 
 __all__ = ["openai"]
 
@@ -43,6 +43,5 @@ def _arguments(maker: Any) -> set[str]:
 
 def _no_such(name: str, kind: str, arguments: Iterable[str]) -> str:
     """Return what is wrong with an argument: the library itself would print a warning, and send it on."""
-    near = get_close_matches(name, arguments, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"{kind} takes no {name!r}; {meant}What only the server knows goes into extra_body: {{{name}: …}}"
+    meant = did_you_mean(name, arguments)
+    return f"{kind} takes no {name!r}; {meant and f'{meant} '}What only the server knows goes into extra_body: {{{name}: …}}"
