@@ -80,8 +80,8 @@ class ReplayRun:
         with shown(tally, notes, lambda tally: str(tally.state())) as told:
             replay = Replay(store, reader, made.scorer.stored_units(), bounds, tally=tally, journal=journal, told=told)
             interrupted, arrived = self._done(replay, made, journal)
-        if not (tally.units or interrupted or self._may_be_empty(tally)):
-            raise ConfigurationError(nothing_in(self.source, tally.traces, tally.unread, tally.outside))
+        if not interrupted:
+            self._refuse_nothing(tally)
         self._tell(report, tally, made, store, reader, interrupted=interrupted)
         for note in self._afterwards(tally, file, interrupted=interrupted, arrived=arrived):
             notes.print(note, soft_wrap=True)
@@ -92,9 +92,15 @@ class ReplayRun:
             )
         return interrupted
 
-    def _may_be_empty(self, tally: ReplayTally) -> bool:
-        """Whether it is no mistake that there are no units: of each hour's an hourly replay may find none."""
-        return bool(self.since or self.until) and not (tally.unread_total and not tally.traces)
+    def _refuse_nothing(self, tally: ReplayTally) -> None:
+        """Make sure that there were units; within a time that was asked for there may be none, as where each hour is replayed.
+
+        Raises:
+            ConfigurationError: there were none, or nothing could be read.
+        """
+        may_be = bool(self.since or self.until) and not (tally.unread_total and not tally.traces)
+        if not (tally.units or may_be):
+            raise ConfigurationError(nothing_in(self.source, tally.traces, tally.unread, tally.outside))
 
     def _bounds(self, since_s: float | None, until_s: float | None) -> ReplayBounds:
         try:

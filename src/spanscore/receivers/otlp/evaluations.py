@@ -24,7 +24,7 @@ from spanscore.codec.wire_json import logs_from_json
 from spanscore.model.foreign import type_name
 from spanscore.sampling.threshold import decode_threshold, probability, upstream_of
 
-__all__ = ["MARKS", "ForeignResult", "LogResults", "Told", "holds", "results_in_logs", "results_on"]
+__all__ = ["MARKS", "ForeignResult", "LogResults", "ToldOf", "holds", "results_in_logs", "results_on"]
 
 _EVENT: Final = semconv.EVALUATION_EVENT.encode()
 _KIND: Final = semconv.OPENINFERENCE_EVALUATOR.encode()
@@ -47,7 +47,7 @@ _NAMELESS: Final = "an evaluation that has no name"
 _UNREADABLE: Final = "a log record that cannot be read"
 
 
-class Told(NamedTuple):
+class ToldOf(NamedTuple):
     """Of what a result is, and how it was told.
 
     Attributes:
@@ -77,7 +77,7 @@ class ForeignResult(NamedTuple):
     label: str | None
     probability: float
     series: str | None = None
-    told: Told | None = None
+    told: ToldOf | None = None
 
 
 class LogResults(NamedTuple):
@@ -125,16 +125,16 @@ def results_on(span: WireSpan) -> list[ForeignResult]:
         return [*_of_spanscore(held, message.trace_state, _beside(message, "span"))]
     events = [attributes_of(event.attributes) for event in message.events if event.name == semconv.EVALUATION_EVENT]
     if held.get(semconv.OPENINFERENCE_KIND) != semconv.OPENINFERENCE_EVALUATOR:
-        return [*_results(events, Told(message.trace_id, message.span_id, "event"), message.trace_state)]
+        return [*_results(events, ToldOf(message.trace_id, message.span_id, "event"), message.trace_state)]
     if events:
         return [*_results(events, _beside(message, "event"), message.trace_state)]
     return [*_results(_of_evaluator(held, message.name), _beside(message, "span"), message.trace_state)]
 
 
-def _beside(evaluator: Span, way: Literal["event", "span"]) -> Told:
+def _beside(evaluator: Span, way: Literal["event", "span"]) -> ToldOf:
     for link in evaluator.links:
-        return Told(link.trace_id, link.span_id, way)
-    return Told(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, way)
+        return ToldOf(link.trace_id, link.span_id, way)
+    return ToldOf(evaluator.trace_id, evaluator.parent_span_id or evaluator.span_id, way)
 
 
 def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
@@ -155,7 +155,7 @@ def results_in_logs(body: bytes, *, is_json: bool = False) -> LogResults:
         if not record.ByteSize():
             rejected[_UNREADABLE] += 1
         elif semconv.EVALUATION_EVENT in (record.event_name, held.get(semconv.EVENT_NAME)):
-            of = Told(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
+            of = ToldOf(record.trace_id, record.span_id, "record") if record.trace_id and record.span_id else None
             results = [*_results([held], of)]
             rejected[_NAMELESS] += not results
             told += [(_known_by(record), result) for result in results]
@@ -175,7 +175,7 @@ def _known_by(record: Any) -> bytes:
     return bytes(record.SerializeToString()) if told else b""
 
 
-def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: Told) -> Iterator[ForeignResult]:
+def _of_spanscore(held: Mapping[str, Any], trace_state: str, of: ToldOf) -> Iterator[ForeignResult]:
     beside = held.get(semconv.STRATUM) or held.get(semconv.SCORE_REVISION) or semconv.ANNOTATOR in held
     if beside or held.get(semconv.SESSION_END) == "open":
         return
@@ -202,7 +202,7 @@ def _of_evaluator(held: Mapping[str, Any], span_name: str) -> Iterator[Mapping[s
         }
 
 
-def _results(told: Iterable[Mapping[str, Any]], of: Told | None, trace_state: str = "") -> Iterator[ForeignResult]:
+def _results(told: Iterable[Mapping[str, Any]], of: ToldOf | None, trace_state: str = "") -> Iterator[ForeignResult]:
     for held in told:
         name = _text(held.get(semconv.EVALUATION_NAME))
         if name is not None:
