@@ -49,7 +49,7 @@ def walked(body: bytes, rejected: Counter[str]) -> list[ScopePlace] | None:
         body: the request.
         rejected: is told what is wrong → how many spans are not valid for it.
     """
-    found = list[ScopePlace]()
+    found: list[ScopePlace] = []
     request = _parts(body, 0, len(body))
     if request is None or request.second or request.schema:
         return None
@@ -58,7 +58,7 @@ def walked(body: bytes, rejected: Counter[str]) -> list[ScopePlace] | None:
         if of is None or len(of.first) > 1:
             return None
         for scope_start, scope_end in of.second:
-            spans = list[SpanPlace]()
+            spans: list[SpanPlace] = []
             scope = _parts(body, scope_start, scope_end, partial(_spans, spans, rejected))
             if scope is None or len(scope.first) > 1:
                 return None
@@ -79,7 +79,9 @@ def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int
     Args:
         read: reads second fields that come one after another, and returns where they end; then they are not returned.
     """
-    first, second, schemas = list[_Place](), list[_Place](), list[_Place]()
+    first: list[_Place] = []
+    second: list[_Place] = []
+    schemas: list[_Place] = []
     while at < end:
         tag = body[at]
         if tag == _SECOND and read is not None:

@@ -59,8 +59,8 @@ class Sorting:
         self._shortened = shortened
         self._alone: dict[bytes, _Ids] = {}  # trace → the ids of its unit, as long as all that is read of it is of that
         self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → the ids of what it is of
-        self.unsampled = list[UnsampledUnit]()
-        self.others = list[tuple[WireSpan, bool]]()
+        self.unsampled: list[UnsampledUnit] = []  # not list[…](), which takes six times as long
+        self.others: list[tuple[WireSpan, bool]] = []
         self.read_spans = self.roots = self.unclaimed = 0
 
     def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None) -> None:
