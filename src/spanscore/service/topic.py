@@ -91,12 +91,9 @@ class Topic:
         at_ns = steady_ns() if log_ns is None else log_ns
         taken = self._taken(value) if value and offset not in self._settled[partition] else None
         if taken is None:
-            self._spans.then(lambda _: self._note(partition, offset, _NO_TRACES, at_ns))
+            self._spans.then(lambda _: self._note(partition, offset, at_ns, _NO_TRACES))
             return
-        traces = frozenset([place[0] for _, places in taken.places for place in places])
-        self._spans.take(
-            taken, read=StreamRead(partition, at_ns, partial(self._note, partition, offset, traces, at_ns))
-        )
+        self._spans.take(taken, read=StreamRead(partition, at_ns, partial(self._note, partition, offset, at_ns)))
 
     @property
     def oldest_ns(self) -> int | None:
@@ -193,7 +190,7 @@ class Topic:
 
     # --- the span thread -----------------------------------------------------------------------------------------
 
-    def _note(self, partition: int, offset: int, traces: Collection[bytes], log_ns: int) -> None:
+    def _note(self, partition: int, offset: int, log_ns: int, traces: Collection[bytes]) -> None:
         if (offsets := self._offsets.get(partition)) is not None:
             offsets.read(offset, traces, log_ns)
 
@@ -203,7 +200,7 @@ class Topic:
     def _tell_settled(self, told: Future[Mapping[int, int]]) -> None:
         at_work, found = self._traces_at_work(), dict[int, int]()
         for partition, offsets in self._offsets.items():
-            offset = offsets.advance(partial(self._is_open, partition, at_work))
+            offset = offsets.advance(self._is_open(partition, at_work))
             if offset is not None and self._told.get(partition) != offset:
                 found[partition] = offset
         if not found:
@@ -225,7 +222,7 @@ class Topic:
             return {}
         at_work = self._traces_at_work()
         left = {
-            partition: _left(self._offsets[partition], partial(self._is_open, partition, at_work))
+            partition: _left(self._offsets[partition], self._is_open(partition, at_work))
             for partition in partitions
             if partition in self._offsets
         }
@@ -241,27 +238,28 @@ class Topic:
         waited = self._open_at_end is not None
         if self._open_at_end is None:
             self._open_at_end = {
-                partition: [trace for trace in offsets.traces() if self._holds(partition, trace)]
+                partition: [*filter(self._is_open(partition, ()), offsets.traces())]
                 for partition, offsets in self._offsets.items()
             }
             for partition in self._offsets:
                 self.dropped += self._spans.streams.end(partition)
-        at_work = {trace.to_bytes(16) for trace in self._traces_at_work()}
+        at_work = self._traces_at_work()
         for partition, offsets in self._offsets.items():
             self._left[partition] = _left(offsets, at_work.union(self._open_at_end.get(partition, ())).__contains__)
         if waited:
             self._line.units.give_up(self._keys_of(self._offsets), steady_ns(), Outcome.HANDED_OVER)
             self._flushed = self._line.providers.start_flush_of_spans()
 
-    def _is_open(self, partition: int, at_work: Collection[int], trace: bytes) -> bool:
-        return int.from_bytes(trace) in at_work or self._holds(partition, trace)
-
-    def _holds(self, partition: int, trace: bytes) -> bool:
+    def _is_open(self, partition: int, at_work: Collection[bytes]) -> Callable[[bytes], bool]:
+        """Return what says whether something of a trace is to come, or at work."""
         stream = self._spans.streams.get(partition)
-        return stream is not None and stream.holds(trace)
+        if stream is None:
+            return at_work.__contains__
+        holds = stream.holds
+        return lambda trace: trace in at_work or holds(trace)
 
-    def _traces_at_work(self) -> set[int]:
-        return {key.trace_id for key in self._line.units.waited_for(self._outlives)}
+    def _traces_at_work(self) -> set[bytes]:
+        return {key.trace_id.to_bytes(16) for key in self._line.units.waited_for(self._outlives)}
 
     def _keys_of(self, partitions: Collection[int]) -> list[UnitKey]:
         read = [self._offsets[partition] for partition in partitions if partition in self._offsets]

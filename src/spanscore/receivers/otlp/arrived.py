@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple
 
 from spanscore.codec.wire import Taken, WireSpan
@@ -38,12 +38,12 @@ class StreamRead(NamedTuple):
     Attributes:
         stream: which; spans of one that has ended are left.
         log_ns: what its log says when it was written, nanoseconds.
-        noted: called on the span thread when its spans are where they belong.
+        noted: called on the span thread with the traces of its spans, when these are where they belong.
     """
 
     stream: Hashable
     log_ns: int
-    noted: Callable[[], None]
+    noted: Callable[[Collection[bytes]], None]
 
 
 class Arrived(NamedTuple):
@@ -66,3 +66,11 @@ class Arrived(NamedTuple):
     exit: Exit | None
     read: StreamRead | None
     copies: Sequence[WireSpan]
+
+    @property
+    def trace_ids(self) -> set[bytes]:
+        """Of all these spans."""
+        found = {root.trace_id for root, _ in self.unsampled}
+        found.update([span.trace_id for span, _ in self.spans])
+        found.update([span.trace_id for span in self.copies])
+        return found

@@ -253,7 +253,7 @@ class OtlpSpans:
             self._add(stream.table, event, stream.clock.now_ns(now_ns))
             if event.copies:
                 stream.copies.append(event.copies)
-            event.read.noted()
+            event.read.noted(event.trace_ids)
         self._traces_read += event.traces
 
     def due(self, now_ns: int) -> None:

@@ -56,7 +56,9 @@ class OpenStream(NamedTuple):
 
     def holds(self, trace_id: bytes) -> bool:
         """Whether something of a trace is to come."""
-        return self.table.holds(trace_id) or any(span.trace_id == trace_id for one in self.copies for span in one)
+        if self.table.holds(trace_id):
+            return True
+        return bool(self.copies) and any(span.trace_id == trace_id for one in self.copies for span in one)
 
 
 class Streams:
