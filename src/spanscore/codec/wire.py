@@ -125,7 +125,7 @@ def taken_apart(body: bytes) -> Taken:
     Raises:
         UnreadableRequest: it is none.
     """
-    rejected: Counter[str] = Counter()
+    rejected: dict[str, int] = {}
     try:
         found = walked(body, rejected)
         if found is None:

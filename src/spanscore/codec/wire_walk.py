@@ -5,7 +5,6 @@ Anything else (fields that we do not know, or that come twice though there is on
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -42,7 +41,7 @@ class ScopePlace(NamedTuple):
     spans: Sequence[SpanPlace]
 
 
-def walked(body: bytes, rejected: Counter[str]) -> list[ScopePlace] | None:
+def walked(body: bytes, rejected: dict[str, int]) -> list[ScopePlace] | None:
     """Return what an ``ExportTraceServiceRequest`` is of; None where it is not as SDKs write it, or is none.
 
     Args:
@@ -105,7 +104,7 @@ def _parts(body: bytes, at: int, end: int, read: Callable[[bytes, int, int], int
     return None if schema is None else _Parts(first, second, schema)
 
 
-def _spans(into: list[SpanPlace], rejected: Counter[str], body: bytes, at: int, end: int) -> int:
+def _spans(into: list[SpanPlace], rejected: dict[str, int], body: bytes, at: int, end: int) -> int:
     """Read spans that stand one after another; return where something else does, -1 where one does not end with its message."""
     while (at := read_row(body, at, end, into)) < end and body[at] == _SECOND:
         if at + 2 < end and body[at + 1] >= _MORE > body[at + 2]:  # a length as most spans have
@@ -117,7 +116,7 @@ def _spans(into: list[SpanPlace], rejected: Counter[str], body: bytes, at: int, 
             return -1
         place = in_place(body, start, at) or decoded(body, start, at)
         if isinstance(place, str):
-            rejected[place] += 1
+            rejected[place] = rejected.get(place, 0) + 1
         else:
             into.append(place)
     return at

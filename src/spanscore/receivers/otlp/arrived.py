@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence, Set
 from typing import NamedTuple
 
 from spanscore.codec.wire import Taken, WireSpan
@@ -53,7 +53,8 @@ class Arrived(NamedTuple):
         unsampled: units that are told to be so.
         spans: the others, each with whether it is claimed.
         roots: how many of them begin a unit for sure.
-        traces: how many have a claimed one.
+        traces: of claimed ones.
+        beside: traces of unclaimed ones and of copies.
         kept: those that wait for their exit.
         copies: of units that another process took.
     """
@@ -61,16 +62,9 @@ class Arrived(NamedTuple):
     unsampled: Sequence[UnsampledUnit]
     spans: Sequence[tuple[WireSpan, bool]]
     roots: int
-    traces: int
+    traces: Set[bytes]
+    beside: Set[bytes]
     kept: Sequence[WireSpan]
     exit: Exit | None
     read: StreamRead | None
     copies: Sequence[WireSpan]
-
-    @property
-    def trace_ids(self) -> set[bytes]:
-        """Of all these spans."""
-        found = {root.trace_id for root, _ in self.unsampled}
-        found.update([span.trace_id for span, _ in self.spans])
-        found.update([span.trace_id for span in self.copies])
-        return found

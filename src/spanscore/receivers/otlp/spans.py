@@ -185,20 +185,19 @@ class OtlpSpans:
         taken, sorting, kept, copies, _, scores = looked
         if scores and self.foreign is not None:
             self.foreign.read(scores)
+        total = taken.total
         self.counts.took(
-            taken.total + len(copies),
-            taken.rejected,
-            ours=taken.total - sorting.read_spans,
-            unclaimed=sorting.unclaimed,
+            total + len(copies), taken.rejected, ours=total - sorting.read_spans, unclaimed=sorting.unclaimed
         )
-        copied = len({span.trace_id for span in copies})
-        self._taken += sorting.roots + copied
-        of_units = [span for span, claimed in sorting.others if claimed]
-        traces = len({unit.root.trace_id for unit in sorting.unsampled} | {span.trace_id for span in of_units})
-        self._traces_taken += traces  # a burst is read later, and may be many times what the table may hold
-        size = sum([len(span.raw) for span in (*of_units, *copies)])
-        roots = sorting.roots + copied
-        arrived = Arrived(sorting.unsampled, sorting.others[::-1], roots, traces, kept, exit, read, copies)
+        copied = {span.trace_id for span in copies}
+        roots, beside = sorting.roots + len(copied), sorting.beside | copied
+        self._taken += roots
+        self._traces_taken += len(
+            sorting.traces
+        )  # a burst is read later, and may be many times what the table may hold
+        size = sorting.size + sum([len(span.raw) for span in copies])
+        others = sorting.others[::-1]
+        arrived = Arrived(sorting.unsampled, others, roots, sorting.traces, beside, kept, exit, read, copies)
         self._inbox.put(self, arrived, size, must=True)
 
     def _claimed(self, taken: Taken, roles: Sequence[Role]) -> list[WireSpan]:
@@ -253,8 +252,8 @@ class OtlpSpans:
             self._add(stream.table, event, stream.clock.now_ns(now_ns))
             if event.copies:
                 stream.copies.append(event.copies)
-            event.read.noted(event.trace_ids)
-        self._traces_read += event.traces
+            event.read.noted(event.traces | event.beside)
+        self._traces_read += len(event.traces)
 
     def due(self, now_ns: int) -> None:
         """Hand on the units that are whole, and send on what waits in vain."""

@@ -44,6 +44,9 @@ class Sorting:
         unsampled: units that are told to be so.
         others: each with whether it is claimed, the last one first.
         read_spans: how many were read.
+        traces: of claimed spans.
+        beside: traces of other spans.
+        size: bytes of the claimed spans in ``others``.
         roots: how many claimed ones begin a unit for sure.
         unclaimed: spans.
     """
@@ -61,7 +64,9 @@ class Sorting:
         self._mixed: dict[bytes, dict[bytes, _Ids]] = {}  # any other trace → span → the ids of what it is of
         self.unsampled: list[UnsampledUnit] = []  # not list[…](), which takes six times as long
         self.others: list[tuple[WireSpan, bool]] = []
-        self.read_spans = self.roots = self.unclaimed = 0
+        self.traces: set[bytes] = set()
+        self.beside: set[bytes] = set()
+        self.read_spans = self.roots = self.unclaimed = self.size = 0
 
     def read(self, origin: Origin, places: Sequence[SpanPlace], marked: Mark | None) -> None:
         """Read spans from the last to the first: they come as they end, children before their parents.
@@ -86,6 +91,7 @@ class Sorting:
         """Read a span that is not just one more of the one unsampled unit of its trace."""
         trace_id, span_id, parent_id, is_remote, _, _, trace_state = place
         above = _NO_UNIT if is_remote or not parent_id else self._above(trace_id, parent_id)
+        (self.traces if claimed else self.beside).add(trace_id)
         self.unclaimed += not claimed
         self.roots += claimed and (is_remote or not parent_id)
         span = kept(self._body, place, origin)
@@ -102,6 +108,7 @@ class Sorting:
             self._begin(span)
             return
         self.others.append((span, claimed))
+        self.size += claimed and len(span.raw)
 
     def _begin(self, root: WireSpan) -> None:
         ids = {root.span_id: root.parent_id}
