@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spanscore.codec.wire import WireSpan
 from spanscore.model.outcome import Outcome
@@ -17,6 +17,8 @@ from spanscore.units.trace_books import PastUnits
 from spanscore.units.trace_nodes import SPAN_BYTES, ClosedUnit, unit_key
 
 __all__ = ["BriefUnit", "BriefUnits"]
+
+_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 
 
 class BriefUnit(NamedTuple):
@@ -78,7 +80,7 @@ class BriefUnits:
     def over(self, last_ns: int) -> list[ClosedUnit]:
         """Return those that came by then, and forget them."""
         came = takewhile(lambda unit: unit.last_ns <= last_ns, self._units.values())
-        closed = [ClosedUnit(root, (), Outcome.NOT_SAMPLED, 0, size) for root, _, _, _, size in came]
+        closed = [ClosedUnit(root, (), _NOT_SAMPLED, 0, size) for root, _, _, _, size in came]
         for root, *_ in closed:
             self._units.popitem(last=False)
             self._past.drop(root)

@@ -38,6 +38,7 @@ from spanscore.units.traces import Bounds, ClosedUnit, TraceTable
 __all__ = ["OtlpSpans", "bounds_of"]
 
 _OURS: Final = Role.OURS
+_NOT_SAMPLED: Final = Outcome.NOT_SAMPLED
 
 
 class OtlpSpans:
@@ -357,9 +358,9 @@ class OtlpSpans:
     def _close(self, closed: ClosedUnit, now_ns: int) -> None:
         if not self._claims.is_unit(closed.root):
             return
-        if closed.outcome is Outcome.NOT_SAMPLED:
+        if closed.outcome is _NOT_SAMPLED:
             self.units += 1
-            self._admission.record_rejected(Outcome.NOT_SAMPLED)
+            self._admission.record_rejected(_NOT_SAMPLED)
             return
         unit = unit_of(closed, self._translator, self._mended)
         if unit is not None:
