@@ -23,6 +23,9 @@ __all__ = ["Mark", "WireClaims", "text_of"]
 Mark = Callable[[bytes, int, int], object]
 """Body of a request, start and end of a span in it → something where the span is claimed, None where it is not."""
 
+_ALWAYS_CLAIMED: Final = (Role.CLAIMED, Role.MODEL_CLIENT)
+_UNKNOWN: Final = Role.UNKNOWN
+"""A member that is looked up takes as long as the rest of a call."""
 _MOST: Final = 1_000
 """Processes and resources that are told apart at a time; then all are forgotten, and come back with their next span."""
 _KEY: Final = 0x0A
@@ -61,9 +64,9 @@ class WireClaims:
 
     def mark(self, role: Role) -> Mark | None:
         """Return what tells a claimed span of this role by its bytes; None = each is."""
-        if role is Role.CLAIMED or role is Role.MODEL_CLIENT:
+        if role in _ALWAYS_CLAIMED:
             return None
-        return self._marked if role is Role.UNKNOWN else _unmarked
+        return self._marked if role is _UNKNOWN else _unmarked
 
     def is_unit(self, root: WireSpan) -> bool:
         """Whether a claimed span at the top is a unit, as far as its bytes tell: what is counted must not depend on the dice.

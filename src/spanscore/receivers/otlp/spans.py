@@ -171,9 +171,11 @@ class OtlpSpans:
             if role is not _OURS:
                 sorting.read(origin, places, self._claims.mark(role))
         kept = self._to_keep(self._claimed(taken, roles)) if keep else []
-        here = {*private}
+        if private:
+            here = {*private}
+            kept = [span for span in kept if span not in here]
         scores = () if self.foreign is None else self.foreign.sought(taken, roles)
-        return Looked(taken, sorting, [span for span in kept if span not in here], copies, private, scores)
+        return Looked(taken, sorting, kept, copies, private, scores)
 
     def take_in(self, looked: Looked, exit: Exit | None, read: StreamRead | None = None) -> None:
         """Take the spans of a request that was looked at; ``exit`` is given those that are kept."""

@@ -27,8 +27,8 @@ class StreamClock:
 
     def now_ns(self, steady_ns: int) -> int:
         """Return the stream's time; never less than before."""
-        ran = self._ran(steady_ns)
-        return self._base_ns + (ran if self._at_end else min(ran, self._last_ns - self._first_ns))
+        ran, most = self._ran(steady_ns), self._last_ns - self._first_ns
+        return self._base_ns + (ran if self._at_end or ran < most else most)
 
     def steady_ns(self, stream_ns: int) -> int | None:
         """Return when, if nothing more is read, it will be that time here; None = never."""
@@ -45,7 +45,8 @@ class StreamClock:
         if self._at_end:
             self._begin(steady_ns)
             self._at_end, self._first_ns, self._last_ns = False, log_ns, log_ns
-        self._last_ns = max(self._last_ns, log_ns)
+        if log_ns > self._last_ns:
+            self._last_ns = log_ns
 
     def reach_end(self, steady_ns: int) -> None:
         """Note that there is nothing more to be read."""
@@ -64,7 +65,9 @@ class StreamClock:
             self._since_ns, self._stands = steady_ns, False
 
     def _ran(self, steady_ns: int) -> int:
-        return self._ran_ns if self._stands else self._ran_ns + max(0, steady_ns - self._since_ns)
+        if self._stands or steady_ns < self._since_ns:
+            return self._ran_ns
+        return self._ran_ns + steady_ns - self._since_ns
 
     def _begin(self, steady_ns: int) -> None:
         self._base_ns, self._ran_ns, self._since_ns = self.now_ns(steady_ns), 0, steady_ns
