@@ -35,6 +35,7 @@ from benchmarks.otlp_load import SPANS_PER_TRACE, Requests
 from spanscore import OnlineScorer
 from spanscore.line.configuration import Configuration
 from spanscore.service.kafka_source import KafkaSource
+from spanscore.service.lifetime import spare_collections
 from spanscore.settings.reading import read_settings
 
 __all__ = ["main"]
@@ -59,7 +60,7 @@ READ = {"1": 0.2}
 TARGET = 0.3
 """Of the messages a second of who only decodes, with 5 % scored."""
 FIRST, LAST = 0.2, 0.8
-LOOK_S = 0.005
+LOOK_S = 0.02
 _MET = {True: "met", False: "missed"}
 
 
@@ -184,6 +185,7 @@ def _scored(folder: Path, brokers: str, group: str, rate: float) -> Iterator[int
     scorer = OnlineScorer.from_config(file, tracer_provider=provider)
     source = KafkaSource(scorer, read_settings(file, Configuration).settings)
     source.start(30.0)
+    spare_collections()  # as `spanscore worker` does
     ledger = scorer._line.ledger
     while True:
         time.sleep(LOOK_S)
