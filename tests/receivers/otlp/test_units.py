@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -18,6 +18,7 @@ from spanscore.dialects.translations.registry import Translator
 from spanscore.model.score import Outcome
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import PendingSpan, Receiver
+from spanscore.receivers.otlp.arrived import StreamRead
 from spanscore.receivers.otlp.claims import WireClaims
 from spanscore.receivers.otlp.kept import key_of
 from spanscore.receivers.otlp.spans import OtlpSpans
@@ -181,6 +182,19 @@ def test_evaluations_are_refused_and_counted() -> None:
     served.pass_time(100)
 
     assert (served.units, served.outcomes(), served.receiver.counts.ours) == ([], {}, 2)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_who_reads_is_told_the_traces_of_a_message_but_for_evaluations(rate: float) -> None:
+    served, told = Served(rate), list[Collection[bytes]]()
+    served.receiver.begin_stream("a partition", 600 * S)
+    root = agent(trace=1)
+    spans = (tool(root), root, a_wire_span(None, trace=2), a_wire_span(trace=3, scope=semconv.SCOPE))
+
+    served.receiver.take(taken(spans), read=StreamRead("a partition", 0, told.append))
+    served.read()
+
+    assert told == [{number.to_bytes(16) for number in (1, 2)}]
 
 
 def test_spans_whose_root_never_comes_are_a_unit_if_they_stand_alone() -> None:

@@ -54,6 +54,18 @@ def test_below_a_root_that_may_be_scored_and_without_a_root_they_stay() -> None:
     assert told(spans, lambda span: span == root) == ([], [span for span, _ in spans])
 
 
+def test_what_waits_of_a_request_is_counted_by_traces_and_bytes() -> None:
+    root, chosen, lost = a_wire_span(trace=1), a_wire_span(trace=2), a_wire_span("chat", trace=3, parent=a_wire_span())
+    request = taken([root, chosen, lost, a_wire_span(None, trace=4)])
+    sorting = Sorting(request, lambda span, _: span == chosen)
+    for number, (origin, places) in enumerate(request.places):
+        sorting.read(origin, places, None if number < 3 else lambda *_: None)
+
+    assert sorting.traces == {span.trace_id for span in (root, chosen, lost)}
+    assert sorting.beside == {(4).to_bytes(16)}
+    assert sorting.size == len(chosen.raw) + len(lost.raw)
+
+
 def test_a_unit_below_a_request_of_the_web_has_its_own_dice() -> None:
     request = a_wire_span(None)
     chosen, left = a_wire_span(parent=request), a_wire_span(parent=request)

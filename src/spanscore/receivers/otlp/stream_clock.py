@@ -45,8 +45,7 @@ class StreamClock:
         if self._at_end:
             self._begin(steady_ns)
             self._at_end, self._first_ns, self._last_ns = False, log_ns, log_ns
-        if log_ns > self._last_ns:
-            self._last_ns = log_ns
+        self._last_ns = max(self._last_ns, log_ns)
 
     def reach_end(self, steady_ns: int) -> None:
         """Note that there is nothing more to be read."""

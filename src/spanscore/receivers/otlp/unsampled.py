@@ -107,8 +107,11 @@ class Sorting:
         elif not self._may(span, trace_state):
             self._begin(span)
             return
+        self._leave(span, claimed=claimed)
+
+    def _leave(self, span: WireSpan, *, claimed: bool) -> None:
         self.others.append((span, claimed))
-        self.size += claimed and len(span.raw)
+        self.size += len(span.raw) if claimed else 0
 
     def _begin(self, root: WireSpan) -> None:
         ids = {root.span_id: root.parent_id}
