@@ -1,7 +1,7 @@
 """What a handler costs, told by many processes: two of the same code may differ by more than two versions of it.
 
     python -m benchmarks.processes --markdown benchmarks/processes.md     # half an hour; --rounds 1 --only chain for a look
-    python -m benchmarks.processes --before ../earlier/src                # beside an earlier spanscore
+    python -m benchmarks.processes --before EARLIER/src                  # beside an earlier spanscore
 
 Each contestant is started in a process of its own, several times, in random order. A process runs one workload with and
 without one handler, in turn (`benchmarks.measure`), and says what the handler adds. So whatever a process got by chance (its
