@@ -196,8 +196,8 @@ class Sampler(Protocol):
     def may(self, facts: Facts) -> bool:
         """At the unit's start: whether the largest rate still possible, rules included, would take it, or its session."""
 
-    def would_sample(self, key: UnitKey) -> bool | None:
-        """What ``may`` will say of the first span of a new trace; None where more than its ids decides."""
+    def would_sample(self, trace_id: bytes) -> bool | None:
+        """What ``may`` will say of a trace's root; None where more decides than the id (16 bytes), of no trace state."""
 
     def decide(self, facts: Facts, metric: str) -> Decision:
         """At the unit's close: whether this metric takes it, and how probable that was."""

@@ -45,9 +45,9 @@ def test_a_unit_may_be_scored_where_its_session_is_wanted_or_is_not_known_yet() 
 
 
 def test_what_a_traces_ids_alone_decide_is_not_said_while_a_metric_scores_sessions() -> None:
-    key = UnitKey(1, 1)
+    trace_id = (1).to_bytes(16)
 
-    assert (sampler().would_sample(key), sampler(0.0).would_sample(key)) == (None, False)
+    assert (sampler().would_sample(trace_id), sampler(0.0).would_sample(trace_id)) == (None, False)
 
 
 def test_the_probability_is_the_rates_and_upstream_has_no_part_in_it() -> None:

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from spanscore.errors import ConfigurationError
 from spanscore.model.job import BASE, Decision
-from spanscore.model.span import Facts, UnitKey
+from spanscore.model.span import Facts
 from spanscore.sampling.pacing import BudgetPacer
 from spanscore.sampling.rules import Rule
 from spanscore.sampling.threshold import probability, randomness_of_trace, thinned, threshold, upstream_of
@@ -129,11 +129,11 @@ class RateSampler:
         draw = self._draw(facts)
         return draw.r >= draw.met(t)
 
-    def would_sample(self, key: UnitKey) -> bool | None:
-        """Return what ``may`` will say of the first span of a new trace; None where more than its ids decides."""
+    def would_sample(self, trace_id: bytes) -> bool | None:
+        """Return what ``may`` will say of a trace's root; None where more decides than the id (16 bytes), of no trace state."""
         if self._rules or self._session_threshold is not None:
             return None
-        return self._hash_of(key.trace_id.to_bytes(16, "big")) >= self._most_threshold
+        return self._hash_of(trace_id) >= self._most_threshold
 
     def decide(self, facts: Facts, metric: str) -> Decision:
         """Decide for one metric, once, when the unit closes; facts that are not known yet count as if they matched.

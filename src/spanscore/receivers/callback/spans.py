@@ -62,7 +62,7 @@ class RunSpans:
         would_sample: the sampler's, asked about the first span of a trace.
     """
 
-    def __init__(self, tracer: Tracer, would_sample: Callable[[UnitKey], bool | None] = lambda _: None) -> None:
+    def __init__(self, tracer: Tracer, would_sample: Callable[[bytes], bool | None] = lambda _: None) -> None:
         self._tracer = tracer
         self._chosen = PresetSpanFactory.of(tracer)
         self._would_sample = would_sample
@@ -106,7 +106,7 @@ class RunSpans:
         """Draw the ids of a root to come, and its ``may``: 15 µs that no request has to wait for. Any thread."""
         if self._chosen is not None and self._is_random and len(self._drawn) < _DRAWN_AHEAD:
             key = _new_key(self._chosen)
-            self._drawn.append((key, self._would_sample(key)))
+            self._drawn.append((key, self._would_sample(key.trace_id.to_bytes(16))))
 
     def _next(self, chosen: PresetSpanFactory) -> tuple[UnitKey, bool | None]:
         try:

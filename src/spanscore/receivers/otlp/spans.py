@@ -231,7 +231,8 @@ class OtlpSpans:
         state = (
             trace_state_of(root) if trace_state is None else str(trace_state, "utf-8", "replace") if trace_state else ""
         )
-        return self._may(root, state, is_trace_root=not root.parent_id)
+        told = None if state or root.parent_id else self._sampler.would_sample(root.trace_id)
+        return self._may(root, state, is_trace_root=not root.parent_id) if told is None else told
 
     def _may(self, span: WireSpan, trace_state: str, *, is_trace_root: bool) -> bool:
         return self._sampler.may(Facts(key_of(span), is_trace_root, trace_state))
