@@ -230,7 +230,7 @@ def _document(value: Any) -> types.DocumentSnapshot | None:
 
 def _retrieved(document: types.DocumentSnapshot) -> dict[str, Any]:
     text, identity, metadata = document
-    scores = (metadata.get(key) for key in _SCORE_KEYS)
+    scores = (metadata[key] for key in _SCORE_KEYS if key in metadata)  # most have none
     score = next((float(number) for s in scores if (number := plain_number(s)) is not None), None)
     known = {"id": identity, "content": text, "score": score}
     shown = jsonable({name: value for name, value in known.items() if value is not None})

@@ -191,6 +191,8 @@ class _Rendering:
             return {"type": class_name(kind)}
 
     def _structure(self, value: Any, kind: type, depth: int) -> Any:
+        if kind in _OFTEN:  # a class of the application's has bases, which are asked one by one
+            return _PLAIN[kind](self, value, depth)
         unfold = nearest(self._special, kind)
         if unfold is not None and depth > 0:
             return self.render(unfold(value), depth - 1)
@@ -198,6 +200,9 @@ class _Rendering:
         return {"type": class_name(kind)} if plain is None else plain(self, value, depth)
 
     def text(self, value: str, depth: int = 0) -> str:
+        if type(value) is str and len(value) <= self._chars and value.isascii():  # most are
+            self._chars -= len(value)
+            return value
         text = safe_text(value)[: max(0, self._chars)]
         self._chars -= len(text)
         return text
@@ -209,7 +214,8 @@ class _Rendering:
         for key, inner in plain_dict(value).items():
             if self._nodes <= 0 or self._chars <= 0:
                 break
-            name = self._key(key)  # first: a text that takes all there is must not take its own name
+            # First: a text that takes all there is must not take its own name.
+            name = self.text(key) if type(key) is str else self._key(key)
             shown[name] = self.render(inner, depth - 1)
         return shown
 
@@ -218,7 +224,8 @@ class _Rendering:
             return {"type": type_name(value)}
         shown: list[Any] = []
         # In one step of C code: another thread may still be appending, and a subclass may override ``__iter__``.
-        for inner in list(nearest(_BUILT_IN_BASE, type(value)).__iter__(value)):
+        kind = type(value)
+        for inner in value.copy() if kind is list else list(nearest(_BUILT_IN_BASE, kind).__iter__(value)):
             if self._nodes <= 0:
                 break
             shown.append(self.render(inner, depth - 1))
@@ -242,6 +249,8 @@ class _Rendering:
 _SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque)
 _PRINTED: tuple[type, ...] = (UUID, Decimal, datetime, date, time, timedelta)
 _BUILT_IN_BASE: Mapping[type, Any] = {kind: kind for kind in (*_SEQUENCES, *_PRINTED)}
+_OFTEN = frozenset({dict, list, int, float})
+"""What nobody gives a way of its own to unfold."""
 _PLAIN: Mapping[type, Callable[[_Rendering, Any, int], Any]] = {
     dict: _Rendering.mapping,
     **dict.fromkeys(_SEQUENCES, _Rendering.sequence),
