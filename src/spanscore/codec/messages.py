@@ -92,7 +92,7 @@ def tool_calls(message: Mapping[str, Any]) -> list[ToolCall]:
 def calls_by_id(message: Mapping[str, Any]) -> tuple[tuple[Any, Any], ...]:
     """Return name and id, as they stand, of each call a message makes: reading the calls themselves costs twenty times that."""
     parts = [part for part in _parts(message) if part.get("type") == "tool_call"]
-    return tuple((as_text(part.get("name")), as_text(part["id"]) if part.get("id") else None) for part in parts)
+    return tuple((_name_in(part), as_text(part["id"]) if part.get("id") else None) for part in parts)
 
 
 def tool_responses(message: Mapping[str, Any]) -> list[ToolMessage]:
@@ -147,8 +147,12 @@ def _text_of(part: Mapping[str, Any]) -> str | None:
 
 
 def _call(part: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(name=_name_in(part), args=_arguments(part.get("arguments")), id=_id(part.get("id")))
+
+
+def _name_in(part: Mapping[str, Any]) -> str:
     name = part.get("name")
-    return ToolCall(name=as_text(name) if name else "", args=_arguments(part.get("arguments")), id=_id(part.get("id")))
+    return as_text(name) if name else ""
 
 
 def _arguments(value: Any) -> dict[str, Any]:

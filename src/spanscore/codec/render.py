@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
 from spanscore.codec import snapshot_types as types
@@ -21,7 +21,9 @@ __all__ = ["is_spoken", "render_messages", "render_value", "spoken"]
 
 MAX_MESSAGES = 2_000
 """Of a longer conversation the last ones are rendered."""
-_SPEAKERS: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM}
+_SPEAKERS: Mapping[type, str] = {HumanMessage: USER, AIMessage: ASSISTANT, SystemMessage: SYSTEM, ToolMessage: TOOL}
+_AROUND_PARTS: Final = 2
+"""Levels of a message that are around its parts."""
 
 
 def render_messages(value: Any) -> list[dict[str, Any]]:
@@ -59,17 +61,29 @@ def spoken(value: Any) -> Sequence[Any]:
 
 
 def _of_words(item: Any) -> dict[str, Any] | None:
-    """Return a message that is a text and nothing else, as most are, in a tenth of the time; None for any other."""
+    """Return a message that says a text, with the calls it makes, as most do, in a fraction of the time; None for any other."""
     if type(item) is not types.MessageSnapshot:
         return None
-    message, content, calls = item
+    message, content, rest = item
     role = _SPEAKERS.get(type(message))
-    if role is None or calls or message.name or message.additional_kwargs:
+    if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE in message.additional_kwargs:
         return None
-    if type(content) is not str or not 0 < len(content) <= MAX_CHARS:
+    if role is TOOL:
+        return _answer_of_words(message, content)
+    if message.name or not (content or rest):
         return None
-    said = text_message(role, safe_text(content))
+    said = text_message(role, safe_text(content)) if content else {"role": role, "parts": []}
+    if rest:
+        said["parts"] += jsonable([call_part(call) for call in rest], _UNFOLD, within=_AROUND_PARTS)
     return said if role is not USER or not message.id else {**said, "id": message.id}
+
+
+def _answer_of_words(message: ToolMessage, content: str) -> dict[str, Any] | None:
+    name, identity = message.name, message.tool_call_id
+    if type(identity) is not str or not (name is None or type(name) is str):
+        return None
+    part = response_part({"tool_call_id": safe_text(identity), "status": message.status}, safe_text(content))
+    return {"role": TOOL, "parts": [part], **({"name": safe_text(name)} if name else {})}
 
 
 def _message(item: Any) -> dict[str, Any] | None:

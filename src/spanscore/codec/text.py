@@ -44,6 +44,8 @@ MAX_CHARS = 4_000_000
 _WIRE_INT_BITS = 63
 _read = json.JSONDecoder(parse_constant=str).decode
 """``json.loads`` with an argument makes a decoder each time, which takes longer than a message of 700 characters."""
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+"""``json.dumps`` with arguments makes an encoder each time, likewise."""
 _MAX_INT_BITS = 4096  # Python refuses to print integers over 4300 digits (about 14,000 bits)
 
 Special = Callable[[Any], Any]
@@ -94,7 +96,7 @@ def fits_wire(number: int) -> bool:
     return number.bit_length() <= _WIRE_INT_BITS
 
 
-def jsonable(value: Any, special: Mapping[type, Special] | None = None) -> Any:
+def jsonable(value: Any, special: Mapping[type, Special] | None = None, *, within: int = 0) -> Any:
     """Return the value as dicts with text keys, lists, texts, numbers, booleans and None: what JSON can carry exactly.
 
     NaN and infinities become texts, bytes and unknown objects ``{"type": name}``; what is too deep or too much is left
@@ -102,8 +104,9 @@ def jsonable(value: Any, special: Mapping[type, Special] | None = None) -> Any:
 
     Args:
         special: type → how to unfold its values (subclasses included).
+        within: levels that are around it already.
     """
-    return _Rendering(special or {}).render(value, MAX_DEPTH)
+    return _Rendering(special or {}).render(value, MAX_DEPTH - within)
 
 
 def as_text(value: Any) -> str:
@@ -160,7 +163,7 @@ def nearest(known: Mapping[type, Any], kind: type) -> Any:
 
 def _dumps(value: Any) -> str:
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _write(value)
         if not text.isascii():
             text.encode()  # raises for a lone surrogate
     except (ValueError, TypeError, RecursionError):

@@ -166,7 +166,7 @@ def _reports(places: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _first_number(place: dict[str, Any], keys: tuple[str, ...]) -> float | None:
-    for key in keys:
+    for key in keys if place else ():
         value = place.get(key)
         if value is not None and (count := plain_number(value)) is not None:  # most keys are not there
             return count
@@ -182,7 +182,7 @@ def _dict(place: Any) -> dict[str, Any]:
 
 
 def _first_text(place: dict[str, Any], keys: tuple[str, ...]) -> str | None:
-    for key in keys:
+    for key in keys if place else ():  # many report nothing at all
         value = place.get(key)
         if value is None:  # most keys are not there
             continue

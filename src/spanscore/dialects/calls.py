@@ -48,9 +48,10 @@ def calls_of(view: View) -> list[Called]:
             if not named or (named in known and all(identity for _, identity in named)):
                 continue
             called = tool_calls(message)
-            if _identity(called) in known:
+            told = _identity(called)
+            if told in known:
                 continue
-            known |= {named, _identity(called)}
+            known |= {named, told}
             answered = answers.to(called)
             if answered:
                 agent = {"agent": run.agent} if run.agent and message in run.said else None
@@ -95,6 +96,14 @@ def _identity(calls: Sequence[ToolCall]) -> tuple[str, ...]:
     return tuple(as_text([call.name, call.id or jsonable(call.args)]) for call in calls)
 
 
+def _identity_in(message: GenAIMessage) -> tuple[str, ...]:
+    """Return that of the calls a message makes, which are read only where not all have an id."""
+    named = calls_by_id(message)
+    if all(identity for _, identity in named):
+        return tuple(as_text([*call]) for call in named)
+    return _identity(tool_calls(message))
+
+
 def in_order(calls: Sequence[Called]) -> list[Message]:
     """Return calls as messages, each with the answers of its tools."""
     return [message for called in calls for message in (called.message, *called.answers)]
@@ -102,7 +111,7 @@ def in_order(calls: Sequence[Called]) -> list[Message]:
 
 def hidden_calls(calls: Sequence[Called], turn: Sequence[GenAIMessage]) -> list[Called]:
     """Return the calls that a turn's messages do not show."""
-    shown = {name for message in turn for name in _identity(tool_calls(message))}
+    shown = {name for message in turn for name in _identity_in(message)}
     return [called for called in calls if shown.isdisjoint(_identity(called.message.tool_calls or ()))]
 
 
@@ -121,11 +130,11 @@ def with_hidden(turn: Sequence[GenAIMessage], hidden: Sequence[Called], runs: Se
 
 def _run_of(message: GenAIMessage, runs: Sequence[ModelRun], after: int) -> int:
     """Return the position of the run that said a message, the last known one for any other."""
-    called = _identity(tool_calls(message))
+    called = _identity_in(message)
     text = None if called else final_text([message])
     for at in range(after + 1, len(runs)):
         said = runs[at].said
-        if called and any(_identity(tool_calls(one)) == called for one in said):
+        if called and any(_identity_in(one) == called for one in said):
             return at
         if text and final_text(said) == text:
             return at

@@ -47,7 +47,8 @@ def _conversations(
     view: View, question: str | None, answer: str | None, answering: ModelRun | None
 ) -> Iterator[list[Message]]:
     """Give the conversations that could be, the best first."""
-    opened, turn = _opened(view, question), _without_humans(view.turn(), answer)
+    told = view.turn()
+    opened, turn = _opened(view, question, told), _without_humans(told, answer)
     history = history_of(view, question, answering)
     calls = calls_of(view)
     if not any((opened, turn, history, calls, view.tools)):
@@ -70,10 +71,10 @@ def _asked(opened: Sequence[GenAIMessage], question: str | None) -> list[Message
     return sample_messages(opened) if opened else _said(HumanMessage, question)
 
 
-def _opened(view: View, question: str | None) -> Sequence[GenAIMessage]:
+def _opened(view: View, question: str | None, told: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
     """Return the root's messages before those of this turn; ``[]`` where they do not hold the user's question."""
     thread = view.thread()
-    opened = thread[: len(thread) - len(view.turn())]
+    opened = thread[: len(thread) - len(told)]
     asked = last_human_text(opened)
     # A question beside messages: a human one among them is a prompt of the application.
     is_elsewhere = last_human_text(view.input.messages) is None and not is_resume(view.input.value)

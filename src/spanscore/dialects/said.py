@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from spanscore.codec.messages import ASSISTANT, TOOL, message_text, role_of, tool_calls, tool_responses
+from spanscore.codec.messages import ASSISTANT, TOOL, calls_by_id, message_text, role_of, tool_calls, tool_responses
 from spanscore.codec.text import as_text, jsonable
 from spanscore.dialects.texts import holds
 from spanscore.dialects.view import GenAIMessage, ModelRun, View, last_human_text
@@ -131,7 +131,7 @@ def final_text(turn: Sequence[GenAIMessage]) -> str | None:
     if role_of(last.get("role")) != ASSISTANT:
         return None
     text = message_text(last)
-    return None if not text and tool_calls(last) else text
+    return None if not text and calls_by_id(last) else text
 
 
 def _is_sentence(text: str) -> bool:

@@ -106,7 +106,7 @@ def _single(question: str | None, answer: str | None, contexts: Sequence[Retriev
 def _referenced(sample: _AnySample, expected: Mapping[str, Any]) -> tuple[_AnySample, list[str]]:
     """Add the references the request brought along; one that does not fit is noted and left out."""
     notes: list[str] = []
-    for name in type(sample).model_fields:
+    for name in type(sample).model_fields if expected else ():
         if expected.get(name) is None or name in _OBSERVED:
             continue
         try:

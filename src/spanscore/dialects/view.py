@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spanscore.codec.messages import USER, is_made, is_message, message_text, role_of, tool_calls
+from spanscore.codec.messages import USER, calls_by_id, is_made, is_message, message_text, role_of
 from spanscore.codec.text import as_text, safe_text
 from spanscore.model.span import SpanData, Unit
 
@@ -147,7 +147,7 @@ def human_turns(messages: Iterable[GenAIMessage]) -> int:
 
 def calls_tools(messages: Iterable[GenAIMessage]) -> bool:
     """Whether any of the messages calls a tool."""
-    return any(tool_calls(message) for message in messages)
+    return any(calls_by_id(message) for message in messages)
 
 
 def turn_of(messages: Sequence[GenAIMessage]) -> Sequence[GenAIMessage]:
@@ -174,6 +174,8 @@ def is_human(message: GenAIMessage) -> bool:
 def _only_responses(message: GenAIMessage) -> bool:
     parts = message.get("parts")
     if not isinstance(parts, list):
+        return False
+    if parts and type(parts[0]) is dict and parts[0].get("type") == "text":  # as most do
         return False
     kinds = {part.get("type") for part in parts if type(part) is dict or isinstance(part, Mapping)}
     return kinds == {"tool_call_response"}
