@@ -73,6 +73,8 @@ def message_text(message: Mapping[str, Any]) -> str | None:
     An empty text is a text: an empty answer stays one.
     """
     parts = _parts(message)
+    if len(parts) == 1:  # as most have
+        return _text_of(parts[0])
     texts = [text for part in parts if (text := _text_of(part)) is not None]
     if texts:
         return "".join(texts)

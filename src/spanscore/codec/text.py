@@ -140,7 +140,7 @@ def plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
 def plain_number(value: Any) -> float | None:
     """Return a number as a plain one; None for a boolean, for an integer that OTLP cannot carry and for any other value."""
     if type(value) is int:  # most are such, and each question costs a call
-        return value if fits_wire(value) else None
+        return value if value.bit_length() <= _WIRE_INT_BITS else None
     if is_a(value, float):
         return float.__float__(value)
     if is_a(value, bool) or not is_a(value, int):

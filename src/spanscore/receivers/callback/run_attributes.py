@@ -66,8 +66,8 @@ def attributes_of(
         metadata: keys of it that are told, of a root.
     """
     try:
-        listed = _listed(run, metadata) if metadata and run is run.root else {}
-        return {**_described(run, output, error), **listed}
+        described = _described(run, output, error)
+        return described | _listed(run, metadata) if metadata and run is run.root else described
     except Exception as fault:  # noqa: BLE001  (metadata is whatever the application put there)
         log_internal_error("describe a run", fault)
         return dict(_MARKS[run.operation])
