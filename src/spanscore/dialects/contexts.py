@@ -66,8 +66,15 @@ def _in_prompt(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retri
     """Return the documents that stand in the prompt; None where it is not known."""
     if prompt is None:
         return None
-    spaced = _spaced(prompt)
-    return [document for document in retrieved if _stands(document.content, spaced)]
+    as_they_are = [bool(text := document.content) and not text.isspace() and text in prompt for document in retrieved]
+    spaced = (
+        "" if all(as_they_are) else _spaced(prompt)
+    )  # most prompts are not indented: theirs need not be read word by word
+    return [
+        document
+        for document, stands in zip(retrieved, as_they_are, strict=True)
+        if stands or _stands(document.content, spaced)
+    ]
 
 
 def _stands(text: str, prompt: str) -> bool:
