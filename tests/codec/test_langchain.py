@@ -127,6 +127,28 @@ def test_every_form_of_message_has_a_genai_form(message: Any, form: dict[str, An
     assert render_messages(snapshot([message])) == [form]
 
 
+def deep(levels: int) -> Any:
+    return {"n": deep(levels - 1)} if levels else "end"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage("", tool_calls=[CALL, {**CALL, "id": None}]),
+        AIMessage("I look.", tool_calls=[{**CALL, "args": {"q": deep(20), "m": [HumanMessage("é\ud800")]}}]),
+        AIMessage("Four.", additional_kwargs={"refusal": None}),
+        AIMessage("Four.", name="math", additional_kwargs={"lc_source": "summary"}),
+        ToolMessage("é\ud800", tool_call_id="c\ud800", name="find", status="error"),
+        ToolMessage("", tool_call_id="c1"),
+        ToolMessage(["in ", {"type": "text", "text": "parts"}], tool_call_id="c1"),
+    ],
+)
+def test_a_message_of_a_conversation_reads_as_the_same_in_a_value(message: Any) -> None:
+    kept = snapshot(message)
+
+    assert render_messages(kept) == [render_value(kept)]
+
+
 def test_what_is_no_message_is_left_out() -> None:
     taken = snapshot([HumanMessage("q"), RemoveMessage(id="1"), object(), 1, AIMessage("a")])
 
