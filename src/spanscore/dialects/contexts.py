@@ -66,15 +66,21 @@ def _in_prompt(retrieved: Sequence[Retrieved], prompt: str | None) -> list[Retri
     """Return the documents that stand in the prompt; None where it is not known."""
     if prompt is None:
         return None
-    as_they_are = [bool(text := document.content) and not text.isspace() and text in prompt for document in retrieved]
-    spaced = (
-        "" if all(as_they_are) else _spaced(prompt)
-    )  # most prompts are not indented: theirs need not be read word by word
+    as_they_are = [_stands_as_it_is(document.content, prompt) for document in retrieved]
+    spaced = "" if all(as_they_are) else _spaced(prompt)  # else no prompt need be read word by word
     return [
         document
         for document, stands in zip(retrieved, as_they_are, strict=True)
         if stands or _stands(document.content, spaced)
     ]
+
+
+def _stands_as_it_is(text: str, prompt: str) -> bool:
+    """Whether a prompt holds a document to the letter; by its beginning first, as to look for a long text is no cheap thing."""
+    if not text or text.isspace():
+        return False
+    at = prompt.find(text[:_CUT])
+    return at >= 0 and (prompt.startswith(text, at) or text in prompt)
 
 
 def _stands(text: str, prompt: str) -> bool:
