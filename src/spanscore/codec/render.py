@@ -68,13 +68,15 @@ def _of_words(item: Any) -> dict[str, Any] | None:
     role = _SPEAKERS.get(type(message))
     if role is None or type(content) is not str or len(content) > MAX_CHARS or MADE in message.additional_kwargs:
         return None
-    if role is TOOL:
-        return _answer_of_words(message, content)
-    if message.name or not (content or rest):
+    return _answer_of_words(message, content) if role is TOOL else _said_in_words(role, message, content, rest)
+
+
+def _said_in_words(role: str, message: Any, content: str, calls: Any) -> dict[str, Any] | None:
+    if message.name or not (content or calls):
         return None
     said = text_message(role, safe_text(content)) if content else {"role": role, "parts": []}
-    if rest:
-        said["parts"] += jsonable([call_part(call) for call in rest], _UNFOLD, within=_AROUND_PARTS)
+    if calls:
+        said["parts"] += jsonable([call_part(call) for call in calls], _UNFOLD, within=_AROUND_PARTS)
     return said if role is not USER or not message.id else {**said, "id": message.id}
 
 
