@@ -118,10 +118,8 @@ def _silent_replica(metric: Metric, where: str, shared: MonitoringSettings) -> A
     least = shortest(shared)
     due = f"clamp({EXPECTED * 3_600} / {REPLICA_SCORES_PER_HOUR}{{{where}}}, {least:g}, {max(least, LONGEST_S):g})"
     service = f"on ({', '.join(promql.GROUP)})"
-    window = promql.duration(
-        least
-    )  # not longer than it is due: a worker whose partitions are others' now is given nothing
-    units = f"{promql.increase(semconv.ELIGIBLE, window, where, REPLICAS)} > 0\nunless {_hands_over(window, where)}"
+    window = promql.duration(least)  # no longer: to a worker whose partitions are others' now nothing comes
+    units = f"{promql.increase(semconv.ELIGIBLE, window, where, REPLICAS)} > 0 unless {_hands_over(window, where)}"
     return Alert(
         name="SpanscoreNoScores",
         expression=f"{REPLICA_SILENT_SECONDS}{{{where}}} >= {due}\nand ({units})\n"
@@ -135,7 +133,7 @@ def _silent_replica(metric: Metric, where: str, shared: MonitoringSettings) -> A
 
 def _hands_over(window: str, where: str) -> str:
     """Return the replicas that leave units to other processes: what ends with them is no sign of whether these score."""
-    left = f"{where},{promql.matching({label(semconv.OUTCOME): Outcome.HANDED_OVER})}"
+    left = f"{where},{promql.matching({label(semconv.OUTCOME): Outcome.HANDED_OVER})},{promql.POPULATION}"
     return f"{promql.increase(semconv.EVALUATIONS, window, left, REPLICAS)} > 0"
 
 
