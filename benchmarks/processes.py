@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,9 +47,10 @@ _WORDS = {True: "met", False: "missed"}
 
 
 class OfHandler(NamedTuple):
-    """What a handler added to an invoke in one process, µs: median of the pairs, and CPU of all threads."""
+    """What a handler added to an invoke in one process, µs: median of the pairs, mean of the blocks, and CPU of all threads."""
 
     p50: float
+    mean: float
     cpu: float
 
 
@@ -102,12 +103,15 @@ def _one(name: str, workload: str) -> dict[str, Any]:
     raw = measure(work, [Variant("none"), contestant], scale=SCALE, rounds=BLOCKS, seed=os.getpid())
     contestant.close()
     cost = added(raw)[contestant.name]
-    return OfHandler(cost.p50, cost.cpu)._asdict()
+    return OfHandler(cost.p50, cost.mean, cost.cpu)._asdict()
 
 
 def _ratio(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> float:
-    mine, yardstick = (statistics.median(getattr(one, what) for one in costs[of]) for of in (name, YARDSTICK))
-    return float(mine / yardstick)
+    return _median(costs[name], what) / _median(costs[YARDSTICK], what)
+
+
+def _median(costs: Sequence[OfHandler], what: str) -> float:
+    return float(statistics.median(getattr(one, what) for one in costs))
 
 
 def _spread(costs: Mapping[str, list[OfHandler]], name: str, what: str) -> str:
@@ -123,26 +127,21 @@ def _page(seen: Mapping[str, Mapping[str, list[OfHandler]]], rounds: int) -> Ite
     yield "as a ratio to OpenLLMetry's, with the standard error by processes (bootstrap). CPU is of the whole process."
     yield "5 % of the units are scored by an instant judge. Written by `python -m benchmarks.processes --markdown"
     yield f"benchmarks/processes.md`, at a load of {os.getloadavg()[2]:.1f} on {os.cpu_count()} cores.\n"
-    yield "| workload | | p50, µs | ÷ OpenLLMetry | CPU, µs | ÷ OpenLLMetry |"
-    yield "|---|---|---|---|---|---|"
+    yield "| workload | | p50, µs | ÷ OpenLLMetry | mean, µs | ÷ OpenLLMetry | CPU, µs | ÷ OpenLLMetry |"
+    yield "|---|---|---|---|---|---|---|---|"
     for workload, costs in seen.items():
         for name in (name for name in CONTESTANTS if name in costs):
-            p50, cpu = (statistics.median(column) for column in zip(*costs[name], strict=True))
-            ratios = [_spread(costs, name, what) for what in OfHandler._fields]
-            yield f"| {workload} | {name} | {p50:,.0f} | {ratios[0]} | {cpu:,.0f} | {ratios[1]} |"
-    yield (
-        "\n| workload | " + " | ".join(f"{what} at most {most}" for what, most in TARGETS.items()) + " | A/A p50, CPU |"
-    )
+            cells = [f"{_median(costs[name], what):,.0f} | {_spread(costs, name, what)}" for what in OfHandler._fields]
+            yield f"| {workload} | {name} | {' | '.join(cells)} |"
+    yield f"\n| workload | {' | '.join(f'{what} at most {most}' for what, most in TARGETS.items())} | A/A p50, CPU |"
     yield "|---|---|---|---|"
     for workload, costs in seen.items():
-        told = [
-            f"{_ratio(costs, OURS, what):.2f}, {_WORDS[_ratio(costs, OURS, what) <= most]}"
-            for what, most in TARGETS.items()
-        ]
-        apart = {what: abs(_ratio(costs, OURS, what) - _ratio(costs, AGAIN, what)) for what in TARGETS}
-        tells = all(apart[what] <= most for what, most in TOLD.items())
-        differs = ", ".join(f"{one:.3f}" for one in apart.values()) + ("" if tells else ": told nothing")
-        yield f"| {workload} | {' | '.join(told)} | {differs} |"
+        ratios = {what: _ratio(costs, OURS, what) for what in TARGETS}
+        apart = {what: abs(ratios[what] - _ratio(costs, AGAIN, what)) for what in TARGETS}
+        told = [f"{ratios[what]:.2f}, {_WORDS[ratios[what] <= most]}" for what, most in TARGETS.items()]
+        differs = ", ".join(f"{one:.3f}" for one in apart.values())
+        is_told = all(apart[what] <= most for what, most in TOLD.items())
+        yield f"| {workload} | {' | '.join(told)} | {differs}{'' if is_told else ': told nothing'} |"
 
 
 if __name__ == "__main__":
