@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from threading import Event
 from typing import Any
 from uuid import uuid4
 from weakref import ref
@@ -16,6 +17,7 @@ from langgraph.graph import END, START, StateGraph
 from tests.live import QUESTION, a_line, identity_holds, open_roots, rag
 from tests.receivers.callback.tree import captured, tree
 
+from spanscore.line.span_thread import SpanThread
 from spanscore.receivers.callback.tasks import is_over
 
 loses_ends = pytest.mark.skipif(
@@ -178,6 +180,24 @@ async def test_a_run_that_another_tasks_end_outlives_is_whole():
         assert await asyncio.to_thread(goes_on, run, 0)
 
     assert run.trees()[0].splitlines()[0].endswith(" completed")
+
+
+def test_a_root_whose_end_is_read_when_its_task_is_over_is_no_cancelled_one(monkeypatch):
+    """The span thread looks at the task while the ends of the last child and of the root are still to be read."""
+    read, ended, looked = SpanThread._read, Event(), list[None]()
+
+    def two_later(thread: SpanThread, events: int) -> None:
+        if ended.is_set():
+            read(thread, events if looked else events - 2)
+            looked.append(None)
+
+    monkeypatch.setattr(SpanThread, "_read", two_later)
+    with captured() as run:
+        asyncio.run(rag().ainvoke(QUESTION, run.config()))
+        ended.set()
+
+    assert run.trees()[0].splitlines()[0].endswith(" completed")
+    assert run.outcomes == {"scored": 1}
 
 
 # --- at the shutdown ----------------------------------------------------------------------------------------------

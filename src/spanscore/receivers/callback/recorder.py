@@ -109,6 +109,7 @@ class Recorder:
         self._spans: RunSpans | None = None
         self._open: dict[UnitKey, Root] = {}
         self._closing: dict[UnitKey, tuple[int, Event]] = {}
+        self._untold: set[UnitKey] = set()  # of those: their task is over, and their own end may be the next event
 
     def in_flight(self) -> set[UnitKey]:
         """Return the units whose root has ended and that wait for their descendants."""
@@ -146,6 +147,7 @@ class Recorder:
         elif end_ns and root.key in self._open:
             ended = (root, end_ns, (output, run_end_of(root, error)), None if was_stopped(error) else error)
             self._closing[root.key] = (now_ns + _GRACE_NS, ended)
+            self._untold.discard(root.key)
             self._finish_if_whole(root, now_ns)
 
     def due(self, now_ns: int) -> None:
@@ -166,6 +168,7 @@ class Recorder:
                 self._abandon(key, root, now_ns)
             elif root.task is not None and is_over(root.task):
                 self._closing[key] = (now_ns + _GRACE_NS, (root, _wall_ns(root), (None, "cancelled"), None))
+                self._untold.add(key)
 
     def next_due_ns(self) -> int | None:
         """Return when the next grace is over, or open roots are looked at again."""
@@ -200,7 +203,7 @@ class Recorder:
         else:
             self._close_span(run, end_ns, attributes, output, error, now_ns)
         self._count(run, end_ns, attributes)
-        if root.key in self._closing:
+        if root.key in self._closing and root.key not in self._untold:
             self._finish_if_whole(root, now_ns)
 
     def _close_span(
@@ -306,6 +309,7 @@ class Recorder:
 
     def _finish(self, key: UnitKey, event: Event, now_ns: int) -> None:
         self._closing.pop(key, None)
+        self._untold.discard(key)
         root = self._open[key]
         _, end_ns, (output, run_end), error = event
         for child in [child for child in list(root.open.values()) if child is not None]:
