@@ -195,9 +195,8 @@ class OtlpSpans:
         copied = {span.trace_id for span in copies}
         roots, beside = sorting.roots + len(copied), sorting.beside | copied
         self._taken += roots
-        self._traces_taken += len(
-            sorting.traces
-        )  # a burst is read later, and may be many times what the table may hold
+        # A burst is read later, and may be many times what the table may hold.
+        self._traces_taken += len(sorting.traces)
         size = sorting.size + sum([len(span.raw) for span in copies])
         others = sorting.others[::-1]
         arrived = Arrived(sorting.unsampled, others, roots, sorting.traces, beside, kept, exit, read, copies)
