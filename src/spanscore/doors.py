@@ -167,6 +167,7 @@ class Doors:
             box=line.box,
             scores=line.most_scores,
         )
+        line.duty.gives_way = True
         self._let_in(made.recorder)
         return made
 
@@ -188,6 +189,7 @@ class Doors:
             ready=self._ready,
             turns=self._turns,
         )
+        line.duty.gives_way = True
         self._let_in(made)
         return made
 

@@ -29,3 +29,33 @@ def test_it_sleeps_until_the_first_unit_is_quiet_and_no_longer():
         thread.tick()
 
         assert len(assembler) == 0
+
+
+def test_a_full_inbox_does_not_hold_up_what_is_due():
+    with a_line() as (scorer, _):
+        thread, looks = scorer._line.span_thread, []
+        thread._units.tick = lambda now_ns: looks.append(len(scorer._line.inbox))
+        for _ in range(1_200):
+            scorer._line.inbox.put(scorer._line.receivers[0], None)
+
+        thread.tick()
+
+        assert looks == [700, 200, 0]
+
+
+def test_a_flush_is_not_given_way_to_the_application():
+    with a_line() as (scorer, _):
+        duty, seen = scorer._line.duty, []
+        rag().invoke(QUESTION, config={"callbacks": [scorer.handler]})
+        assert duty.at_ease
+        scorer._line.units.tick = lambda now_ns, tick=scorer._line.units.tick: (seen.append(duty.at_ease), tick(now_ns))
+
+        assert scorer.flush(5)
+
+        assert not any(seen)
+        assert duty.at_ease
+
+
+def test_a_process_without_an_application_gives_way_to_nobody():
+    with a_line() as (scorer, _):
+        assert not scorer._line.duty.gives_way

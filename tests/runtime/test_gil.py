@@ -44,3 +44,13 @@ def test_each_thread_has_its_own_turn(monkeypatch):
         gil.yield_gil()
 
     assert naps(monkeypatch, work) == [0, 0]
+
+
+def test_a_thread_rests_after_its_turns_for_as_long_as_it_is_told(monkeypatch):
+    def work(clock):
+        gil.rest_after_turns(iter([0.018, 0.0]).__next__)
+        gil.yield_gil()
+        clock[0] += 2_000_000
+        gil.yield_gil()
+
+    assert naps(monkeypatch, work) == [0.018, 0.0]

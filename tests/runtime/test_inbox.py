@@ -114,3 +114,15 @@ def test_an_empty_inbox_weighs_nothing_whatever_was_miscounted():
     inbox.take()
 
     assert inbox.admits()
+
+
+def test_it_is_full_for_its_reader_long_before_it_turns_anything_away():
+    inbox = Inbox(soft=100, batch_bytes=1_000)
+    for _ in range(25):
+        inbox.put(ANYONE, "event", 10)
+    assert inbox.fill() == 0.5
+
+    inbox.put(ANYONE, "a heavy one", 2_000)
+
+    assert inbox.fill() > 1
+    assert inbox.admits()

@@ -18,9 +18,9 @@ class Posts(list):
         self.append((round(now_s(), 3), [score.metric for score in result.scores], result.over))
 
 
-def an_engine(*metrics, posts, workers=32):
+def an_engine(*metrics, posts, **more):
     evaluation = Evaluation({metric.name: metric for metric in metrics})
-    return Engine(MemoryQueue(), Pipeline([]), evaluation, post=posts.add, workers=workers)
+    return Engine(MemoryQueue(), Pipeline([]), evaluation, post=posts.add, **more)
 
 
 def posted(*metrics, units=1, for_s=100.0, **more):
@@ -83,3 +83,33 @@ def test_what_is_in_at_the_end_is_posted_and_every_place_given_back():
     assert run(work()) == (0, set())
     in_time = [(0, ["computes"], False), (0.2, ["computes"], False)]
     assert posts == [*in_time, *[(0.3, ["critic"], False)] * 2]  # what was asked in vain may have to be paid
+
+
+class ToldTurns:
+    """Rests as it is told, and then no more."""
+
+    def __init__(self, *rests_s):
+        self.left = list(rests_s)
+
+    def rest_s(self):
+        return self.left.pop(0) if self.left else 0.0
+
+
+def test_while_it_gives_way_no_job_is_made_and_then_they_are():
+    found = posted(Computes(), units=3, turns=ToldTurns(0.0, 2.0, 0.0, 3.0))
+
+    assert [when for when, *_ in found] == [0, 2, 5]
+
+
+def test_what_waits_as_it_gives_way_is_given_up_at_the_end():
+    posts = Posts()
+
+    async def work():
+        engine = an_engine(Computes(), posts=posts, turns=ToldTurns(50.0))
+        give(engine, 3, "computes")
+        await asyncio.sleep(1)
+        await stop(engine)
+        assert len(engine._queue) == 0
+
+    run(work())
+    assert posts == []

@@ -98,3 +98,24 @@ def test_what_waits_elsewhere_finds_room_where_it_is_told_that_there_is(capacity
 
     assert room.room() == 0
     assert len(room._open) >= min(capacity * 3 // 4, 1_000 // size)
+
+
+def test_it_is_as_full_as_its_fullest_lane():
+    room = lanes()
+    assert room.fill() == 0
+
+    fill(room, "slow", units=60)
+    assert room.fill() == 0.6  # of all that may wait; of its own it is half
+    fill(room, "slow", first=60, units=10)
+    assert 0.7 < room.fill() < 0.8
+    fill(room, "slow", first=70)
+    assert room.fill() == 1
+
+
+def test_the_only_lane_is_as_full_as_the_queue_in_units_or_four_times_as_full_as_in_bytes():
+    room = Lanes({"one": "a"}, capacity=lambda: 10, max_bytes=4_000)
+
+    fill(room, "one", units=2)
+    assert room.fill() == 0.2
+    fill(room, "one", first=2, units=1, size_bytes=898)
+    assert room.fill() == 0.9

@@ -38,6 +38,7 @@ from spanscore.model.span import Unit, UnitKey
 from spanscore.otel.points import Points
 from spanscore.otel.providers import Providers
 from spanscore.protocols import Metric, Queue, Receiver
+from spanscore.runtime.duty_cycle import DutyCycle
 from spanscore.runtime.fork import Forkable
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.timebox import Timebox
@@ -127,6 +128,7 @@ class Line:
             compared=self.compared,
         )
         self.inbox: Inbox[Receiver] = Inbox(soft=options.inbox_size, soft_bytes=options.inbox_bytes)
+        self.duty = DutyCycle()
         self.queue: Queue = queue_of(
             options, lambda: self.ledger.record_rejected(Outcome.METRIC_ERROR), self.providers.resource
         )
@@ -173,6 +175,7 @@ class Line:
             came=lambda job: self.span_thread.leave(lambda: self._taken_over(job)),
             shadows=self._shadows() if self.shadowing else None,
             workers=options.workers,
+            turns=self.duty.turns(self.lanes.fill),
         )
         self.handover = handover_of(options, pipeline, self.queue, self.providers, self.ledger, self._post)
         self.keeping = Keeping(self.queue)
@@ -185,7 +188,7 @@ class Line:
             self.keeping.noticed.append(self.sessions.noticed)
         self.units = self._units()
         self.span_thread = SpanThread(
-            self.inbox, self.receivers, self.units, beside=self.sessions, prepare=self._prepare
+            self.inbox, self.receivers, self.units, beside=self.sessions, duty=self.duty, prepare=self._prepare
         )
         self.feedback = feedback_of(self)
         self.label_desk = label_desk_of(self, self.feedback)
@@ -341,7 +344,15 @@ class Line:
         counts: list[Forkable] = [self.ledger, self.shadow_ledger, self.revisions, self.pairs, self.sessions]
         stores: list[Forkable] = [*self.receivers, *counts, self.inbox, self.queue, self.lanes, self.hold]
         money: list[Forkable] = [part for part in (self.purse, self.shadow_purse, self.pacer) if part is not None]
-        rest: list[Forkable] = [self.assembler, self.units, self.engine, self.box, self.evaluation, self.span_thread]
+        rest: list[Forkable] = [
+            self.duty,
+            self.assembler,
+            self.units,
+            self.engine,
+            self.box,
+            self.evaluation,
+            self.span_thread,
+        ]
         more: list[Forkable] = [
             part for part in (self.canary, self.handover, self.delivery, self.collector) if part is not None
         ]

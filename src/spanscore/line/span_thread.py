@@ -13,7 +13,8 @@ from typing import Protocol
 from spanscore.model.span import UnitKey
 from spanscore.protocols import Receiver
 from spanscore.runtime.clock import steady_ns
-from spanscore.runtime.gil import begin_turn, yield_gil
+from spanscore.runtime.duty_cycle import DutyCycle
+from spanscore.runtime.gil import begin_turn, rest_after_turns, yield_gil
 from spanscore.runtime.inbox import Inbox
 from spanscore.runtime.log import log_internal_error
 from spanscore.runtime.threads import start_daemon
@@ -22,6 +23,8 @@ from spanscore.units.tracker import Units
 __all__ = ["SpanThread"]
 
 _SLOW_TICK_S = 10.0
+_AT_ONCE = 500
+"""Events between two looks at what is due: a thread that gives way may take seconds to read a full inbox."""
 
 
 class Beside(Protocol):
@@ -43,6 +46,7 @@ class SpanThread:
     Args:
         receivers: whose events are in the inbox.
         beside: driven after the receivers and the units.
+        duty: how it shares the CPU with the application.
         prepare: run first of all, on the thread: what must cost neither the construction nor the first request.
         clock: nanoseconds since the epoch; one that steps would have units wait for as long.
     """
@@ -54,6 +58,7 @@ class SpanThread:
         units: Units,
         *,
         beside: Beside,
+        duty: DutyCycle,
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = steady_ns,
     ) -> None:
@@ -61,6 +66,7 @@ class SpanThread:
         self._receivers = receivers
         self._units = units
         self._beside = beside
+        self._duty = duty
         self._prepare = prepare
         self._clock = clock
         self.reset()
@@ -93,8 +99,9 @@ class SpanThread:
         if not self.alive:
             return True
         done = threading.Event()
-        self._inbox.post(lambda: self._markers.append((self._in_flight(), done)))
-        return done.wait(timeout_s)
+        with self._duty.hurried():
+            self._inbox.post(lambda: self._markers.append((self._in_flight(), done)))
+            return done.wait(timeout_s)
 
     def call(self, work: Callable[[], None], timeout_s: float) -> bool:
         """Run something on the span thread after all events so far, and wait for it. False: not done in time."""
@@ -102,8 +109,9 @@ class SpanThread:
             self._safely(work)
             return True
         done = threading.Event()
-        self._inbox.post(lambda: _then(work, done))
-        return done.wait(timeout_s)
+        with self._duty.hurried():
+            self._inbox.post(lambda: _then(work, done))
+            return done.wait(timeout_s)
 
     def leave(self, work: Callable[[], None]) -> None:
         """Hand over what is done with the next batch of events, at once where a ``flush`` waits. Any thread."""
@@ -118,11 +126,13 @@ class SpanThread:
         self._inbox.nudge()
         if self._thread is None or self._thread is threading.current_thread():
             return True
-        self._thread.join(timeout_s)
+        with self._duty.hurried():
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         self._safely(self._prepare)
+        rest_after_turns(self._duty.turns(self._inbox.fill).rest_s)
         while not self._stopping:
             self._inbox.wait(self._timeout_s())
             begin_turn()
@@ -131,15 +141,17 @@ class SpanThread:
     def tick(self) -> None:
         """Do what is to be done now. Span thread (or a test without one)."""
         posted = [*iter(self._inbox.take_posted, None)]
-        self._read(len(self._inbox))
-        now_ns = self._clock()
-        for receiver in self._receivers:
-            self._safely(partial(receiver.due, now_ns))
+        events = len(self._inbox)
+        for _ in range(_AT_ONCE, events, _AT_ONCE):
+            self._read(_AT_ONCE)
+            self._see_to_units(self._see_to_receivers())
+            events -= _AT_ONCE
+        self._read(events)
+        now_ns = self._see_to_receivers()
         for work in posted:
             self._safely(work)
             yield_gil()
-        self._safely(lambda: self._units.tick(now_ns))
-        self._safely(lambda: self._beside.due(now_ns))
+        self._see_to_units(now_ns)
         self._answer_markers()
 
     def _read(self, events: int) -> None:
@@ -153,6 +165,16 @@ class SpanThread:
                 except BaseException as error:  # noqa: BLE001  (as in _safely, which is a call more per event)
                     log_internal_error("keep track of a unit", error)
             yield_gil()
+
+    def _see_to_receivers(self) -> int:
+        now_ns = self._clock()
+        for receiver in self._receivers:
+            self._safely(partial(receiver.due, now_ns))
+        return now_ns
+
+    def _see_to_units(self, now_ns: int) -> None:
+        self._safely(lambda: self._units.tick(now_ns))
+        self._safely(lambda: self._beside.due(now_ns))
 
     def _safely(self, work: Callable[[], None]) -> None:
         """One bad unit must not end the thread that all others need."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -92,6 +92,11 @@ class Job:
     undecided: Facts | None = None
     handed_over: bool = False
     scored: tuple[Score, ...] = ()
+
+    def unscored(self) -> Job:
+        """Return it without the metrics of which there is a score."""
+        names = {score.metric for score in self.scored}
+        return replace(self, decisions={name: one for name, one in self.decisions.items() if name not in names})
 
 
 @dataclass(frozen=True, slots=True)

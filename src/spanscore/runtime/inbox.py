@@ -71,6 +71,10 @@ class Inbox(Generic[_To]):
         """Whether a hard bound was reached."""
         return len(self._events) >= self._hard or self._bytes >= self._hard_bytes
 
+    def fill(self) -> float:
+        """Return what waits as a part of what may, before its reader should hurry: half of what is admitted, two batches."""
+        return max(2 * len(self._events) / self.soft, self._bytes / (2 * self._batch_bytes))
+
     def put(self, to: _To, event: Any, size_bytes: int = 0, *, must: bool = False) -> bool:
         """Append an event, O(1), never blocking. False: a hard bound was reached and the event is dropped.
 

@@ -23,6 +23,7 @@ from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Unit, UnitKey
 from spanscore.protocols import Queue, SharedQueue
 from spanscore.runtime import loop
+from spanscore.runtime.duty_cycle import Turns
 from spanscore.runtime.gil import yield_gil
 from spanscore.runtime.log import log_internal_error
 from spanscore.scoring.evaluation import Evaluation, JobAtWork, cancelled_tell
@@ -54,6 +55,7 @@ class Engine:
         ended: likewise a job that is over here, with all its scores; None = nobody is told. Loop thread; must not block.
         shadows: asked about every job that is begun; None = nobody is.
         workers: jobs at the same time of which something computes; as many more are made ahead.
+        turns: of the loop's thread, beside the application; None = it has the CPU for itself.
 
     Attributes:
         beside: whose work ends with it, too.
@@ -72,7 +74,9 @@ class Engine:
         ended: Callable[[Job, Sequence[Score]], None] | None = None,
         shadows: Shadows | None = None,
         workers: int = 32,
+        turns: Turns | None = None,
     ) -> None:
+        self._turns = turns
         self._queue = queue
         self._shared = queue if isinstance(queue, SharedQueue) else None
         self._pipeline = pipeline
@@ -96,6 +100,7 @@ class Engine:
         self._makers: set[asyncio.Task[None]] = set()
         self._ahead = 0
         self._slow = 0
+        self._resting: asyncio.TimerHandle | None = None
         self._stopped = False
         self.passing.reset()
         if self._shared is not None:
@@ -174,7 +179,7 @@ class Engine:
         for key, decisions in decided.items():
             begun = self._undecided.pop(key, None)
             if begun is not None:  # else it was given up
-                rest = _unscored(replace(begun.job.job, decisions=decisions))
+                rest = replace(begun.job.job, decisions=decisions).unscored()
                 self._evaluation.begin_rest(rest.decisions, begun.job)
                 self._begin_shadows(rest)
                 self._changed(begun)
@@ -187,9 +192,19 @@ class Engine:
         if not self._waiting:
             return
         with suppressed():  # a filter or a redactor may ask a model
-            while self._waiting and (self._may_make() or self._stopped):
+            while self._waiting and not self._rests() and (self._may_make() or self._stopped):
                 self._take(self._waiting.popleft())
                 yield_gil()
+
+    def _rests(self) -> bool:
+        """Whether the application is given way to, for a while; those begun go on, and are few."""
+        if self._resting is None and self._turns is not None and (rest_s := self._turns.rest_s()):
+            self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
+        return self._resting is not None and not self._stopped
+
+    def _rested(self) -> None:
+        self._resting = None
+        self._make_jobs()
 
     def _may_make(self) -> bool:
         """Whether the next job may be begun: in order, and not past those of which it is not known yet that they take long."""
@@ -276,7 +291,7 @@ class Engine:
         begun = _Begun(worker=loop.create_future())
         if job.handed_over:
             self._came(job)
-            job = _unscored(job)
+            job = job.unscored()
         begun.job = self._evaluation.begin(job, lambda: self._changed(begun))
         begun.job.scores += job.scored
         begun.staying = loop.call_later(_STAYS_S, self._stayed, begun)
@@ -379,9 +394,3 @@ class _Begun:
             self.staying.cancel()
         if not self.worker.done():
             self.worker.set_result(None)
-
-
-def _unscored(job: Job) -> Job:
-    """Return a job without the metrics of which there is a score."""
-    names = {score.metric for score in job.scored}
-    return replace(job, decisions={name: one for name, one in job.decisions.items() if name not in names})

@@ -21,6 +21,8 @@ __all__ = ["Lanes"]
 
 _ALPHA: Final = 3
 """A quarter of 1,000 places is what 250 units a second, each scored within a second, need beside a judge that hangs."""
+_BYTES_COUNT: Final = 4
+"""Content that waits is memory of the application's: a quarter of what may wait is as much as may wait for its sake."""
 _AT_ONCE: Final = 16
 """The part of the places that those may take which come at once, as it is not known how large they are."""
 
@@ -74,6 +76,15 @@ class Lanes:
         capacity = self._capacity()
         most = capacity if len(self._lanes) == 1 else capacity * _ALPHA // (_ALPHA + 1)
         return int(max(0, min(most - self._all.units, max(1, capacity // _AT_ONCE))))
+
+    def fill(self) -> float:
+        """Return how full the fullest lane is, for who is in no hurry; bytes count fourfold. Any thread; a moment's."""
+        capacity, queue = self._capacity(), self._all
+        parts = [queue.units / capacity, _BYTES_COUNT * queue.size_bytes / self._max_bytes]
+        if len(self._lanes) > 1:
+            free = max(1, capacity - queue.units)
+            parts += (held.units / (_ALPHA * free) for held in self._lanes.values())
+        return max(parts)
 
     def enter(self, key: UnitKey, metrics: Collection[str], size_bytes: int) -> None:
         """Note a unit that has a place in the queue, for as long as a score of it is to come."""
