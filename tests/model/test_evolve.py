@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass, fields, replace
+import pickle
+from copy import deepcopy
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from inspect import signature
 from typing import Any
 
 import pytest
 from tests.sinks.builders import score, unit
 
-from spanscore.model.evolve import evolve
+from spanscore.model.evolve import evolve, quickly_made
 from spanscore.model.job import Decision
 from spanscore.model.score import Outcome, Score, id_of, signed
 
@@ -65,3 +68,51 @@ def test_a_signed_score_has_the_id_of_what_it_says() -> None:
     assert given == replace(one, metric="tone", revision=2, id=given.id)
     assert given.id == id_of(replace(one, metric="tone", revision=2), of)
     assert given.id != signed(one, of).id
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One with all that a dataclass may have."""
+
+    first: int
+    second: list[int] = field(default_factory=list)
+    third: str = field(default="c", kw_only=True)
+    fourth: int = field(init=False, default=4, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.first < 0:
+            raise ValueError(f"{self!r} is less than nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class MadeLonger(Made):
+    """One with a base."""
+
+    fifth: int = 5
+
+
+def test_what_is_made_quickly_is_what_a_dataclass_makes() -> None:
+    one, other = Made(1), Made(first=1, second=[2], third="d")
+
+    assert repr(one) == "Made(first=1, second=[], third='c', fourth=4)"
+    assert repr(other) == "Made(first=1, second=[2], third='d', fourth=4)"
+    assert one.second is not Made(1).second
+    assert type(one) is Made
+    assert one == pickle.loads(pickle.dumps(one)) == deepcopy(one) == replace(one, third="c") == evolve(one)
+    assert str(signature(Made)).startswith("(first: 'int', second: 'list[int]' = ")
+    with pytest.raises(FrozenInstanceError):
+        one.first = 2  # type: ignore[misc]
+
+
+def test_what_is_made_quickly_is_looked_at_and_its_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="first=-1"):
+        Made(-1)
+    with pytest.raises(TypeError, match=r"Made.__init__\(\) missing 1 required positional argument: 'first'"):
+        Made()  # type: ignore[call-arg]
+
+
+def test_a_subclass_of_what_is_made_quickly_is_made_as_ever() -> None:
+    assert repr(MadeLonger(1, [3])) == "MadeLonger(first=1, second=[3], third='c', fourth=4, fifth=5)"
+    with pytest.raises(TypeError, match="MadeLonger is no dataclass with slots of its own alone"):
+        quickly_made(MadeLonger)

@@ -1,23 +1,55 @@
-"""evolve: a copy of a frozen value with some of its fields changed, at a third of the price of ``dataclasses.replace``.
+"""Frozen values, made at half the price of a frozen dataclass, and copied at a third of that of ``dataclasses.replace``.
 
 A frozen dataclass sets every field by ``object.__setattr__``, which takes ten times as long as an assignment: a span or a score
-has twenty fields, and a scored unit is copied several times. Here the fields are set on an object of a class that has the same
-slots and is not frozen; then its class is the value's own, which Python allows where the slots are the same.
+has twenty fields, and a scored unit is made of dozens of values. Here the fields are set while the object is of a class that
+has the same slots and is not frozen; then its class is the value's own, which Python allows where the slots are the same.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
+from copy import copy
+from dataclasses import fields, make_dataclass, replace
+from functools import cache, wraps
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeVar
 
-__all__ = ["evolve"]
+__all__ = ["evolve", "quickly_made"]
 
 T = TypeVar("T")
+
+
+def quickly_made(kind: type[T]) -> type[T]:
+    """Have the objects of a frozen dataclass with slots made so; to stand above ``@dataclass``. Subclasses make theirs as ever.
+
+    Raises:
+        TypeError: it has a base, or fewer than two slots.
+    """
+    made: Any = kind  # what is read and set of a class here, mypy takes for that of an object
+    layout, slow, check = _layout(made), made.__init__, getattr(made, "__post_init__", None)
+    if layout is None:
+        raise TypeError(f"{kind.__name__} is no dataclass with slots of its own alone")
+    plain, thaw = layout[0], object.__setattr__
+    assigning: Any = make_dataclass(
+        kind.__name__, [(one.name, one.type, copy(one)) for one in fields(made)], slots=True
+    )
+    fill = assigning.__init__
+
+    @wraps(slow)
+    def fill_quickly(self: Any, *values: Any, **named: Any) -> None:
+        if type(self) is not kind:
+            slow(self, *values, **named)
+            return
+        thaw(self, "__class__", plain)
+        fill(self, *values, **named)
+        self.__class__ = kind
+        if check is not None:
+            check(self)
+
+    made.__init__ = fill_quickly
+    return kind
 
 
 def evolve(one: T, **changes: Any) -> T:

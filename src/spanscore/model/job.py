@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
+from spanscore.model.evolve import quickly_made
 from spanscore.model.sample import Samples
 from spanscore.model.score import Outcome, Score
 from spanscore.model.span import Facts, Unit
@@ -17,6 +18,7 @@ BASE = "base"
 """The name of a metric's own rate, where no rule raises it."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Take a (unit × metric) or not.
@@ -44,6 +46,7 @@ class Decision:
     rates: tuple[tuple[str, float], ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class SampledUnit:
     """A unit that some metric takes, or of which somebody wants the samples.
@@ -70,6 +73,7 @@ class SampledUnit:
     redacted: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Job:
     """A unit's samples with the metrics chosen for them.
@@ -99,6 +103,7 @@ class Job:
         return replace(self, decisions={name: one for name, one in self.decisions.items() if name not in names})
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class JobResult:
     """What the loop posts of a job: scores that are in, each once.

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from spanscore import semconv
 from spanscore.errors import ConfigurationError
-from spanscore.model.evolve import evolve
+from spanscore.model.evolve import evolve, quickly_made
 from spanscore.model.outcome import Outcome
 from spanscore.model.span import Unit, UnitKey
 from spanscore.model.transcript import Transcript
@@ -82,6 +82,7 @@ UNIT_INTERVAL = Scale()
 BINARY = Scale(kind="binary", pass_at=1.0)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCall:
     """One call of a judge.
@@ -172,6 +173,7 @@ class Ballots:
     received: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """One result of one metric on one sample.

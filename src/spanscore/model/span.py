@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from spanscore import semconv
-from spanscore.model.evolve import evolve
+from spanscore.model.evolve import evolve, quickly_made
 
 __all__ = [
     "Attributes",
@@ -115,6 +115,7 @@ class Decided(NamedTuple):
     rule: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanData:
     """One span as we see it, frozen, wherever it came from.
@@ -196,6 +197,7 @@ class Session:
     links: tuple[UnitKey, ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Unit:
     """What gets a score: the top-most GenAI span with its descendants; or a conversation of such, by the last of them.
