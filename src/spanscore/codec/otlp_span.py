@@ -25,23 +25,24 @@ KINDS = ("internal", "internal", "server", "client", "producer", "consumer")
 def span_data_of_message(span: Any, scope: str, resource: Mapping[str, Any]) -> SpanData:
     """Return a valid ``Span`` as we see it. An end before the start is read as the start."""
     attributes = attributes_of(span.attributes)
+    start_ns, parent_id, status = span.start_time_unix_nano, span.parent_span_id, span.status.code
     return SpanData(
         trace_id=int.from_bytes(span.trace_id),
         span_id=int.from_bytes(span.span_id),
-        parent_id=int.from_bytes(span.parent_span_id) or None,
+        parent_id=int.from_bytes(parent_id) or None,
         name=span.name,
-        start_ns=span.start_time_unix_nano,
-        end_ns=max(span.start_time_unix_nano, span.end_time_unix_nano),
+        start_ns=start_ns,
+        end_ns=max(start_ns, span.end_time_unix_nano),
         scope=scope,
         kind=KINDS[span.kind] if 0 <= span.kind < len(KINDS) else "internal",
-        status=STATUS[span.status.code] if 0 <= span.status.code < len(STATUS) else "unset",
+        status=STATUS[status] if 0 <= status < len(STATUS) else "unset",
         attributes=structured(attributes),
         metadata=metadata_of(attributes),
         trace_flags=span.flags & _FLAGS | _SAMPLED,
         trace_state=span.trace_state,
         resource=resource,
         failed_inside=attributes.get(semconv.RUN_FAILED_INSIDE) is True,
-        parent_is_remote=_parent_is_remote(span),
+        parent_is_remote=_parent_is_remote(span.flags) if parent_id else None,
         events=tuple((event.name, attributes_of(event.attributes)) for event in span.events),
     )
 
@@ -51,10 +52,8 @@ def attributes_of(pairs: Iterable[Any]) -> dict[str, Any]:
     return {pair.key: pair.value.string_value or _value(pair.value) for pair in pairs}  # most are texts
 
 
-def _parent_is_remote(span: Any) -> bool | None:
-    if not (span.parent_span_id and span.flags & SAYS_REMOTE):
-        return None
-    return bool(span.flags & IS_REMOTE == IS_REMOTE)
+def _parent_is_remote(flags: int) -> bool | None:
+    return flags & IS_REMOTE == IS_REMOTE if flags & SAYS_REMOTE else None
 
 
 def _value(value: Any) -> Any:

@@ -21,6 +21,7 @@ __all__ = [
     "span_data",
     "structured",
     "structures",
+    "under",
     "with_attributes",
 ]
 
@@ -70,8 +71,15 @@ def attributes_of(readable: ReadableSpan) -> Mapping[str, Any]:
 
 def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata that a span says its run was called with."""
-    start = len(semconv.METADATA)
-    return {name[start:]: value for name, value in attributes.items() if name.startswith(semconv.METADATA)}
+    return under(semconv.METADATA, attributes)
+
+
+def under(beginning: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes whose names begin so, by what follows; most have none, which one look at all names tells."""
+    if beginning not in "\n".join(attributes):
+        return {}
+    start = len(beginning)
+    return {name[start:]: value for name, value in attributes.items() if name.startswith(beginning)}
 
 
 def with_attributes(readable: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:

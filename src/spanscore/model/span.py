@@ -31,6 +31,8 @@ SpanStatus = Literal["unset", "ok", "error"]
 SessionEnd = Literal["explicit", "idle", "max_turns", "evicted", "shutdown", "open"]
 """How a conversation ended; ``open`` = it goes on, and what is scored of it is provisional and in no sum."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+_CONTENT, _CONTENT_PREFIXES = semconv.CONTENT_ATTRIBUTES, semconv.CONTENT_PREFIXES
+"""As ``semconv.is_content`` asks: attributes of a scored unit are read a hundred times, and a call takes as long as that."""
 
 
 class UnitKey(NamedTuple):
@@ -72,13 +74,13 @@ class Attributes(Mapping[str, Any]):
         return self._plain
 
     def __getitem__(self, key: str) -> Any:
-        if self._render is not None and semconv.is_content(key):
+        if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
         return self._plain[key]
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value: most look-ups find nothing, and the inherited method learns that by an exception."""
-        if self._render is not None and semconv.is_content(key):
+        if self._render is not None and (key in _CONTENT or key.startswith(_CONTENT_PREFIXES)):
             self._all()
         return self._plain.get(key, default)
 

@@ -66,7 +66,7 @@ def in_genai_names(
         metadata: that the run was called with, beside what stands under our own names; the unit's key in the application,
             where the span has it, is one of them.
     """
-    known = {name: value for name, given in plain.items() if given is not None and (value := _plain(given)) is not None}
+    known = _plain_values(plain)
     content = partial(_rendered, render, dict(quoted)) if quoted else None
     told = {**span.metadata, **(metadata or {})}
     if (key := span.attributes.get(semconv.FEEDBACK_KEY)) is not None:
@@ -105,8 +105,10 @@ def json_at(held: Mapping[str, Any], name: str) -> Any:
 def conversation_of(raw: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
     """Return the conversation a span belongs to, as it says itself, or as its run's metadata do."""
     said = [raw.get(semconv.CONVERSATION_ID), raw.get(semconv.SESSION_ID), *map(metadata.get, _CONVERSATION_KEYS)]
-    texts = (plain_text(value) for value in said if value is not None)
-    return next((safe_text(text) for text in texts if text), None)
+    for value in said:
+        if value is not None and (text := plain_text(value)):
+            return safe_text(text)
+    return None
 
 
 def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool) -> bool:
@@ -114,6 +116,18 @@ def is_langchain_agent(name: str, metadata: Mapping[str, Any], *, is_root: bool)
     if metadata.get("lc_agent_name") == name:
         return True
     return is_root and metadata.get("ls_integration") == "langchain_create_agent"
+
+
+def _plain_values(plain: Mapping[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for name, given in plain.items():
+        if given is None:
+            continue
+        if type(given) is str and given.isascii():  # most are
+            known[name] = given
+        elif (value := _plain(given)) is not None:
+            known[name] = value
+    return known
 
 
 def _plain(value: Any) -> Any:

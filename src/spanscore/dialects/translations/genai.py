@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.blocks import joined
-from spanscore.codec.sdk import structures
+from spanscore.codec.sdk import structures, under
 from spanscore.dialects.translations.building import Render, conversation_of, in_genai_names, plain_of, wire_of
 from spanscore.dialects.translations.older import (
     Events,
@@ -107,7 +107,7 @@ def conventional(span: SpanData, *, nothing: Callable[[], NoContent]) -> SpanDat
         nothing: gives what to say where there is no content on it.
     """
     raw = wire_of(span)
-    metadata = _metadata(raw)
+    metadata = under(semconv.LANGSMITH_METADATA, raw)
     operation = _operation(raw)
     plain = {**_older_plain(raw), **plain_of(raw), semconv.OPERATION_NAME: operation}
     plain[semconv.CONVERSATION_ID] = conversation_of(raw, metadata)
@@ -125,9 +125,9 @@ def _quoted(raw: Mapping[str, Any], events: Events) -> dict[str, Any]:
     for name, held in events:
         if name == semconv.DETAILS_EVENT:
             quoted |= _newest(held)
-    if not quoted.keys() - _NO_TALK:
+    if _NO_TALK.issuperset(quoted):
         quoted |= older_content(raw, events)
-    return quoted if quoted.keys() - _NO_TALK else {}
+    return {} if _NO_TALK.issuperset(quoted) else quoted
 
 
 def _newest(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,11 +156,6 @@ def _older_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
         semconv.USAGE_OUTPUT_TOKENS: raw.get(semconv.USAGE_COMPLETION_TOKENS),
         semconv.USAGE_CACHE_READ_INPUT_TOKENS: raw.get(semconv.USAGE_CACHE_READ_TOKENS),
     }
-
-
-def _metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
-    prefix = semconv.LANGSMITH_METADATA
-    return {name[len(prefix) :]: value for name, value in raw.items() if name.startswith(prefix)}
 
 
 def _nothing() -> NoContent:
@@ -200,7 +195,7 @@ def _conventional(quoted: Mapping[str, Any]) -> dict[str, Any]:
         listed = content.get(name)
         if isinstance(listed, dict):  # {"version", "messages": […]}
             content[name] = listed.get("messages", [listed])
-    return content if content.keys() - _NO_TALK else {}
+    return {} if _NO_TALK.issuperset(content) else content
 
 
 _ROOT: Final = _rendering(older_root)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from spanscore import semconv
 from spanscore.codec.langchain_dumps import call_id_in
+from spanscore.codec.sdk import under
 from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.building import (
     Render,
@@ -95,8 +96,7 @@ def _is_rest(raw: Mapping[str, Any]) -> bool:
 
 
 def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    prefix = semconv.TRACELOOP_PROPERTIES
-    known = {name[len(prefix) :]: value for name, value in raw.items() if name.startswith(prefix)}
+    known = under(semconv.TRACELOOP_PROPERTIES, raw)
     given = raw.get(semconv.TRACELOOP_INPUT)
     if known or raw.get(semconv.TRACELOOP_KIND) != "workflow" or not isinstance(given, str):
         return known

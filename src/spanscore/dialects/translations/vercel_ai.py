@@ -8,6 +8,7 @@ from typing import Any, Final
 from spanscore import semconv
 from spanscore.codec.blocks import parts
 from spanscore.codec.messages import ASSISTANT, USER, role_of, text_message
+from spanscore.codec.sdk import under
 from spanscore.codec.text import from_wire
 from spanscore.dialects.translations.building import (
     Render,
@@ -63,8 +64,7 @@ class VercelAI:
         """Return the span in GenAI names."""
         raw = wire_of(span)
         operation = _operation(str(raw[_CALL]))
-        start = len(_METADATA)
-        metadata = {name[start:]: value for name, value in raw.items() if name.startswith(_METADATA)}
+        metadata = under(_METADATA, raw)
         said = next((metadata[key] for key in _CONVERSATION if key in metadata), None)
         plain = _described(raw, operation)
         plain[semconv.CONVERSATION_ID] = conversation_of(raw, {**metadata, "session_id": said})
